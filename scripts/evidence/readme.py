@@ -6,7 +6,6 @@ usage: readme.py [--check] (only reports whether a page is not current).  A tabl
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.markdown import table
+from scripts.common.measured import read
 from scripts.cost_model.clock import error_text, grouped, grouped_rows, older_text, public_rows
 from scripts.cost_model.clock import rows as clock_rows
 
@@ -177,18 +177,18 @@ def simulated_summary(data: dict[str, Any]) -> str:
 # Name -> the measurements, and the function that writes the block.
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "simulated-summary": ("shark_tank/simulated/blackwell_clock.json", simulated_summary),
-    "hopper": ("shark_tank/compared/hopper_comparison.json", hopper),
-    "sweep": ("shark_tank/recorded/rows/h200_sweep_now.json", sweep),
+    "hopper": ("shark_tank/data/hopper_comparison.json", hopper),
+    "sweep": ("shark_tank/data/h200_sweep_now.json", sweep),
     "clock": ("shark_tank/simulated/blackwell_clock.json", clock),
-    "cpu": ("shark_tank/compared/cpu_comparison.json", cpu),
-    "cpu-rows": ("shark_tank/recorded/cpu_amx.json", cpu_rows),
-    "group-board": ("shark_tank/compared/group_gemm_inherited.json", group_board),
+    "cpu": ("shark_tank/data/cpu_comparison.json", cpu),
+    "cpu-rows": ("shark_tank/data/cpu_amx.json", cpu_rows),
+    "group-board": ("shark_tank/data/group_gemm_inherited.json", group_board),
     "group-clock": ("shark_tank/simulated/blackwell_clock.json", group_clock),
-    "group-hopper": ("shark_tank/compared/group_gemm_comparison.json", group_hopper),
-    "group-cpu": ("shark_tank/compared/group_gemm_cpu.json", group_cpu),
-    "group-host": ("shark_tank/compared/group_gemm_host.json", group_host),
-    "host": ("shark_tank/compared/host_cost.json", host),
-    "first-import": ("shark_tank/compared/first_import.json", first_import),
+    "group-hopper": ("shark_tank/data/group_gemm_comparison.json", group_hopper),
+    "group-cpu": ("shark_tank/data/group_gemm_cpu.json", group_cpu),
+    "group-host": ("shark_tank/data/group_gemm_host.json", group_host),
+    "host": ("shark_tank/data/host_cost.json", host),
+    "first-import": ("shark_tank/data/first_import.json", first_import),
 }
 
 
@@ -200,7 +200,7 @@ def render(text: str, root: Path = ROOT) -> str:
         if name not in BLOCKS:
             raise ValueError(f"<!-- generated:{name} -->: no such block")
         path, write = BLOCKS[name]
-        return f"<!-- generated:{name} -->\n{write(json.loads((root / path).read_text()))}\n<!-- /generated:{name} -->"
+        return f"<!-- generated:{name} -->\n{write(read(root / path))}\n<!-- /generated:{name} -->"
 
     return re.sub(r"<!-- generated:([\w-]+) -->.*?<!-- /generated:\1 -->", block, text, flags=re.S)
 

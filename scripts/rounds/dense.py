@@ -1,4 +1,4 @@
-"""The form of round.json on disk: filled lines, and one short list for each shape.
+"""The form of round.json on disk: one short list for each shape.
 
 In memory a shape's figures are an object, `{"base_us": 41.5, "candidate_us": 41.4, ...}`; on disk they are the list of
 its values in the order of COLUMNS.  Files of older commits hold the objects, so that `expand` takes both.
@@ -6,34 +6,12 @@ its values in the order of COLUMNS.  Files of older commits hold the objects, so
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
-WIDTH = 120
 MEASURED = ("base_us", "candidate_us", "samples", "ratio", "low", "high")
 SIMULATED = ("base_us", "candidate_us", "ratio")
 COUNTED = ("base", "candidate", "ratio")
-
-
-def dumps(value: Any, indent: int = 0) -> str:
-    """JSON whose lines are filled up to WIDTH; a container that does not fit on one line is indented by one space."""
-    line = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, dict | list) or not value or len(line) + indent < WIDTH:
-        return line
-    if isinstance(value, dict):
-        items = [f"{json.dumps(key, ensure_ascii=False)}: {dumps(item, indent + 1)}" for key, item in value.items()]
-    else:
-        items = [dumps(item, indent + 1) for item in value]
-    lines: list[str] = []
-    for item in items:
-        filled = f"{lines[-1]}, {item}" if lines else ""
-        if lines and "\n" not in filled and indent + len(filled) + 2 < WIDTH:
-            lines[-1] = filled
-        else:
-            lines.append(item)
-    begin, end = ("{", "}") if isinstance(value, dict) else ("[", "]")
-    return begin + f",\n{' ' * (indent + 1)}".join(lines) + end
 
 
 def _each_shape(data: dict[str, Any], change: Callable[[Any, tuple[str, ...]], Any]) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from statistics import geometric_mean, median
 from typing import Any
 
+from scripts.common import measured
 from scripts.common.markdown import table
 from scripts.rounds.model import Tank
 from scripts.rounds.words import diff_command, percent, plain
 
 LEDGER_FILE = "ledger.json"
-COMPARISON_FILE = "compared/hopper_comparison.json"
+COMPARISON = "hopper_comparison"  # data set
 MAX_GAP = 0.02  # between one round's candidate and the next one's base, as ratio: clocks and tiles of equal speed
 
 
@@ -149,10 +150,9 @@ def problems(tank: Tank) -> list[str]:
 
 def headline(tank: Tank) -> dict[str, Any] | None:
     """The one source of the number that README and page lead with: the comparison after the last adopted round."""
-    path = tank.dir / COMPARISON_FILE
-    if not path.is_file():
+    if not (tank.dir / "data" / f"{COMPARISON}.json").is_file():
         return None
-    data = json.loads(path.read_text())
+    data = measured.load(COMPARISON, tank.dir / "data")
     # A baseline that the chip cannot run is there without a time.
     means = {name: geometric_mean(times.values()) for name, times in data["median_us"].items() if times}
     baseline = means.get("cublas_one_gemm")
@@ -171,7 +171,8 @@ def why_two_numbers(tank: Tank, ledger: Ledger) -> str:
         return ""
     last, difference = ledger.steps[-1], 100.0 * (head["us"] / ledger.last_us - 1.0)
     return (
-        f"The headline, {head['us']:.1f} us, is of the comparison with cuBLAS after the last step ({COMPARISON_FILE}); "
+        f"The headline, {head['us']:.1f} us, is of the comparison with cuBLAS after the last step "
+        f"(data/{COMPARISON}.json); "
         f"round {last.number:04d}'s own run gave {ledger.last_us:.1f} us for the same kernel. They are two runs, "
         f"{abs(difference):.1f} % apart: only times of one run are compared, as ratios."
     )

@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.rounds.dense import condense, dumps, expand
+from scripts.common.dense_json import dumps
+from scripts.rounds.dense import condense, expand
 from scripts.rounds.stats import Samples
 
 # After `a` may come one of TRANSITIONS[a]; `history` in round.json starts with draft.

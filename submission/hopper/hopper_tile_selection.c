@@ -5,7 +5,7 @@
 #include "../core/backend.h"
 #include "narrow/hopper_narrow_selection.h"
 
-/* measured:H200.  Fitted to whole calls (shark_tank/recorded). */
+/* measured:H200.  Fitted to whole calls (shark_tank/data). */
 const struct hopper_costs hopper_costs = {
     .product_ps = 61,
     .b_row_ps = 2250,

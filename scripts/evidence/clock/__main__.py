@@ -28,6 +28,7 @@ from pathlib import Path
 
 from scripts.bench.micro.__main__ import rows_of
 from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
+from scripts.common.measured import read
 from scripts.common.simulated_call import MACHINE_CODE, simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock import plot
@@ -97,7 +98,7 @@ def call_us(shape: str, tile: str | None = None) -> float:
 
 def kernel_rows(group: str, shapes: list[str]) -> Iterator[Row]:
     """Our kernels as the library chooses them, beside the card's."""
-    recorded = json.loads((ROOT / RECORDED[group]).read_text())["median_us"]
+    recorded = read(ROOT / RECORDED[group])["median_us"]
     for shape, _, tile in (name.partition("/") for name in shapes):
         if shape not in recorded[tile or "auto"]:
             raise SystemExit(f"clock: {shape}: the card was timed at {', '.join(recorded[tile or 'auto'])}")
@@ -110,7 +111,7 @@ def measured_now() -> dict[str, float]:
     micro = json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]
     found = {f"micro {key(row)}".strip(): row["value"] for row in micro}
     for group in GEMMS:
-        for tile, shapes in json.loads((ROOT / RECORDED[group]).read_text())["median_us"].items():
+        for tile, shapes in read(ROOT / RECORDED[group])["median_us"].items():
             named = "" if tile == "auto" else f" {tile}"
             found |= {f"{group} hopper {shape}{named}": us for shape, us in shapes.items()}
     return found

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
+from scripts.common.measured import read
 from scripts.common.simulated_call import MACHINE_CODE
 from scripts.common.toolchain import built, nvcc
 from scripts.evidence.clock.table import RECORDED, ROOT, Row
@@ -72,7 +73,7 @@ def call_us(folder: Path, number: int) -> float:
 
 def ladder_rows(folder: str, numbers: list[str]) -> Iterator[Row]:
     """Each kernel beside the card's median."""
-    rows = json.loads((ROOT / RECORDED["ladder"]).read_text())["rows"]
+    rows = read(ROOT / RECORDED["ladder"])["rows"]
     measured = {row["kernel"]: row["median_us"] for row in rows if row["size"] == SIZE}
     for number in numbers:
         kernel = f"matmul_{number}"

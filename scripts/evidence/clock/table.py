@@ -8,6 +8,7 @@ import re
 from dataclasses import asdict
 from statistics import mean, median
 
+from scripts.common.measured import read
 from scripts.evidence.clock import targets
 from scripts.evidence.clock.measured import main_loops, ratios, signs, stamps
 from scripts.evidence.clock.row import ROOT, Row
@@ -17,13 +18,13 @@ DATA = "simulator/results/clock.json"
 ERROR = "simulator/clock/chips/h200.error"  # what every report says of the model's error
 DOCUMENT = "simulator/results/clock.md"
 ACCOUNT = "scripts/evidence/clock/account.md"  # maintained by hand: what was tried, and what is missing
-BEHIND_OTHERS = "shark_tank/recorded/h200_behind_others.json"
+BEHIND_OTHERS = "shark_tank/data/h200_behind_others.json"
 RECORDED = {
     "micro": "scripts/bench/micro/h200.json",
     "kernels": BEHIND_OTHERS,
     "tiles": BEHIND_OTHERS,
     "sweep": BEHIND_OTHERS,
-    "ladder": "shark_tank/recorded/h200_fast_cu.json",
+    "ladder": "shark_tank/data/h200_fast_cu.json",
 }
 TITLES = {
     "micro": "Microbenchmarks, which calibrate",
@@ -191,7 +192,7 @@ def older_rows(rows: dict[str, Row]) -> str:
 def missing(rows: dict[str, Row]) -> str:
     """What the card gave and this page has no prediction of."""
     micro = {row["name"] for row in json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]}
-    shapes = json.loads((ROOT / RECORDED["kernels"]).read_text())["median_us"]["auto"]
+    shapes = read(ROOT / RECORDED["kernels"])["median_us"]["auto"]
     lacking = sorted(micro - {row.name for row in rows.values()})
     lacking += sorted(set(BOARD) & set(shapes) - {row.parameters for row in rows.values() if row.group == "kernels"})
     groups = {row.group for row in rows.values()}
@@ -258,7 +259,7 @@ def render(rows: dict[str, Row]) -> str:
 
 Written by `python -m scripts.evidence.clock` from [clock.json](clock.json): times that the simulator's clock predicts
 (simulated, from [one sourced line a parameter](../clock/chips/h200.json)) beside those of a card
-([microbenchmarks](../../{RECORDED["micro"]}), [kernels](../../shark_tank/recorded/README.md)).
+([microbenchmarks](../../{RECORDED["micro"]}), [kernels](../../shark_tank/data/README.md)).
 ![Share of each set's rows within an error](clock.svg)
 
 The same program ran on both, with one launch a median on the simulator, where all launches are the same. A kernel's

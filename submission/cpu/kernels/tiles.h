@@ -26,7 +26,7 @@ enum {
     BF16_PAIRS = BF16_STEP_K / 2,
     BF16_CHUNK_STEPS = CHUNK_GROUPS / BF16_STEP_GROUPS,
     BF16_ROW_BYTES = BF16_STEP_K * 2, /* of every tile */
-    BF16_LEAST_ROWS = 8, /* measured: 2 cores of a Xeon, 4096 x 7168 (shark_tank/recorded/cpu_amx.json) */
+    BF16_LEAST_ROWS = 8, /* measured: 2 cores of a Xeon, 4096 x 7168 (shark_tank/data/cpu_amx.json) */
     BF16_PANELS = 8,     /* at a time: a chunk of A comes once for all of them, which stay in a 2 MB L2 cache */
 };
 

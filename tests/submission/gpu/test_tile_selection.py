@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from scripts.common import measured
 from tests.submission.tile_model import (
     B200_SMS,
     BLACKWELL,
@@ -130,10 +131,9 @@ def test_any_few_rows_are_laid_out_at_least_cost(tiles):
                 assert answer == (name, ctas, cost, *figures), (shape, sms)
 
 
-def test_the_tile_chosen_is_within_a_twentieth_of_the_best_one_timed(tiles, root):
+def test_the_tile_chosen_is_within_a_twentieth_of_the_best_one_timed(tiles):
     """On an H200, each tile forced at each of these shapes; and the calls that are two launches now."""
-    recorded = root / "shark_tank/recorded"
-    times = json.loads((recorded / "rows" / "h200_choice.json").read_text())["median_us"]
+    times = measured.load("h200_choice")["median_us"]
     names = [*HOPPER, *NARROW]
     shapes = [tuple(map(int, shape.split("x"))) for shape in times["auto"]]
     assert len(shapes) >= 60

@@ -12,6 +12,7 @@ import pytest
 
 from scripts.bench.micro.__main__ import rows_of
 from scripts.common.machine_code.assemble import VARIABLE, by_machine_code, nvdisasm
+from scripts.common.measured import read
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock import plot, targets
 from scripts.evidence.clock.__main__ import key, merged
@@ -53,7 +54,7 @@ def test_the_rows_were_predicted_with_the_chips_file_as_it_is():
 
 
 def test_what_was_measured_is_what_the_card_gave():
-    recorded = {group: json.loads((ROOT / path).read_text()) for group, path in RECORDED.items()}
+    recorded = {group: read(ROOT / path) for group, path in RECORDED.items()}
     micro = {key(row): row["value"] for row in recorded["micro"]["rows"]}
     ladder = {f"{row['kernel']} {row['size']}": row["median_us"] for row in recorded["ladder"]["rows"]}
     rows = load().values()
