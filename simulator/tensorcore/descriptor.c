@@ -1,4 +1,4 @@
-/* Shared-memory matrix descriptors, and the 16-byte chunks that the operands they describe consist of. */
+/* Decodes shared-memory matrix descriptors and lists and gathers the 16-byte chunks of their operands. */
 #include "descriptor.h"
 
 #include <stdarg.h>
@@ -97,9 +97,9 @@ bool tc_decode_tcgen05_descriptor(uint64_t bits, struct tc_matrix_descriptor *ou
     return true;
 }
 
-/* HW: the pattern is a function of the address bits from 7 up, shifted by the base offset when the pattern does
- * not start where those are 0 (PTX ISA, "Shared memory descriptor", matrix base offset). */
-/* The swizzled address of byte `address`: where TMA writes and the tensor core reads it. */
+/* The swizzled address of a byte, where TMA writes and the tensor core reads it. HW: the pattern depends on the
+ * address bits from 7 up; the base offset shifts it if it does not start where those bits are 0 (PTX ISA,
+ * Shared memory descriptor, matrix base offset). */
 static uint32_t swizzle_address(enum tc_swizzle swizzle, uint32_t address, uint32_t base_offset) {
     uint32_t line = (address >> 7) - base_offset;
     switch (swizzle) {
@@ -116,12 +116,12 @@ static uint32_t swizzle_address(enum tc_swizzle swizzle, uint32_t address, uint3
     }
 }
 
-/* Elements in a 16-byte chunk. */
+/* Elements per 16-byte chunk. */
 static int chunk_elems(const struct tc_operand_shape *shape) {
     return shape->padded ? TC_CHUNK_BYTES : 8 * TC_CHUNK_BYTES / tc_formats[shape->format].bits;
 }
 
-/* Chunks in a line of the swizzle atom's leading dimension. */
+/* Chunks along the leading dimension of a swizzle atom. */
 static uint32_t atom_chunks(enum tc_swizzle swizzle) {
     static const uint8_t chunks[] = {[TC_SWIZZLE_NONE] = 1,
                                      [TC_SWIZZLE_32B] = 2,
@@ -131,11 +131,12 @@ static uint32_t atom_chunks(enum tc_swizzle swizzle) {
     return chunks[swizzle];
 }
 
-/* PTX ISA "Shared Memory Layout and Swizzling", "Canonical Layouts".  A line is the leading dimension's chunks
- * of an atom; lines of the other dimension follow each other, 8 of them (4 with 32-byte atomicity) making an
- * atom. K-major: atoms along M or N are stride_offset apart; without swizzle the chunks along K leading_offset.
- *   MN-major: atoms along K are stride_offset apart, along M or N leading_offset; without swizzle the other way
- *   round. */
+/* Offset of a chunk (PTX ISA, Shared Memory Layout and Swizzling, Canonical Layouts).  A line is an atom's
+ * chunks along the leading dimension; 8 lines (4 with 32-byte atomicity) follow one another in an atom.
+ *   K-major: atoms are stride_offset apart along M or N; without swizzle, chunks are leading_offset apart
+ *   along K.
+ *   MN-major: atoms are stride_offset apart along K and leading_offset along M or N; without swizzle the
+ *   reverse. */
 static uint32_t chunk_offset(const struct tc_matrix_descriptor *d, bool mn_major, uint32_t line,
                              uint32_t chunk) {
     uint32_t width = atom_chunks(d->swizzle);
@@ -178,8 +179,8 @@ int tc_operand_chunks(const struct tc_matrix_descriptor *desc, const struct tc_o
     return count;
 }
 
-/* One code per byte, of 16 codes packed little-endian and padded to 16 bytes.  PTX ISA "Packing format used for
- * matrix A and B by .kind::mxf8f6f4 in Shared Memory". */
+/* Unpacks 16 codes of 4 or 6 bits, packed little-endian, to a byte each (PTX ISA, Packing format used for
+ * matrix A and B by .kind::mxf8f6f4 in Shared Memory). */
 static void unpack(const uint8_t *chunk, int bits, uint8_t out[TC_CHUNK_BYTES]) {
     for (int i = 0; i < TC_CHUNK_BYTES; i++) {
         int at = i * bits;

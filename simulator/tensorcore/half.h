@@ -1,4 +1,4 @@
-/* fp16 and bf16 values as bits. */
+/* Conversions between f32 and the bits of f16 and bf16, for scalar instructions. */
 #ifndef TENSOR_HALF_H
 #define TENSOR_HALF_H
 
@@ -14,7 +14,7 @@ static inline float f16_to_f32(uint32_t bits) {
     return (float)half;
 }
 
-/* To nearest even; NaN becomes PTX's canonical 0x7fff. */
+/* Rounds to nearest even; NaN becomes PTX's canonical 0x7fff, here and for bf16. */
 static inline uint16_t f32_to_f16(float x) {
     half_t half = (half_t)x;
     uint16_t bits;

@@ -1,4 +1,4 @@
-/* tcgen05's instruction descriptors: PTX ISA "Instruction descriptor" (one table a group of kinds). */
+/* Decodes tcgen05's instruction descriptors (PTX ISA, Instruction descriptor; one table per group of kinds). */
 #include "descriptor.h"
 
 const char *const tc_kind_names[TC_KINDS] = {"f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"};
@@ -50,7 +50,7 @@ static bool operand_format(enum tc_kind kind, uint32_t code, char operand, enum 
     return true;
 }
 
-/* The matrix D type, bits 4-5 of the kinds without block scaling. */
+/* The type of D: bits 4-5, in kinds without block scaling. */
 static bool result_format(enum tc_kind kind, uint32_t code, enum tc_format a, enum tc_format b,
                           enum tc_format *out, struct tc_why *why) {
     static const enum tc_format formats[4] = {TC_F16, TC_F32, TC_S32, TC_FORMATS};
@@ -67,7 +67,7 @@ static bool result_format(enum tc_kind kind, uint32_t code, enum tc_format a, en
     return true;
 }
 
-/* PTX ISA "Matrix Shape", the table of kinds and shapes; N of a transposed 8-bit B: "Transpose and Negate". */
+/* PTX ISA, Matrix Shape, table of kinds and shapes; Transpose and Negate: N of a transposed 8-bit B. */
 static bool check_shape(const struct tc_instruction *in, struct tc_why *why) {
     int step, least;
     bool pair = in->cta_group == 2, m_ok;
@@ -113,8 +113,8 @@ static bool check_shape(const struct tc_instruction *in, struct tc_why *why) {
     return true;
 }
 
-/* Scale type, scale-factor ids and K of the block-scaled kinds; PTX ISA "Valid combinations of scale_vectorsize
- * with types and MMA-Kind", "Scale Factor A ID", "Scale Factor B ID". */
+/* Scale type, scale factor IDs and block size of the block-scaled kinds (PTX ISA, Valid combinations of
+ * scale_vectorsize with types and MMA-Kind; Scale Factor A ID; Scale Factor B ID). */
 static bool decode_scales(uint32_t bits, int scales, struct tc_instruction *out, struct tc_why *why) {
     const char *kind = tc_kind_names[out->kind];
     int natural = out->kind == TC_KIND_MXF8F6F4 ? 1 : 2;
@@ -229,7 +229,7 @@ bool tc_decode_instruction(uint32_t bits, enum tc_kind kind, int cta_group, bool
     return true;
 }
 
-/* PTX ISA "Valid Combinations of Type-Size, Major-ness and Swizzling". */
+/* PTX ISA, Valid Combinations of Type-Size, Major-ness and Swizzling. */
 bool tc_check_operand(const struct tc_instruction *in, bool is_b, const struct tc_matrix_descriptor *desc,
                       struct tc_why *why) {
     bool mn_major = is_b ? in->b_mn_major : in->a_mn_major, atom32 = desc->swizzle == TC_SWIZZLE_128B_ATOM32;

@@ -1,14 +1,14 @@
-/* tcgen05.mma on tensor memory: which lanes and columns hold which rows, and who supplies what. */
+/* tcgen05.mma on tensor memory: which lanes and columns hold which rows of D, A, scales and metadata. */
 #include "tcgen05.h"
 
 #include "mma/sparse.h"
 
-/* How D's rows and columns spread over a CTA's lanes; PTX ISA "Data Path Layout Organization", layouts A to G.
- * N is split over `splits` groups of `rows` lanes; row_stride says how 16-row pieces lie (layout F). */
+/* How D's rows and columns are spread over a CTA's lanes (PTX ISA, Data Path Layout Organization, layouts A to
+ * G). N is split over `splits` groups of `rows` lanes. */
 struct layout {
     int rows;    /* of D in one CTA */
     int splits;  /* column groups: 1 (A, D, F), 2 (B, E) or 4 (G) */
-    bool halved; /* layout F: 16 lanes of each quarter */
+    bool halved; /* layout F: uses 16 lanes of each quarter */
 };
 
 static struct layout layout_of(const struct tc_instruction *in) {
@@ -49,16 +49,16 @@ static bool region(const struct tmem *t, const struct layout *l, uint32_t addres
     return tmem_check_region(t, out, what, why);
 }
 
-/* Words of scales: one a row and 32 lanes; a pair of M = 128 splits N over the upper and lower lanes. */
+/* Columns of scales for `rows` rows: a column has one word for each of 32 rows. */
 static int scale_columns(int rows) {
     return (rows + TMEM_QUARTER_LANES - 1) / TMEM_QUARTER_LANES;
 }
 
-/* ---- metadata of a sparse A (PTX ISA, "Sparsity selector": in figures) ----
- * Four bits a chunk.  A row of elements of 8 bits or less has its own lane and two columns.  Of 16- and 32-bit
- * elements 16 lanes and one column of two hold 16 rows: lane 8 h + r has chunks 4 h to 4 h + 3 of row r in its
- * lower half, of row r + 8 in its upper one (as cutlass/gemm/collective/builders/sm1xx_sparse_config.inl has
- * it). */
+/* ---- metadata of a sparse A (PTX ISA, Sparsity selector: in figures) ----
+ * Four bits per chunk.  With elements of 8 bits or less, each row has a lane and two columns.  With 16- and
+ * 32-bit elements, 16 rows share 16 lanes of one of two columns: lane 8 h + r has chunks 4 h to 4 h + 3 of row
+ * r in its lower half and those of row r + 8 in its upper half
+ * (cutlass/gemm/collective/builders/sm1xx_sparse_config.inl). */
 static bool is_wide(const struct tc_mma_rule *rule) {
     return tc_formats[rule->a].bits >= 16;
 }
@@ -69,7 +69,7 @@ static struct tmem_region metadata_region(const struct tc_mma *mma) {
     return (struct tmem_region){15, 0, 32, (uint16_t)column, wide ? 1 : 2};
 }
 
-/* Returns -1, or the lane of metadata that means nothing; *idle: a lane of such, beside zeros. */
+/* Returns -1, or a lane with illegal metadata; *idle: a lane whose illegal metadata belongs to zeros. */
 static int read_metadata(const struct tmem *t, const struct tc_mma *mma, const struct tc_mma_operands *in,
                          int rows, uint8_t (*out)[TC_SPARSE_MAX_CHUNKS], int *idle) {
     bool wide = is_wide(&mma->in.rule);
@@ -178,8 +178,8 @@ void tc_mma_read(const struct tc_mma *mma, const struct tc_mma_footprint *footpr
     tc_operand_gather(cta->smem, &b, footprint->b, data->b + (size_t)(rank * b.rows) * stride, stride);
 }
 
-/* The scales of `rows` rows as the lanes of one quarter hold them, from row `first` on.  PTX ISA "Scale Factor
- * A ID": the id is the byte of the word where a row's scales start. */
+/* Reads the scales of `rows` rows, from row `first` on, from one quarter's lanes. The ID is the byte of the
+ * word where a row's scales start (PTX ISA, Scale Factor A ID). */
 static void read_scales(const struct tmem *t, uint32_t address, int quarter, int first, int rows, int id,
                         int scales, uint8_t (*out)[4]) {
     for (int i = 0; i < rows; i++) {
@@ -191,8 +191,8 @@ static void read_scales(const struct tmem *t, uint32_t address, int quarter, int
     }
 }
 
-/* A quarter reads its own copy of the scales, so one that was not duplicated shows; the usual case of equal
- * copies is one tile of all rows. */
+/* True if the quarters' copies of the scales are equal, so that all rows can be computed as one tile. Otherwise
+ * each quarter uses its own copy, and a missing duplicate shows in the result. */
 static bool copies_agree(const struct tmem *t, uint32_t address, int columns, int first_quarter, int quarters) {
     for (int q = first_quarter + 1; q < first_quarter + quarters; q++) {
         for (int lane = 0; lane < TMEM_QUARTER_LANES; lane++) {
@@ -206,7 +206,7 @@ static bool copies_agree(const struct tmem *t, uint32_t address, int columns, in
     return true;
 }
 
-/* Columns first_n .. of D for the rows of quarters first_quarter .. of one column group. */
+/* Computes `rows` rows of D, from first_row on, for one column group, with B's scales from `quarter`. */
 static void run_tile(const struct tc_mma *mma, const struct tc_mma_operands *in, const struct layout *l,
                      struct tmem *t, const uint8_t *chunks, int first_row, int rows, int split,
                      const uint32_t *disabled, int quarter) {
@@ -222,7 +222,7 @@ static void run_tile(const struct tc_mma *mma, const struct tc_mma_operands *in,
         d[i] = off ? NULL : &t->word[lane][tmem_column(mma->d_tmem)];
     }
     if (mma->in.scales) {
-        /* The rows' own quarter; its number within the rows that share a column group. */
+        /* Scales of A come from the quarter that holds the rows. */
         for (int i = 0; i < rows; i += TMEM_QUARTER_LANES) {
             int lane = lane_of(l, mma->d_tmem, first_row + i, split);
             read_scales(t, mma->sfa_tmem, lane / TMEM_QUARTER_LANES, first_row + i, TMEM_QUARTER_LANES,
@@ -250,8 +250,7 @@ int tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const
         .a = data->a[rank * l.rows], .b = data->b, .a_stride = TC_ROW_BYTES, .b_stride = b_stride(&mma->in)};
     uint8_t chunks[TMEM_LANES][TC_SPARSE_MAX_CHUNKS];
     uint8_t a[TMEM_LANES][TC_ROW_BYTES];
-    if (mma->a_in_tmem) { /* K-major words in the rows' lanes; before D is written, which may be the same place
-                           */
+    if (mma->a_in_tmem) { /* copy A first: D may overwrite it */
         for (int row = 0; row < l.rows; row++) {
             memcpy(a[row], &t->word[lane_of(&l, mma->a_tmem, row, 0)][tmem_column(mma->a_tmem)], TC_ROW_BYTES);
         }

@@ -1,7 +1,7 @@
-/* tcgen05.mma and .cp on the state of one CTA or a CTA pair, in the steps an asynchronous operation has: check
- * at issue, read, write.  Nothing here knows of warps, barriers or time; the virtual machine decides when each
- * step happens.  In a pair, index 0 is the even CTA; descriptors and TMEM addresses mean the same place in
- * both. */
+/* tcgen05.mma and tcgen05.cp on the memories of one CTA or a CTA pair, in the steps of an asynchronous
+ * operation: check at issue, read, write. The caller decides when each step happens; nothing here knows of
+ * warps, barriers or time. In a pair, CTA 0 is the even one; descriptors and TMEM addresses apply to both CTAs
+ * alike. */
 #ifndef TENSOR_TCGEN05_H
 #define TENSOR_TCGEN05_H
 
@@ -10,7 +10,7 @@
 enum {
     TC_MMA_MAX_M = 256,
     TC_MMA_MAX_N = 256,
-    TC_ROW_BYTES = 32, /* of K in one instruction, every kind */
+    TC_ROW_BYTES = 32, /* K of one instruction in bytes, in every kind */
     TC_MAX_READS = 4,
 };
 
@@ -26,12 +26,12 @@ struct tc_mma {
     uint32_t a_tmem;
     struct tc_matrix_descriptor a, b;
     uint32_t d_tmem, sfa_tmem, sfb_tmem;
-    uint32_t e_tmem;            /* the metadata of a sparse A */
+    uint32_t e_tmem;            /* metadata of a sparse A */
     bool accumulate;            /* enable-input-d */
     uint32_t disabled_lanes[8]; /* disable-output-lane: 128 lanes of the even CTA, then of the odd one */
 };
 
-/* What the operation touches in each CTA of its group. */
+/* What the operation accesses in each CTA of its group. */
 struct tc_mma_footprint {
     int a_chunks, b_chunks; /* 16-byte chunks of shared memory read */
     uint32_t a[TC_MAX_CHUNKS], b[TC_MAX_CHUNKS];
@@ -40,30 +40,31 @@ struct tc_mma_footprint {
     struct tmem_region read[TC_MAX_READS]; /* A in TMEM, SFA, SFB, metadata */
 };
 
-/* Checks everything that is known at issue against one CTA of the group. */
+/* Checks the operation against one CTA of the group, at issue, and fills in the footprint. */
 bool tc_mma_check(const struct tc_mma *mma, const struct tc_cta *cta, struct tc_mma_footprint *footprint,
                   struct tc_why *why);
 
-/* A and B as read from shared memory: rows of all of the group's CTAs. */
+/* A and B as read from shared memory, with the rows of all CTAs of the group. */
 struct tc_mma_data {
     uint8_t a[TC_MMA_MAX_M][TC_ROW_BYTES];
-    uint8_t b[TC_MMA_MAX_N * 2 * TC_ROW_BYTES]; /* rows of TC_ROW_BYTES, or of twice that beside a sparse A */
+    uint8_t b[TC_MMA_MAX_N * 2 * TC_ROW_BYTES]; /* rows of TC_ROW_BYTES; with a sparse A, twice that */
 };
 
-/* The read of shared memory: CTA `rank` (0, or 0 and 1 in a pair) supplies its half of the rows of both. */
+/* Reads shared memory of CTA `rank` (0, or 0 and 1 in a pair), which supplies its share of the rows of A and B.
+ */
 void tc_mma_read(const struct tc_mma *mma, const struct tc_mma_footprint *footprint, const struct tc_cta *cta,
                  int rank, struct tc_mma_data *data);
-/* Scales, metadata, A in TMEM and the accumulator are read, and D is written, in CTA `rank`.  Returns -1, or a
- * lane of tensor memory whose metadata means nothing: D is not written then.  *idle: -1, or a lane with
- * metadata without a meaning that decides nothing (tc_sparse_idle). */
+/* In CTA `rank`, reads scales, metadata, A in TMEM and the accumulator, and writes D. Returns -1, or a lane of
+ * tensor memory whose metadata is illegal; D is not written then. *idle: -1, or a lane whose illegal metadata
+ * does not matter (tc_sparse_idle). */
 int tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta, int rank,
                  int *idle);
 
-/* All of it at once, for cta_group CTAs. */
+/* Reads and writes at once, for all CTAs of the group. */
 void tc_mma_execute(const struct tc_mma *mma, const struct tc_mma_footprint *footprint,
                     const struct tc_cta *ctas);
 
-/* tcgen05.cp: gathers the chunks that tmem_check_cp listed. */
+/* tcgen05.cp: copies the chunks that tmem_check_cp listed. */
 void tc_cp_read(const uint8_t *smem, const uint32_t *chunks, int count, uint8_t *data);
 
 #endif

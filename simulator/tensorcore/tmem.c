@@ -1,4 +1,4 @@
-/* Tensor memory: allocation, and what tcgen05.ld, .st, .cp and .shift move where. */
+/* Tensor memory: allocation, and the data movement of tcgen05.ld, .st, .cp and .shift. */
 #include "tmem.h"
 
 void tmem_init(struct tmem *t) {
@@ -10,7 +10,7 @@ void tmem_init(struct tmem *t) {
     }
 }
 
-/* ---- allocation: PTX ISA "Tensor Memory Allocation and Management Instructions" ---- */
+/* ---- allocation (PTX ISA, Tensor Memory Allocation and Management Instructions) ---- */
 
 static bool legal_columns(uint32_t columns) {
     return columns >= TMEM_UNIT_COLUMNS && columns <= TMEM_COLUMNS && !(columns & (columns - 1));
@@ -63,7 +63,7 @@ bool tmem_dealloc(struct tmem *t, uint32_t address, uint32_t columns, struct tc_
 }
 
 bool tmem_relinquish(struct tmem *t, struct tc_why *why) {
-    (void)why; /* doing it again is harmless */
+    (void)why; /* repeating it is allowed */
     t->permit_relinquished = true;
     return true;
 }
@@ -101,11 +101,11 @@ bool tmem_check_region(const struct tmem *t, const struct tmem_region *r, const 
     return true;
 }
 
-/* ---- ld and st: PTX ISA "Data Movement Shape", "Tensor Memory and Register Load/Store Instructions" ---- */
+/* ---- ld and st (PTX ISA, Data Movement Shape; Tensor Memory and Register Load/Store Instructions) ---- */
 
 const char *const tmem_ld_shape_names[] = {"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"};
 
-/* Per shape: registers and columns of .x1, and the largest .num. */
+/* By shape: registers and columns of .x1, and the largest number of repetitions. */
 static const struct {
     uint8_t registers, columns, largest;
 } ld_shapes[] = {
@@ -166,7 +166,7 @@ void tmem_place(const struct tmem_access *access, int thread, int r, int *lane, 
         row = thread;
         word = r;
         break;
-    case TMEM_16X64B: /* odd threads hold the lower 8 lanes, pairs of threads the two words */
+    case TMEM_16X64B: /* odd threads hold lanes 8 to 15, pairs of threads the two words */
         row = thread / 4 + thread % 2 * 8;
         word = 2 * r + thread / 2 % 2;
         break;
@@ -213,7 +213,7 @@ void tmem_store(struct tmem *t, const struct tmem_access *access, const uint32_t
     }
 }
 
-/* ---- cp: PTX ISA "tcgen05.cp" ---- */
+/* ---- cp (PTX ISA, tcgen05.cp) ---- */
 
 static const struct {
     const char *name;
@@ -261,8 +261,9 @@ int tmem_check_cp(const struct tmem *t, const struct tmem_cp *cp, uint32_t smem_
     return count;
 }
 
-/* The lane of copy `copy` of a source row.  02_13: rows 0-31 go to the quarters of warps 0 and 2, the others to
- * 1 and 3; 01_23: to 0 and 1, and 2 and 3.  4x256b: a row a quarter, at the address's lane. */
+/* The lane that receives copy number `copy` of a source row. 02_13: rows 0-31 go to quarters 0 and 2, rows
+ * 32-63 to 1 and 3. 01_23: rows 0-31 go to quarters 0 and 1, rows 32-63 to 2 and 3. 4x256b: one row per
+ * quarter, at the address's lane. */
 static int cp_lane(enum tmem_cp_shape shape, int row, int copy) {
     switch (shape) {
     case TMEM_CP_4X256B:
@@ -286,7 +287,7 @@ void tmem_cp_write(struct tmem *t, const struct tmem_cp *cp, const uint8_t *data
     }
 }
 
-/* ---- shift: PTX ISA "tcgen05.shift" ---- */
+/* ---- shift (PTX ISA, tcgen05.shift) ---- */
 
 bool tmem_check_shift(const struct tmem *t, uint32_t address, struct tmem_region *region, struct tc_why *why) {
     int lane = tmem_lane(address), column = tmem_column(address);

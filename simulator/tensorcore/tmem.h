@@ -1,5 +1,5 @@
-/* Tensor memory of one CTA: 128 lanes by 512 columns of 32 bits, its allocation, and the data movement shapes
- * of tcgen05.ld, .st, .cp and .shift.  An address is lane << 16 | column. */
+/* Tensor memory of one CTA, 128 lanes by 512 columns of 32 bits: allocation, and the data movement of
+ * tcgen05.ld, .st, .cp and .shift. An address is lane << 16 | column. */
 #ifndef TENSOR_TMEM_H
 #define TENSOR_TMEM_H
 
@@ -28,31 +28,31 @@ static inline uint32_t tmem_address(int lane, int column) {
 
 struct tmem {
     uint32_t word[TMEM_LANES][TMEM_COLUMNS];
-    /* Columns of the allocation that starts at this unit, 0 elsewhere. */
+    /* Columns of the allocation that starts at this unit; 0: none starts here. */
     uint16_t start_columns[TMEM_UNITS];
-    /* 1 + first unit of the allocation a unit belongs to, 0 if free. */
+    /* 1 + first unit of the allocation that this unit belongs to; 0: free. */
     uint8_t owner[TMEM_UNITS];
-    uint8_t cta_group; /* of this CTA's tcgen05 instructions: 1 or 2, 0 before the first */
+    uint8_t cta_group; /* .cta_group of this CTA's tcgen05 instructions, 1 or 2; 0: none so far */
     bool permit_relinquished;
 };
 
-/* Free, filled with a pattern that shows up: NaN payload 0xfff7dead. */
+/* All columns free, filled with a conspicuous NaN, 0xfff7dead. */
 void tmem_init(struct tmem *t);
 
 enum tmem_alloc_result { TMEM_ALLOC_OK, TMEM_ALLOC_WAIT, TMEM_ALLOC_ILLEGAL };
 
-/* tcgen05.alloc of `columns`: *address of the lowest fitting place, or TMEM_ALLOC_WAIT (blocks on hardware), or
- * TMEM_ALLOC_ILLEGAL with a reason. */
+/* tcgen05.alloc: *address becomes the lowest place with enough free columns. TMEM_ALLOC_WAIT: there is none,
+ * hardware would block. TMEM_ALLOC_ILLEGAL: with a reason. */
 enum tmem_alloc_result tmem_alloc(struct tmem *t, uint32_t columns, uint32_t *address, struct tc_why *why);
 bool tmem_dealloc(struct tmem *t, uint32_t address, uint32_t columns, struct tc_why *why);
 bool tmem_relinquish(struct tmem *t, struct tc_why *why);
-/* At CTA exit: false names the columns left allocated. */
+/* At CTA exit: false, with the columns in the reason, if some are still allocated. */
 bool tmem_check_exit(const struct tmem *t, struct tc_why *why);
-/* All CTAs of a kernel instance use one .cta_group: false if `cta_group` differs from what came before. */
+/* False if `cta_group` differs from the CTA's earlier instructions: a kernel must use one throughout. */
 bool tmem_check_cta_group(struct tmem *t, int cta_group, struct tc_why *why);
 
-/* A rectangle of TMEM, for allocation checks, hazards and poison: lanes first .. first + lanes - 1 of each
- * quarter set in `quarters` (bit q = lanes 32 q ...), columns column .. column + columns - 1. */
+/* A rectangle of tensor memory: `lanes` lanes from first_lane on in each quarter of the mask `quarters` (bit q:
+ * lanes 32 q to 32 q + 31), `columns` columns from `column` on. */
 struct tmem_region {
     uint8_t quarters;
     uint8_t first_lane, lanes; /* within a quarter */
@@ -74,16 +74,15 @@ struct tmem_access {
 
 enum { TMEM_MAX_REGISTERS = 128, TMEM_MAX_REGIONS = 2 };
 
-/* Registers a thread gives or gets; 0 for a combination of shape and num that does not exist. */
+/* Registers per thread; 0: this combination of shape and num does not exist. */
 int tmem_registers(enum tmem_ld_shape shape, int num);
-/* Checks bounds, lane alignment, the warp's quarter (warp index % 4) and allocation; fills the regions touched
- * and returns their number, or 0 with a reason. */
+/* Checks bounds, lane alignment, the warp's quarter (warp index % 4) and allocation. Returns the number of
+ * regions accessed, or 0 with a reason. */
 int tmem_check_access(const struct tmem *t, const struct tmem_access *access, int warp_in_warpgroup,
                       struct tmem_region regions[TMEM_MAX_REGIONS], struct tc_why *why);
-/* Where register r of thread `thread` lives: lane and column; with pack the 16-bit halves are at column, + 1.
- */
+/* Lane and column of register r of a thread; with `pack` its 16-bit halves are in `column` and `column` + 1. */
 void tmem_place(const struct tmem_access *access, int thread, int r, int *lane, int *column);
-/* registers[r][thread].  The access must have passed tmem_check_access. */
+/* registers[r][thread]. Only for accesses that have passed tmem_check_access. */
 void tmem_load(const struct tmem *t, const struct tmem_access *access, uint32_t registers[][32]);
 void tmem_store(struct tmem *t, const struct tmem_access *access, const uint32_t registers[][32]);
 
@@ -108,14 +107,14 @@ struct tmem_cp {
 
 enum { TMEM_CP_MAX_CHUNKS = 256 };
 
-/* The 16-byte chunks read, in the order [row * chunks_per_row + j]; the region written.  Returns the number of
- * chunks, or 0 with a reason. */
+/* Lists the 16-byte chunks to read, in the order [row * chunks_per_row + j], and the region to write. Returns
+ * the number of chunks, or 0 with a reason. */
 int tmem_check_cp(const struct tmem *t, const struct tmem_cp *cp, uint32_t smem_bytes,
                   uint32_t chunks[TMEM_CP_MAX_CHUNKS], struct tmem_region *region, struct tc_why *why);
-/* `data` is the chunks' bytes in that order, gathered when the operation reads shared memory. */
+/* `data`: the chunks' bytes in that order (tc_cp_read). */
 void tmem_cp_write(struct tmem *t, const struct tmem_cp *cp, const uint8_t *data);
 
-/* ---- tcgen05.shift.down ---- lanes 1-31 of the quarter move to 0-30, 8 columns. */
+/* ---- tcgen05.shift.down: in 8 columns, lanes 1-31 of a quarter move to lanes 0-30 ---- */
 bool tmem_check_shift(const struct tmem *t, uint32_t address, struct tmem_region *region, struct tc_why *why);
 void tmem_shift_down(struct tmem *t, uint32_t address);
 

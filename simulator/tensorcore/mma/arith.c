@@ -1,9 +1,9 @@
-/* The rules of the instruction families and one element by the rule, step by step. */
+/* The rules of the instruction families, and tc_mma_element, which follows the rule step by step. */
 #include "arith.h"
 
 #include "tile.h"
 
-enum { ZERO_EXPONENT = -126 }; /* of a zero scale or accumulator of the grouped rule (MMA-Sim) */
+enum { ZERO_EXPONENT = -126 }; /* of a zero scale or accumulator in a grouped rule (MMA-Sim) */
 
 enum number_class { FINITE, INFINITE, NOT_A_NUMBER };
 
@@ -74,7 +74,8 @@ size_t tc_row_bytes(const struct tc_mma_rule *rule, enum tc_format format) {
     return (size_t)rule->k * (bits < 8 ? 1 : bits / 8);
 }
 
-/* Toward zero: the aligned term in units of the sum's last place, `left` bits above (or below, if negative). */
+/* Shifts a term left by `left` bits (right if negative) to units of the sum's last place, truncating toward
+ * zero. */
 static int64_t align(int64_t significand, int left) {
     int64_t magnitude = significand < 0 ? -significand : significand;
     if (left >= 0) {
@@ -97,7 +98,7 @@ uint32_t tc_round_sum(const struct tc_mma_rule *rule, int64_t sum, int unit_expo
     if (exponent < min_exponent) {
         exponent = min_exponent;
     }
-    /* One unit of the result's last kept bit is 2^(exponent - result_fraction). */
+    /* The result's last kept bit is worth 2^(exponent - result_fraction). */
     int drop = exponent - rule->result_fraction - unit_exponent;
     if (drop > 0) {
         uint64_t rest = drop < 64 ? magnitude & ((1ull << drop) - 1) : magnitude;
@@ -110,7 +111,7 @@ uint32_t tc_round_sum(const struct tc_mma_rule *rule, int64_t sum, int unit_expo
         magnitude <<= -drop;
     }
     if (!magnitude) {
-        return 0; /* what rounds to zero is +0, whatever its sign */
+        return 0; /* a result that rounds to zero is +0 */
     }
     magnitude <<= fraction - rule->result_fraction;
     uint64_t code = ((uint64_t)(exponent - min_exponent) << fraction) + magnitude;
@@ -168,7 +169,7 @@ uint32_t tc_mma_element(const struct tc_mma_rule *rule, const uint8_t *a, const 
 
     struct number term[TC_MMA_MAX_K + 1];
     int fraction[TC_MMA_MAX_K + 1], terms = 0;
-    int64_t infinite = 0; /* sign of the infinity met */
+    int64_t infinite = 0; /* sign of the infinities so far; 0: none */
     bool nan = false;
 
     struct number acc = decode(rule->d, c, false);
@@ -203,7 +204,7 @@ uint32_t tc_mma_element(const struct tc_mma_rule *rule, const uint8_t *a, const 
                 infinite = sign;
             }
             if (rule->grouped) {
-                /* In units of 1/4 whatever the exponents: 2^exponent is an integer, at most 4. */
+                /* In units of 1/4: the exponents of e2m1 are 0 to 2. */
                 t.significand += x.significand && y.significand
                                      ? x.significand * y.significand * (1 << (x.exponent + y.exponent))
                                      : 0;
@@ -249,7 +250,7 @@ static struct tc_mma_rule rule_of(enum tc_format a, enum tc_format b, enum tc_fo
     return rule;
 }
 
-/* 32 bytes of K. */
+/* K of 32 bytes. */
 static int natural_k(enum tc_format a) {
     int bits = tc_formats[a].bits;
     return 32 / (bits < 8 ? 1 : bits / 8);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* PTX ISA "Alternate Floating-Point Data Formats"; NaN results: "Data Movement and Conversion: cvt". */
+/* PTX ISA, Alternate Floating-Point Data Formats; NaN results: Data Movement and Conversion: cvt. */
 const struct tc_format_info tc_formats[TC_FORMATS] = {
     [TC_E2M1] = {"e2m1", 4, 1, 0, 2, 0x7, 0x7, 0x7},
     [TC_E2M3] = {"e2m3", 6, 3, 0, 2, 0x1f, 0x1f, 0x1f},
@@ -37,7 +37,7 @@ bool tc_is_nan(enum tc_format format, uint32_t code) {
         return (code & 0x7fff) > 0x7c00;
     case TC_BF16:
         return (code & 0x7fff) > 0x7f80;
-    case TC_TF32: /* the low 13 bits do not take part */
+    case TC_TF32: /* the low 13 bits are ignored */
         return (code & 0x7fffe000) > 0x7f800000;
     case TC_F32:
         return (code & 0x7fffffff) > 0x7f800000;
@@ -85,7 +85,8 @@ float tc_to_f32(enum tc_format format, uint32_t code) {
     return negative ? -x : x;
 }
 
-/* PTX ISA cvt, .ue8m0x2: the sign is ignored, values under 2^-127 are code 0, only .rz and .rp exist. */
+/* PTX ISA, cvt, .ue8m0x2: the sign is ignored, values below 2^-127 become code 0, and only .rz and .rp exist.
+ */
 static uint32_t to_ue8m0(uint32_t magnitude, enum tc_round round, unsigned flags) {
     if (magnitude > 0x7f800000) {
         return 0xff;
@@ -96,9 +97,9 @@ static uint32_t to_ue8m0(uint32_t magnitude, enum tc_round round, unsigned flags
     return code == 0xff && (flags & TC_SATFINITE) ? 0xfe : code;
 }
 
-/* Whether the `lost` low bits, as a fraction of a unit, and the random bits carry into the unit. */
+/* True if the `lost` low bits plus the random bits, both as fractions of the last kept bit, carry into it. */
 static bool carries(uint32_t significand, int lost, uint32_t random) {
-    if (lost <= 0 || lost > 63) { /* nothing, or far too little */
+    if (lost <= 0 || lost > 63) { /* nothing is lost, or too little to carry */
         return false;
     }
     uint64_t part = significand & ((1ull << lost) - 1);
@@ -113,7 +114,7 @@ uint32_t tc_from_f32(enum tc_format format, float x, enum tc_round round, unsign
     if (format == TC_UE8M0) {
         return to_ue8m0(magnitude, round, flags);
     }
-    if (magnitude > 0x7f800000) { /* measured on an H200: rna.tf32 only drops the low bits of a NaN */
+    if (magnitude > 0x7f800000) { /* measured on an H200: rna.tf32 keeps a NaN's upper bits */
         return format == TC_TF32 && round == TC_RNA ? bits & ~0x1fffu : f->nan;
     }
     if (negative && (flags & TC_RELU)) {
@@ -128,11 +129,12 @@ uint32_t tc_from_f32(enum tc_format format, float x, enum tc_round round, unsign
         return sign | (saturates ? f->max_finite : f->infinity);
     }
 
-    /* The value is significand * 2^(exponent - 23); drop what lies under the format's last bit there. */
+    /* The value is significand * 2^(exponent - 23). `lost` is the number of its low bits below the format's
+     * last bit. */
     int exponent = magnitude >> 23 ? (int)(magnitude >> 23) - 127 : -126;
     uint32_t significand = magnitude >> 23 ? (magnitude & 0x7fffff) | 0x800000 : magnitude;
     int lost = 23 - f->fraction + (exponent < f->min_exponent ? f->min_exponent - exponent : 0);
-    int dropped = lost > 31 ? 31 : lost; /* the significand has 24 bits: all of it is under half a unit */
+    int dropped = lost > 31 ? 31 : lost; /* beyond 24 bits all of the significand is below half a unit */
     uint64_t unit = 1ull << dropped, rest = significand & (unit - 1), kept = significand >> dropped;
     bool up = false;
     switch (round) {
@@ -156,16 +158,16 @@ uint32_t tc_from_f32(enum tc_format format, float x, enum tc_round round, unsign
     }
     kept += up;
 
-    /* `kept` counts units of 2^(max(exponent, min_exponent) - fraction): adding it to the exponent field
-     * carries a rounding up to the next binade, and from subnormal to normal, by itself. */
+    /* `kept` counts units of 2^(max(exponent, min_exponent) - fraction). Adding it to the shifted exponent
+     * field carries into the exponent where rounding reaches the next binade or turns a subnormal into a normal
+     * number. */
     uint64_t field = exponent < f->min_exponent ? 0 : (uint64_t)(exponent - f->min_exponent);
     uint64_t code = (field << f->fraction) + kept;
     if (wide(format)) {
         code <<= 23 - f->fraction;
     }
     if (code > f->max_finite) {
-        /* Rounding toward zero never leaves the finite numbers; the others overflow as round-to-nearest does.
-         */
+        /* Rounding toward zero stays finite; the other modes overflow to infinity. */
         bool truncates = round == TC_RZ || (round == TC_RP && negative) || (round == TC_RM && !negative);
         return sign | (saturates || truncates ? f->max_finite : f->infinity);
     }

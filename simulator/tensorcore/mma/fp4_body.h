@@ -1,15 +1,15 @@
-/* fp4 with block scales: included by mma_tile_body.h.
+/* The tile path for fp4 with block scales, included by tile_body.h.
  *
- * An e2m1 value times two is an integer in -12..12.  A's is biased by 12 to a byte without sign, as the u8 x s8
- * multiply-adds of x86 want; the bias is taken back by starting a column's sum at -12 times the sum of its own
- * bytes.  A group's sum is in units of 1/4 and below 2304 in magnitude. */
+ * An e2m1 value times two is an integer from -12 to 12.  x86's multiply-adds take u8 x s8, so 12 is added to
+ * A's values; starting a column's sum at -12 times the sum of B's bytes cancels that.  A group's sum is in
+ * units of 1/4, and below 2304 in magnitude. */
 enum { GROUPS = 4, QUADS = 4, BIAS = 12 };
 
 struct fp4_row {
-    uint32_t quad[GROUPS][QUADS]; /* four biased bytes */
+    uint32_t quad[GROUPS][QUADS]; /* four biased bytes each */
     float scale[GROUPS];
     int32_t significand[GROUPS], exponent[GROUPS];
-    int largest; /* exponent of a scale */
+    int largest; /* largest exponent of a scale */
     int nan;
 };
 
@@ -22,7 +22,7 @@ struct fp4_block {
     int largest;
 };
 
-/* Twice the two values of a byte of codes. */
+/* By byte of two codes: twice their values. */
 struct fp4_pairs {
     int8_t twice[256][2];
 };
@@ -50,7 +50,7 @@ static struct fp4_scale fp4_decode_scale(enum tc_format format, uint8_t code) {
     } else if (format == TC_UE8M0) {
         s.significand = 1;
         s.exponent = code - 127;
-        s.value = 0; /* beyond f32's range in products: the fast path is not taken */
+        s.value = 0; /* unused: a product may exceed f32, so the fast path is not taken */
     } else if (code & 0x7f) {
         int field = code >> 3 & 15;
         s.significand = field ? (code & 7) | 8 : code & 7;
@@ -73,7 +73,7 @@ static void fp4_load_row(struct fp4_row *row, const struct tc_mma_rule *rule, co
             memcpy(&row->quad[g][q], biased, 4);
         }
         struct fp4_scale s = fp4_decode_scale(rule->scale, scales[g * TC_MXF4_GROUP / rule->scale_block]);
-        row->scale[g] = s.value * 0.25f; /* the products' unit */
+        row->scale[g] = s.value * 0.25f; /* products are in units of 1/4 */
         row->significand[g] = s.significand;
         row->exponent[g] = s.exponent;
         row->nan |= s.nan;
@@ -118,7 +118,7 @@ static inline i32v fp4_group_sum(const struct fp4_row *a, const struct fp4_block
     for (int q = 0; q < QUADS; q++) {
         __m256i x = _mm256_set1_epi32((int)a->quad[g][q]);
         __m256i y = _mm256_load_si256((const __m256i *)b->twice[g][q]);
-        pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(x, y)); /* at most 4 * 576 */
+        pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(x, y)); /* at most 4 * 576, fits 16 bits */
     }
     return (i32v)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)) + LOAD(i32v, b->unbias[g]);
 #else
@@ -135,14 +135,14 @@ static inline i32v fp4_group_sum(const struct fp4_row *a, const struct fp4_block
 #endif
 }
 
-/* Nothing is truncated where every exponent is at most 15: a term is a multiple of 2^-20 then (1/4 * 1/64 *
- * 2^-12), which is the sum's last place or a multiple of it.  So an exact sum in double will do, if C is below
- * 2^16 and a multiple of 2^-20 too. */
+/* True if C is below 2^16 and a multiple of 2^-20. If all exponents are at most 15, every term is a multiple of
+ * 2^-20 (1/4 * 1/64 * 2^-12) and nothing is truncated, so that an exact sum in double is right. */
 static inline bool fp4_exact_in_double(f32v c) {
     f32v scaled = c * 0x1p20f;
     i32v magnitude = (i32v)c & INT32_MAX;
     i32v field = ((i32v)c >> 23) & 255;
-    /* At least 2^4 (field 131) is a multiple of 2^-19 anyhow; below it, 2^20 c is an int if it is whole. */
+    /* From 2^4 on (field 131) every f32 is a multiple of 2^-19; below that, check whether 2^20 c is an integer.
+     */
     i32v small = field < 127 + 4;
     i32v whole = (f32v)((i32v)scaled & small) ==
                  __builtin_convertvector(__builtin_convertvector((f32v)((i32v)scaled & small), i32v), f32v);
@@ -155,7 +155,7 @@ static void fp4_fast(const struct tc_mma_rule *rule, const struct fp4_row *a, co
     f64h sum[2];
     sum[0] = sum[1] = (f64h){0};
     for (int g = 0; g < GROUPS; g++) {
-        /* 12 bits of the group's sum and 8 of the scales' product: exact in f32. */
+        /* 12 bits of the group's sum times 8 bits of the scales' product: exact in f32. */
         f32v term =
             __builtin_convertvector(fp4_group_sum(a, b, g), f32v) * (LOAD(f32v, b->scale[g]) * a->scale[g]);
         for (int h = 0; h < 2; h++) {
@@ -164,13 +164,14 @@ static void fp4_fast(const struct tc_mma_rule *rule, const struct fp4_row *a, co
     }
     for (int h = 0; h < 2; h++) {
         sum[h] += __builtin_convertvector(HALF_OF(c, h), f64h);
-        /* A multiple of 2^-20 below 2^18: f32's range is no concern, and -0 cannot come out of +0 terms. */
+        /* The sum is a multiple of 2^-20 below 2^18, so f32 neither overflows nor underflows, and it cannot be
+         * -0. */
         i64h kept = (i64h)sum[h] & ~((1ll << 29) - 1);
         STORE(out + HALF * h, __builtin_convertvector((f64h)kept, f32h));
     }
 }
 
-/* The rule itself, in 64-bit integers. */
+/* The general case, in 64-bit integers. */
 static void fp4_explicit(const struct tc_mma_rule *rule, const struct fp4_row *a, const struct fp4_block *b,
                          i32v c, uint32_t *out, uint32_t *redo) {
     i32v c_significand, c_exponent;
@@ -183,7 +184,7 @@ static void fp4_explicit(const struct tc_mma_rule *rule, const struct fp4_row *a
     int scale_fraction = 2 * tc_formats[rule->scale].fraction;
     i64h sum[2];
     sum[0] = sum[1] = (i64h){0};
-    for (int g = 0; g <= GROUPS; g++) { /* the accumulator is the last term */
+    for (int g = 0; g <= GROUPS; g++) { /* the last term is the accumulator */
         i32v value = g < GROUPS ? fp4_group_sum(a, b, g) * (LOAD(i32v, b->significand[g]) * a->significand[g])
                                 : c_significand;
         i32v down = largest - (g < GROUPS ? exponent[g] : c_exponent);
@@ -206,7 +207,7 @@ static void fp4_explicit(const struct tc_mma_rule *rule, const struct fp4_row *a
     }
 }
 
-/* A scale factor that is NaN decides the sum alone.  Padded rows of scale factors often hold them. */
+/* A NaN scale of A makes the whole row NaN. Padded rows of scale factors often contain NaNs. */
 static void fp4_nan(const struct tc_mma_rule *rule, uint32_t out[LANES]) {
     for (int j = 0; j < LANES; j++) {
         out[j] = tc_mma_nan(rule);

@@ -1,18 +1,18 @@
-/* Decoding f16 for the tile path, a register of numbers at a time: included by mma_tile_body.h, whose
- * decode_wide says the same of one number. */
+/* Decodes f16 for the tile path, a vector at a time; decode_wide of tile_body.h, which includes this file, does
+ * the same for one number. */
 
 typedef uint16_t u16v __attribute__((vector_size(2 * LANES)));
 
 struct half_lanes {
     f32v value;
-    i32v exponent; /* NO_EXPONENT where the number is zero */
-    i32v special;  /* NaN, infinity */
+    i32v exponent; /* NO_EXPONENT: the number is zero */
+    i32v special;  /* mask of NaNs and infinities */
 };
 
 static inline struct half_lanes decode_half(u16v codes, int negate) {
     i32v code = __builtin_convertvector(codes, i32v);
     i32v magnitude = code & 0x7fff, field = magnitude >> 10;
-    f32v value = (f32v)(magnitude << 13) * 0x1p112f; /* moves the exponent's bias; subnormals too */
+    f32v value = (f32v)(magnitude << 13) * 0x1p112f; /* changes the exponent's bias, also for subnormals */
     i32v zero = magnitude == 0;
     i32v exponent = max_i32(field, (i32v){0} + 1) - 15;
     i32v sign = ((code & 0x8000) ^ ((i32v){0} + (negate ? 0x8000 : 0))) << 16;
@@ -20,7 +20,7 @@ static inline struct half_lanes decode_half(u16v codes, int negate) {
                                field == 31};
 }
 
-/* A row of A. */
+/* Decodes a row of A. */
 static void decode_half_row(struct wide_row *row, const uint8_t *codes, int k, int negate) {
     i32v shift = (i32v){0} - 1000, special = {0};
     for (int i = 0; i < k; i += LANES) {
@@ -45,7 +45,7 @@ static void decode_half_row(struct wide_row *row, const uint8_t *codes, int k, i
     }
 }
 
-/* LANES columns of B, of which the first `columns` are there; the block is otherwise zero. */
+/* Decodes LANES columns of B; only the first `columns` exist, the others become zero. */
 static void decode_half_block(struct wide_block *block, const uint8_t *codes, size_t stride, int columns, int k,
                               int negate) {
     _Alignas(64) uint16_t turned[32][LANES];

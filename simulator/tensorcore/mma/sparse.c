@@ -1,10 +1,11 @@
+/* Products of a structured sparse A: legality and position of metadata, and tc_mma_sparse_tile. */
 #include "sparse.h"
 
 #include <string.h>
 
 enum {
-    STRIP = 64,      /* rows of A at a time */
-    MOST_BYTES = 64, /* of a compressed row */
+    STRIP = 64,      /* rows of A per call of tc_mma_tile */
+    MOST_BYTES = 64, /* of a row of stored elements */
     MOST_COLUMNS = 256
 };
 
@@ -23,7 +24,8 @@ bool tc_sparse_idle(uint8_t metadata, enum tc_format a, const uint8_t *row, int 
            memcmp(row + (size_t)chunk * bytes, zeros, bytes) == 0;
 }
 
-/* Elements of 16 and 32 bits have four chunks of both rows in a lane, narrower ones eight chunks of one row. */
+/* With 16- and 32-bit elements a lane has four chunks of two rows, with narrower ones eight chunks of one row.
+ */
 static bool is_wide(enum tc_format a) {
     return tc_formats[a].bits >= 16;
 }
@@ -40,7 +42,7 @@ int tc_sparse_place(enum tc_format a, int chunks, uint32_t selector, int row, in
     return row % 8 * 4 + thread;
 }
 
-/* With a constant unit the copies are single moves. */
+/* `unit` is a constant at each call, so that memcpy becomes one move. */
 static inline __attribute__((always_inline)) void
 choose_units(uint8_t *out, const uint8_t *dense, const uint8_t *chunks, int count, const int unit) {
     for (int c = 0; c < count; c++, dense += 4 * unit, out += 2 * unit) {
@@ -49,7 +51,7 @@ choose_units(uint8_t *out, const uint8_t *dense, const uint8_t *chunks, int coun
     }
 }
 
-/* The units of a dense row that the metadata names, in their order. */
+/* Gathers the units of a dense row that the metadata selects. */
 static void choose(uint8_t *out, const uint8_t *dense, const uint8_t *chunks, int count, int unit) {
     if (unit == 1) {
         choose_units(out, dense, chunks, count, 1);
@@ -58,6 +60,7 @@ static void choose(uint8_t *out, const uint8_t *dense, const uint8_t *chunks, in
     }
 }
 
+/* The reverse: the dense row with stored units in place and zeros elsewhere. */
 static void spread(uint8_t *dense, const uint8_t *stored, const uint8_t *chunks, int count, int unit) {
     memset(dense, 0, (size_t)(4 * count * unit));
     for (int c = 0; c < count; c++, dense += 4 * unit, stored += 2 * unit) {
@@ -66,7 +69,7 @@ static void spread(uint8_t *dense, const uint8_t *stored, const uint8_t *chunks,
     }
 }
 
-/* Whether a row has a NaN or an infinity. */
+/* True if a row contains a NaN or an infinity. */
 static bool is_special(const uint8_t *codes, enum tc_format format, int k) {
     int bytes = tc_formats[format].bits <= 8 ? 1 : tc_formats[format].bits / 8;
     uint32_t magnitude = (1u << (tc_formats[format].bits - 1)) - 1;
@@ -79,9 +82,8 @@ static bool is_special(const uint8_t *codes, enum tc_format format, int k) {
     return special;
 }
 
-/* A product with a zero counts for nothing, so that a dense row with zeros gives the same sums: unless B has a
- * NaN or an infinity beside a zero, the sums are of groups or of two passes, or the row is too long for the
- * tile path. */
+/* True if A can be expanded to dense rows, since products with zero do not change a sum. Not if B has a NaN or
+ * infinity, if the rule sums in groups or two passes, or if the row is too long for the tile path. */
 static bool spreads(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, int n) {
     if (rule->d == TC_S32) {
         return true;

@@ -1,4 +1,4 @@
-/* The portable build of the tile path, and the choice between the builds. */
+/* The portable build of the tile path, and the choice of the instruction set. */
 #define TILE_FUNCTION tc_tile_portable
 #include "tile_body.h"
 
@@ -32,7 +32,7 @@ static const struct isa *find(const char *name) {
     return !name || !strcmp(name, "portable") ? &portable : NULL;
 }
 
-/* Every thread that finds it unset stores the same pointer. */
+/* No lock: threads that find it unset all store the same pointer. */
 static _Atomic(const struct isa *) chosen;
 
 static const struct isa *best(void) {

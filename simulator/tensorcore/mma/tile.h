@@ -1,12 +1,12 @@
-/* What the tile path's files share: one body (mma_tile_body.h) compiled for several instruction sets. */
+/* Shared by the files of the tile path: tile_body.h, compiled once per instruction set. */
 #ifndef TENSOR_MMA_TILE_H
 #define TENSOR_MMA_TILE_H
 
 #include "arith.h"
 
-enum { TC_LEAST_LARGEST = -133 }; /* the largest exponent is at least this: measured on an H200 */
+enum { TC_LEAST_LARGEST = -133 }; /* lower bound on the largest exponent: measured on an H200 */
 
-/* Rounds sum * 2^unit_exponent to the rule's result. */
+/* Rounds sum * 2^unit_exponent to the rule's result format. */
 uint32_t tc_round_sum(const struct tc_mma_rule *rule, int64_t sum, int unit_exponent);
 uint32_t tc_mma_nan(const struct tc_mma_rule *rule);
 

@@ -1,13 +1,13 @@
-/* The tile path, compiled once per instruction set: the including file defines TILE_FUNCTION.
+/* The tile path, compiled once per instruction set; the including file defines TILE_FUNCTION.
  *
- * Both rules are integer sums once the largest exponent of an element is known, and vectorise over columns.
- * What the vectors cannot do (NaN, infinity, a spread of exponents that f32 cannot hold) falls back to
- * tc_mma_element for the one element. */
+ * Once the largest exponent of an element is known, its sum is an integer sum, vectorised over columns.
+ * Elements that the vectors cannot compute (NaN, infinity, exponents too far apart for f32) fall back to
+ * tc_mma_element. */
 #include "tile.h"
 #include "vector.h"
 
-/* The f32 results of sum * 2^unit for half a register of columns; sums are exact in double.  Truncation is
- * clearing the bits of the double that the result does not keep. */
+/* Rounds sum * 2^unit to f32 for half a register of columns. The sums are exact in double; truncation clears
+ * the double's low fraction bits. */
 static inline void finish(const struct tc_mma_rule *rule, f64h sum, i64h unit, uint32_t *out) {
     f64h value = sum * power_of_two(unit);
     i64h kept = (i64h)value & ~(((int64_t)1 << (52 - rule->result_fraction)) - 1);
@@ -25,7 +25,7 @@ static inline void finish(const struct tc_mma_rule *rule, f64h sum, i64h unit, u
     }
 }
 
-/* The same to f16, to nearest even: the double's fraction loses 42 bits. */
+/* The same to f16, rounded to nearest even: drops 42 bits of the double's fraction. */
 static inline void finish_half(const struct tc_mma_rule *rule, f64h sum, i64h unit, uint32_t *out) {
     i64h bits = (i64h)(sum * power_of_two(unit)), magnitude = bits & INT64_MAX;
     const int64_t smallest = (int64_t)(1023 - 14) << 52, too_large = (int64_t)(1023 + 15) << 52 | 0x3ffll << 42;
@@ -37,16 +37,16 @@ static inline void finish_half(const struct tc_mma_rule *rule, f64h sum, i64h un
     }
 }
 
-/* ---- one term a product ---- */
+/* ---- rules with one term per product ---- */
 
-/* One row: values divided by 2^shift, shift being the largest exponent of a number that is not zero, so that
- * products are exact in f32. */
+/* A decoded row. Values are divided by 2^shift, the largest exponent of a nonzero element, so that products are
+ * exact in f32. */
 struct wide_row {
     float value[TC_MMA_MAX_K];
     int16_t exponent[TC_MMA_MAX_K];
     int shift;
     int scale_exponent;
-    int special; /* has a NaN or an infinity */
+    int special; /* contains a NaN or an infinity */
 };
 
 struct wide_block {
@@ -57,7 +57,7 @@ struct wide_block {
     int32_t special[LANES];
 };
 
-enum { NO_EXPONENT = -4000 }; /* of a zero: products and sums with scales stay below all others */
+enum { NO_EXPONENT = -4000 }; /* exponent of zero: sums with other exponents stay below all real ones */
 
 struct wide_table {
     float value[256];
@@ -88,7 +88,8 @@ static void decode_wide(struct wide_row *row, const uint8_t *codes, enum tc_form
             uint16_t c;
             memcpy(&c, codes + 2 * i, 2);
             uint32_t magnitude = c & 0x7fff, field = magnitude >> 10;
-            value = tc_f32_of_bits(magnitude << 13) * 0x1p112f; /* moves the exponent's bias; subnormals too */
+            value = tc_f32_of_bits(magnitude << 13) *
+                    0x1p112f; /* changes the exponent's bias, also for subnormals */
             bits = tc_bits_of_f32(value) | (uint32_t)(c & 0x8000) << 16;
             exponent = (int)(field ? field : 1) - 15;
             special |= field == 31;
@@ -136,7 +137,8 @@ static void wide_scale(struct wide_row *row, const uint8_t *scale) {
     row->special |= *scale == 255;
 }
 
-/* The accumulator's significand in units of 2^-fraction and its exponent; a mask of NaNs and infinities. */
+/* Splits accumulators into significand, in units of 2^-fraction, and exponent. Returns a mask of NaNs and
+ * infinities. */
 static inline i32v split_accumulator(const struct tc_mma_rule *rule, i32v c, i32v *significand,
                                      i32v *exponent) {
     int fraction = rule->d == TC_F16 ? 10 : 23, fields = rule->d == TC_F16 ? 31 : 255;
@@ -152,9 +154,10 @@ static inline i32v split_accumulator(const struct tc_mma_rule *rule, i32v c, i32
     return field == fields;
 }
 
-enum { WIDEST_SHIFT = 85 }; /* beyond it, a product's f32 could have lost bits that count */
+enum { WIDEST_SHIFT = 85 }; /* beyond this shift, a product in f32 may have lost relevant bits */
 
-/* With a constant k, that of f16 and bf16, the loops unroll. */
+/* One row of A times LANES columns of B. A call with a constant k_count (f16, bf16) unrolls the loops. *redo:
+ * mask of columns left to tc_mma_element. */
 static inline __attribute__((always_inline)) void wide_lanes(const struct tc_mma_rule *rule, const int k_count,
                                                              const struct wide_row *a,
                                                              const struct wide_block *b, i32v c,
@@ -172,17 +175,16 @@ static inline __attribute__((always_inline)) void wide_lanes(const struct tc_mma
     i32v largest = max_i32(products + scale, c_exponent);
     largest = max_i32(largest, (i32v){0} + TC_LEAST_LARGEST);
 
-    /* 2^left turns a product of the divided values into units of the sum's last place. */
+    /* Multiplying by 2^left turns a product of the divided values into units of the sum's last place. */
     i32v left = scale + LOAD(i32v, b->shift) + a->shift + rule->fraction_bits - largest;
-    special |=
-        (left > WIDEST_SHIFT) & (products > NO_EXPONENT / 2); /* zeros stay zeros however far they move */
+    special |= (left > WIDEST_SHIFT) & (products > NO_EXPONENT / 2); /* zeros may be shifted any distance */
     i32v field = max_i32(min_i32(left, (i32v){0} + 100) + 127, (i32v){0});
     f32v factor = (f32v)(field << 23);
     f64h sum[2];
     for (int h = 0; h < 2; h++) {
         sum[h] = (f64h){0};
     }
-    for (int first = 0; first < k_count; first += 16) { /* 16 terms of under 2^27 units fit 32 bits */
+    for (int first = 0; first < k_count; first += 16) { /* 16 terms below 2^27 fit into 32 bits */
         int end = first + 16 < k_count ? first + 16 : k_count;
         i32v part = {0};
         for (int k = first; k < end; k++) {
@@ -212,7 +214,7 @@ static inline __attribute__((always_inline)) void wide_lanes(const struct tc_mma
     }
 }
 
-/* Columns are loaded and stored through a buffer at the tile's right edge. */
+/* At the tile's right edge, columns are loaded and stored through a buffer. */
 static i32v load_accumulator(const uint32_t *d, int columns, bool accumulate) {
     if (!accumulate) {
         return (i32v){0};
@@ -239,7 +241,7 @@ static void store_lanes(const struct tc_mma_rule *rule, const struct tc_mma_oper
     }
 }
 
-/* LANES columns of B from column j on, of which the first `columns` are there. */
+/* Decodes LANES columns of B from column j on; only the first `columns` exist, the others become zero. */
 static void decode_block(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, int j, int columns,
                          const struct wide_table *table, struct wide_block *block) {
     memset(block, 0, sizeof *block);

@@ -1,6 +1,6 @@
-/* A register of columns at a time, in GCC's vector extensions: as many 32-bit lanes as the file's instruction
- * set has in a register, and pairs of registers for 64-bit lanes.  Only static functions see these types, so no
- * calling convention depends on them. */
+/* Vector types in GCC's extensions: as many 32-bit lanes as a register of the file's instruction set has, and
+ * pairs of registers for 64-bit lanes. Only static functions use these types, so no calling convention depends
+ * on them. */
 #ifndef TENSOR_MMA_VECTOR_H
 #define TENSOR_MMA_VECTOR_H
 
@@ -29,7 +29,7 @@ enum { HALF = LANES / 2 };
 typedef int16_t i16v __attribute__((vector_size(2 * LANES)));
 typedef int32_t i32v __attribute__((vector_size(4 * LANES)));
 typedef float f32v __attribute__((vector_size(4 * LANES)));
-/* Half of the lanes. */
+/* Half the lanes. */
 typedef int32_t i32h __attribute__((vector_size(4 * HALF)));
 typedef float f32h __attribute__((vector_size(4 * HALF)));
 typedef int64_t i64h __attribute__((vector_size(8 * HALF)));
@@ -49,7 +49,7 @@ typedef double f64h __attribute__((vector_size(8 * HALF)));
 #define HALF_OF(x, h)                                                                                          \
     ((h) ? __builtin_shufflevector((x), (x), SECOND_HALF) : __builtin_shufflevector((x), (x), FIRST_HALF))
 
-/* GCC does not find the maximum instructions from C's comparisons of vectors. */
+/* GCC does not turn vector comparisons into maximum instructions by itself. */
 #if defined(__AVX512VNNI__)
 static inline i16v max_i16(i16v x, i16v y) {
     return (i16v)_mm256_max_epi16((__m256i)x, (__m256i)y);
@@ -84,7 +84,7 @@ static inline i32v min_i32(i32v x, i32v y) {
     return (x & less) | (y & ~less);
 }
 #endif
-/* GCC converts half a register's lanes in quarters. */
+/* GCC splits conversions of half-register vectors into quarters, so use the instructions directly. */
 #if defined(__AVX512VNNI__)
 static inline f64h f64_of_i32(i32h x) {
     return (f64h)_mm512_cvtepi32_pd((__m256i)x);
