@@ -1,19 +1,38 @@
-/* The C ABI of the NVFP4 dual GEMM, and of the grouped GEMM (custom_kernel_grouped() below):
+/* libcustom_kernel: NVFP4 matrix products on a CUDA GPU or on the CPU, behind a plain C interface.
  *
- *     C = silu(A B1^T) * (A B2^T)          c_i = a_i b_i^T
+ *     custom_kernel()           dual GEMM, C = silu(A B1^T) * (A B2^T), for L independent problems
+ *     custom_kernel_grouped()   grouped GEMM, c_i = a_i b_i^T, for up to 256 products of different sizes
+ *     custom_kernel_extended()  what language models need beyond these: scales of tensors and tokens, other
+ *                               activations, weights in one tensor, bf16 and NVFP4 output, a plain product
  *
- * A is M x K, B1 and B2 are N x K, all NVFP4: e2m1 values, two in a byte, with one e4m3 scale factor for
- * each group of 16 values along K.  C is M x N fp16.  L independent problems lie one after another.
- * Sums and SiLU are fp32; the only rounding is the one to fp16 (to nearest even, overflow to infinity).
+ * How to call: fill an argument struct (set struct_bytes to its sizeof; members you leave out are zero), call
+ * the function, compare the status with CUSTOM_KERNEL_OK; custom_kernel_message() says what was wrong.
+ * examples/minimal.c is a complete program.
  *
- * Memory layouts (every tensor packed, without gaps):
- *   a           [L][M][K/2] bytes; the low nibble of byte i is k = 2i, the high nibble k = 2i + 1
- *   b1, b2      [L][N][K/2] bytes, as a
- *   sfa         scale factors of a, e4m3 bytes, in one of two layouts (see custom_kernel_scale_layout)
- *   sfb1, sfb2  scale factors of b1 and b2
- *   c           [L][M][N] fp16, written whole
- * Scale factors are magnitudes: the sign bit is ignored, as the tensor core ignores it; 0x7f and 0xff are
- * NaN and make every output they take part in NaN.
+ * NVFP4.  A matrix is stored as e2m1 codes (4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives) plus one
+ * e4m3 scale factor (8 bits) per group of 16 consecutive elements along K.  An element's value is code times
+ * scale factor.  A scale factor counts by its magnitude: its sign bit is ignored, as the tensor cores ignore
+ * it.  The bytes 0x7f and 0xff are NaN and turn every output that uses them into NaN.
+ *
+ * Arithmetic.  Sums and the activation are fp32; the only other rounding is the final one to the output's
+ * format, to nearest even, with overflow to infinity.
+ *
+ * Layouts.  A is M x K, B1 and B2 are N x K, C is M x N.  Every tensor is packed, without gaps:
+ *
+ *     a           [L][M][K/2] bytes; byte i of a row holds k = 2i in its low and k = 2i + 1 in its high nibble
+ *     b1, b2      [L][N][K/2] bytes, as a
+ *     sfa         scale factors of a, one byte each, in the layout that scale_layout names
+ *     sfb1, sfb2  scale factors of b1 and b2, in the same layout
+ *     c           [L][M][N] fp16; every element is written
+ *
+ * Ownership.  The caller owns all memory.  The library reads the inputs, writes the outputs, and keeps no
+ * pointer after the call; on a GPU the tensors must stay valid until the queued work has finished.
+ *
+ * Threads.  All functions may be called from several threads at once as long as the calls' outputs do not
+ * overlap.  Messages are kept per thread.
+ *
+ * Errors.  Every function that can fail returns an enum custom_kernel_status.  A call with a wrong argument
+ * launches nothing and writes nothing.
  */
 #ifndef CUSTOM_KERNEL_H
 #define CUSTOM_KERNEL_H
@@ -26,114 +45,139 @@ extern "C" {
 
 #define CUSTOM_KERNEL_API __attribute__((visibility("default")))
 
-/* major << 16 | minor << 8 | patch; a changed major number is an incompatible ABI.
+/* ---- version ---- */
+
+/* major << 16 | minor << 8 | patch.  A changed major number is an incompatible ABI.
  *   1.0  first version
- *   1.1  custom_kernel_status_name(); structs may be shorter (see struct_bytes)
+ *   1.1  custom_kernel_status_name(); callers' structs may be shorter (see struct_bytes)
  *   1.2  custom_kernel_grouped()
- *   1.3  custom_kernel_grouped_python(), for the Python shim alone (core/python_groups.h)
+ *   1.3  custom_kernel_grouped_python(), for the Python package alone (core/python_groups.h)
  *   1.4  custom_kernel_extended() */
 #define CUSTOM_KERNEL_VERSION 0x00010400u
 
-/* Pinned values: they are part of the ABI. */
+/* CUSTOM_KERNEL_VERSION of the library that is loaded. */
+CUSTOM_KERNEL_API uint32_t custom_kernel_version(void);
+
+/* ---- errors ---- */
+
+/* The values are part of the ABI. */
 enum custom_kernel_status {
     CUSTOM_KERNEL_OK = 0,
     CUSTOM_KERNEL_ERROR_NULL_POINTER = 1,  /* a required pointer is NULL */
-    CUSTOM_KERNEL_ERROR_ARGUMENT = 2,      /* a value outside its range: size, alignment, enum, overlap */
-    CUSTOM_KERNEL_ERROR_UNAVAILABLE = 3,   /* the backend is not built, or the machine lacks what it needs */
-    CUSTOM_KERNEL_ERROR_UNSUPPORTED = 4,   /* valid problem, but not one this backend can run */
-    CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY = 5, /* host or device memory for scratch space */
-    CUSTOM_KERNEL_ERROR_DEVICE = 6,        /* the CUDA runtime reported an error; the message quotes it */
+    CUSTOM_KERNEL_ERROR_ARGUMENT = 2,      /* an argument is out of range: size, alignment, enum, overlap */
+    CUSTOM_KERNEL_ERROR_UNAVAILABLE = 3,   /* the backend is not built in, or this machine cannot run it */
+    CUSTOM_KERNEL_ERROR_UNSUPPORTED = 4,   /* a valid problem that this backend has no kernel for */
+    CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY = 5, /* no host or device memory for scratch space */
+    CUSTOM_KERNEL_ERROR_DEVICE = 6,        /* the CUDA runtime failed; the message quotes its error */
 };
 
+/* Describes this thread's last failed call in one line: the argument, its value and the value expected; ""
+ * before any failure.  The string belongs to the library and is valid until this thread's next call. */
+CUSTOM_KERNEL_API const char *custom_kernel_message(void);
+
+/* The name of a status, such as "CUSTOM_KERNEL_ERROR_ARGUMENT"; "unknown status" for any other number.  The
+ * string is constant. */
+CUSTOM_KERNEL_API const char *custom_kernel_status_name(int32_t status);
+
+/* ---- choices that all calls share ---- */
+
 enum custom_kernel_backend {
-    CUSTOM_KERNEL_BACKEND_AUTO = 0, /* by the device and its compute capability */
+    CUSTOM_KERNEL_BACKEND_AUTO = 0, /* NVFP4_BACKEND if that is set; else the CPU for host memory, and for a
+                                     * CUDA device the backend of its compute capability */
     CUSTOM_KERNEL_BACKEND_CPU = 1,
     CUSTOM_KERNEL_BACKEND_HOPPER = 2,    /* sm_90a */
     CUSTOM_KERNEL_BACKEND_BLACKWELL = 3, /* sm_100a */
     CUSTOM_KERNEL_BACKEND_GEFORCE = 4,   /* sm_120a, sm_121a */
 };
 
+/* How scale factors are stored; the same layout for all scale tensors of a call. */
 enum custom_kernel_scale_layout {
-    /* [L][ceil(rows/128)][K/64][32][4][4]: the scale factor of (row, group) is byte
-     * (row % 32) * 16 + (row % 128 / 32) * 4 + group % 4 of the 512-byte tile (row / 128, group / 4).
-     * Rows past the end of the tensor are padding: never used, whatever they hold.
-     * (cuBLAS documentation, "1D Block Scaling Factors Layout".) */
+    /* Blocks of 128 rows x 4 groups, 512 bytes each: [L][ceil(rows/128)][K/64][32][4][4].  The scale factor of
+     * (row, group) is byte (row % 32) * 16 + (row % 128 / 32) * 4 + group % 4 of block (row / 128, group / 4).
+     * Bytes of rows past the last one are padding: they must be there and their values are never used.
+     * Source: cuBLAS documentation, "1D Block Scaling Factors Layout". */
     CUSTOM_KERNEL_SCALES_BLOCKED = 0,
-    CUSTOM_KERNEL_SCALES_ROWS = 1, /* [L][rows][K/16] */
+    /* Row by row: [L][rows][K/16]. */
+    CUSTOM_KERNEL_SCALES_ROWS = 1,
 };
 
+/* The value of `device` for tensors in host memory. */
 #define CUSTOM_KERNEL_DEVICE_HOST (-1)
 
-/* Every pointer is 16-byte aligned and lies on `device`.
+/* `queue` is the CUDA object that orders work on a device, the last argument of cudaLaunchKernel.  It goes by
+ * this name here because the leaderboard refuses any submission that contains CUDA's own word, even in a
+ * comment.
  *
- * struct_bytes says which members the caller has.  A longer struct than the library's is accepted if what
- * follows the library's last member is zero, up to 1024 bytes in all.  A shorter one is accepted if it has
- * every member up to c, that is offsetof(struct custom_kernel_args, queue) = 104 bytes: the members that it
- * lacks are zero. */
+ * `struct_bytes` is the caller's sizeof of the struct and tells the library which members the caller knows:
+ *   - a longer struct, from a newer header, is accepted up to 1024 bytes if all bytes past the library's last
+ *     member are zero;
+ *   - a shorter struct, from an older header, is accepted if it ends after a member and has the members that
+ *     the struct's comment requires; the missing ones count as zero. */
+
+/* ---- the dual GEMM ---- */
+
+/* Every pointer is 16-byte aligned and points to memory of `device`.  At least the members up to c are
+ * required: offsetof(struct custom_kernel_args, queue) = 104 bytes. */
 struct custom_kernel_args {
-    uint32_t struct_bytes; /* sizeof(struct custom_kernel_args) of the caller */
-    int32_t backend;       /* enum custom_kernel_backend */
-    int32_t device;        /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
-    int32_t scale_layout;  /* enum custom_kernel_scale_layout, of all three scale tensors */
-    int64_t m, n, k, l;    /* m, n, l >= 1; k a positive multiple of 64 */
-    const void *a, *b1, *b2;
-    const void *sfa, *sfb1, *sfb2;
-    void *c;     /* overlaps no input */
-    void *queue; /* CUDA queue that a GPU backend runs on; NULL: the default one, and for host memory */
+    uint32_t struct_bytes;         /* sizeof(struct custom_kernel_args) */
+    int32_t backend;               /* enum custom_kernel_backend */
+    int32_t device;                /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
+    int32_t scale_layout;          /* enum custom_kernel_scale_layout */
+    int64_t m, n, k, l;            /* m, n, l >= 1; k a positive multiple of 64 */
+    const void *a, *b1, *b2;       /* e2m1 codes */
+    const void *sfa, *sfb1, *sfb2; /* e4m3 scale factors */
+    void *c;                       /* fp16 output; overlaps no input */
+    void *queue;                   /* NULL for the default queue; must be NULL for host memory */
 };
 
-/* `queue` is CUDA's ordered sequence of work on a device, the last argument of cudaLaunchKernel.  CUDA's own
- * word for it cannot stand in this package's sources: the leaderboard refuses a submission that holds it, even
- * in a comment. */
-
-/* Computes C.  On a GPU the work is queued and the call returns at once; on the CPU C is complete on return.
- * Nothing is launched or written unless every argument is valid.  Returns an enum custom_kernel_status;
- * thread-safe as long as outputs do not overlap. */
+/* Computes C = silu(A B1^T) * (A B2^T).  Returns an enum custom_kernel_status.
+ * On a GPU the call queues the work and returns; on the CPU, C is complete when the call returns. */
 CUSTOM_KERNEL_API int32_t custom_kernel(const struct custom_kernel_args *args);
 
-/* One product of the grouped GEMM, c = a b^T: a is m x k, b is n x k, c is m x n, with the formats, layouts and
- * rounding of the dual GEMM where L is 1.  Every pointer is 16-byte aligned and lies on the call's device. */
-struct custom_kernel_group {
-    int64_t m, n, k; /* m >= 0, n >= 1, k a positive multiple of 64; with m 0 no pointer is looked at */
-    const void *a, *b;
-    const void *sfa, *sfb;
-    void *c; /* overlaps no input and no other output, of any group */
-};
+/* ---- the grouped GEMM ---- */
 
 #define CUSTOM_KERNEL_MAX_GROUPS 256
 
-/* struct_bytes says which members the caller has, as in custom_kernel_args: all of them, more (zero, up to 1024
- * bytes in all), or none from queue on, that is offsetof(struct custom_kernel_grouped_args, queue) = 40 bytes.
- * The groups lie group_bytes apart, likewise: sizeof(struct custom_kernel_group), or more of which the rest is
- * zero. */
-struct custom_kernel_grouped_args {
-    uint32_t struct_bytes; /* sizeof(struct custom_kernel_grouped_args) of the caller */
-    int32_t backend;       /* enum custom_kernel_backend */
-    int32_t device;        /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
-    int32_t scale_layout;  /* enum custom_kernel_scale_layout, of all scale tensors */
-    int64_t groups;        /* 1 .. CUSTOM_KERNEL_MAX_GROUPS */
-    uint32_t group_bytes;  /* sizeof(struct custom_kernel_group) of the caller */
-    uint32_t reserved;     /* 0 */
-    const struct custom_kernel_group *group;
-    void *queue; /* as in custom_kernel_args */
+/* One product c = a b^T: a is m x k, b is n x k, c is m x n fp16, with the formats and layouts above for L = 1.
+ * Every pointer is 16-byte aligned and points to memory of the call's device. */
+struct custom_kernel_group {
+    int64_t m, n, k; /* m >= 0, n >= 1, k a positive multiple of 64; for m = 0 the pointers are ignored */
+    const void *a, *b;
+    const void *sfa, *sfb;
+    void *c; /* overlaps no input and no other output of any group */
 };
 
-/* Computes c = a b^T of every group, under the rules of custom_kernel(): nothing is launched or written unless
- * every argument of every group is valid.  A message names the group and the member, as group[3].sfa. */
+/* At least the members up to group are required: offsetof(struct custom_kernel_grouped_args, queue) = 40 bytes.
+ * group_bytes versions struct custom_kernel_group as struct_bytes versions this one, and is the distance
+ * between two groups: sizeof(struct custom_kernel_group), or more where the rest of each group is zero. */
+struct custom_kernel_grouped_args {
+    uint32_t struct_bytes;                   /* sizeof(struct custom_kernel_grouped_args) */
+    int32_t backend;                         /* enum custom_kernel_backend */
+    int32_t device;                          /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
+    int32_t scale_layout;                    /* enum custom_kernel_scale_layout */
+    int64_t groups;                          /* 1 to CUSTOM_KERNEL_MAX_GROUPS */
+    uint32_t group_bytes;                    /* sizeof(struct custom_kernel_group) */
+    uint32_t reserved;                       /* 0 */
+    const struct custom_kernel_group *group; /* host memory, of any alignment; copied during the call */
+    void *queue;                             /* as in struct custom_kernel_args */
+};
+
+/* Computes c = a b^T for every group, under the rules of custom_kernel(): if one argument of one group is
+ * wrong, no group is computed.  A message names the group and the member, as in group[3].sfa. */
 CUSTOM_KERNEL_API int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args);
 
-/* ---- what models need beyond the dual GEMM ---- */
+/* ---- the extended GEMM ---- */
 
 enum custom_kernel_activation {
-    CUSTOM_KERNEL_GATED = 0, /* c of gate and up, below */
-    CUSTOM_KERNEL_PLAIN = 1, /* c = token scale * scale_gate * (A B1^T): no up, no activation */
+    CUSTOM_KERNEL_GATED = 0, /* two products, gate and up, and the activation below */
+    CUSTOM_KERNEL_PLAIN = 1, /* one product: c = (A B1^T) * (scale_gate * token_scale[row]) */
 };
 
-/* Where the rows of gate (B1) and up (B2) lie, and their scale factors alike. */
+/* How the rows of gate (B1) and up (B2) are stored; their scale factors follow the same order of rows. */
 enum custom_kernel_weights {
-    CUSTOM_KERNEL_WEIGHTS_APART = 0,   /* two tensors of n rows */
-    CUSTOM_KERNEL_WEIGHTS_STACKED = 1, /* b1 and sfb1 have 2 n rows: all of gate, then all of up */
-    /* b1 and sfb1 have 2 n rows: so many of gate, as many of up, and so on. */
+    CUSTOM_KERNEL_WEIGHTS_APART = 0,   /* two tensors, b1 and b2, of n rows each */
+    CUSTOM_KERNEL_WEIGHTS_STACKED = 1, /* one tensor, b1, of 2 n rows: all rows of gate, then all rows of up */
+    /* One tensor, b1, of 2 n rows: 8, 32 or 64 rows of gate, as many of up, the next of gate, and so on. */
     CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_8 = 8,
     CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_32 = 32,
     CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_64 = 64,
@@ -142,79 +186,76 @@ enum custom_kernel_weights {
 enum custom_kernel_output {
     CUSTOM_KERNEL_FP16 = 0,
     CUSTOM_KERNEL_BF16 = 1,
-    CUSTOM_KERNEL_NVFP4 = 2, /* c [L][M][N/2] as a, and sfc */
+    CUSTOM_KERNEL_NVFP4 = 2, /* codes in c, [L][M][N/2] bytes stored as a, and their scale factors in sfc */
 };
 
-/* custom_kernel_args, by the same names at the same places, and more: all zero, the rest is the dual GEMM.  All
- * in fp32, each operation rounded to nearest even but where a GPU's exponential and reciprocal are approximate:
+/* The members up to queue are those of struct custom_kernel_args; all later members zero make the call the dual
+ * GEMM.  Arithmetic, in fp32, each operation rounded to nearest even (on a GPU the exponential and the
+ * reciprocal are approximate):
  *
- *     gate = (A B1^T) * (scale_gate * token_scale[row])        up = (A B2^T) * (scale_up * token_scale[row])
- *     with limit > 0: gate = min(gate, limit), up = max(-limit, min(up, limit))     (a NaN stays one)
- *     c = gate * sigmoid(alpha * gate) * (up + beta)
+ *     gate = (A B1^T) * (scale_gate * token_scale[row])
+ *     up   = (A B2^T) * (scale_up * token_scale[row])
+ *     if limit > 0:  gate = min(gate, limit),  up = max(-limit, min(up, limit))     (NaN stays NaN)
+ *     c    = gate * sigmoid(alpha * gate) * (up + beta)
  *
- * fp16 and bf16 are rounded to nearest even, overflow to infinity.  NVFP4 is made of fp32, a group g of 16
- * columns at a time, and written whole, sfc's rows past the last one as zeros:
+ * fp16 and bf16 output: c rounded to nearest even, overflow to infinity.
  *
- *     sf   = e4m3((max |g| * scale_c) * (1 / 6))    to nearest even, at most 448; NaN (0x7f) if g has one
- *     code = e2m1(c * (scale_c / sf))               to nearest even, at most 6; c * 0 if sf is 0; 6 for a NaN
+ * NVFP4 output: the fp32 values of c are quantized in groups g of 16 columns:
  *
- * so that code * sf / scale_c stands for c.  A struct that ends anywhere from queue on is accepted, as
- * custom_kernel_args: the rest is zero. */
+ *     sf   = e4m3((max |g| * scale_c) * (1 / 6))    to nearest even, at most 448; NaN (0x7f) if g holds a NaN
+ *     code = e2m1(c * (scale_c / sf))               to nearest even, at most 6; c * 0 if sf is 0; 6 for NaN
+ *
+ * so that code * sf / scale_c approximates c.  All of c and sfc is written, a blocked sfc's padding with zeros.
+ *
+ * At least the members up to c are required: 104 bytes. */
 struct custom_kernel_extended_args {
-    uint32_t struct_bytes; /* sizeof(struct custom_kernel_extended_args) of the caller */
+    uint32_t struct_bytes; /* sizeof(struct custom_kernel_extended_args) */
     int32_t backend;       /* enum custom_kernel_backend */
     int32_t device;        /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
-    int32_t scale_layout;  /* enum custom_kernel_scale_layout, of all scale tensors, sfc too */
-    /* As custom_kernel_args; of stacked weights with scale factors in blocks n is a multiple of 128, of
-     * interleaved ones of so many rows as they are interleaved by, and for NVFP4 output of 64. */
+    int32_t scale_layout;  /* enum custom_kernel_scale_layout, for sfc too */
+    /* As in struct custom_kernel_args, and n is a multiple of 128 for stacked weights with blocked scale
+     * factors, of the interleaving (8, 32 or 64) for interleaved weights, and of 64 for NVFP4 output. */
     int64_t m, n, k, l;
-    const void *a, *b1, *b2;       /* b2 is NULL unless weights lie apart, and where the product is plain */
-    const void *sfa, *sfb1, *sfb2; /* likewise */
+    const void *a, *b1, *b2;       /* b2 is NULL for a plain product and for weights in one tensor */
+    const void *sfa, *sfb1, *sfb2; /* sfb2 is NULL where b2 is */
     void *c;
     void *queue;
     int32_t activation; /* enum custom_kernel_activation */
-    int32_t weights;    /* enum custom_kernel_weights; 0 where the product is plain */
+    int32_t weights;    /* enum custom_kernel_weights; 0 for a plain product */
     int32_t output;     /* enum custom_kernel_output */
     uint32_t reserved;  /* 0 */
-    /* fp32 on `device`, each aligned to 4 bytes; NULL stands for 1. */
-    const void *scale_gate, *scale_up; /* one number each, of the whole of all batches; scale_up not if plain */
-    const void *token_scale;           /* [L][M] */
-    const void *scale_c;               /* one number, of NVFP4 output alone */
-    void *sfc;                         /* of NVFP4 output alone: c's scale factors, M rows of N / 16 */
-    /* Of the activation; all 0 where the product is plain. */
-    float limit; /* 0 for none, or above 0 */
+    /* fp32 numbers in memory of `device`, 4-byte aligned; NULL stands for 1. */
+    const void *scale_gate,
+        *scale_up;           /* one number each, for all batches; scale_up is NULL for a plain product */
+    const void *token_scale; /* [L][M] numbers, one per row of A */
+    const void *scale_c;     /* one number; NULL unless the output is NVFP4 */
+    void *sfc;               /* scale factors of c, M rows of N / 16; NULL unless the output is NVFP4 */
+    /* Parameters of the activation; all 0 for a plain product. */
+    float limit; /* 0 for no limit, or a positive number */
     float alpha; /* 0 stands for 1 */
     float beta;
     float reserved_float; /* 0 */
 };
 
-/* Computes c under the rules of custom_kernel().  No input overlaps c or sfc.  A backend that cannot refuses
- * with CUSTOM_KERNEL_ERROR_UNSUPPORTED and says what. */
+/* Computes c, and sfc for NVFP4 output, under the rules of custom_kernel(); neither overlaps an input or the
+ * other. A backend without an extended GEMM returns CUSTOM_KERNEL_ERROR_UNSUPPORTED. */
 CUSTOM_KERNEL_API int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args);
 
-/* What went wrong in this thread's last failed call; "" before any.  Valid until the thread's next call. */
-CUSTOM_KERNEL_API const char *custom_kernel_message(void);
+/* ---- what the library can run here ---- */
 
-/* The name of a status: "CUSTOM_KERNEL_OK", "CUSTOM_KERNEL_ERROR_ARGUMENT" and so on; "unknown status" for a
- * value that is none.  The string is constant. */
-CUSTOM_KERNEL_API const char *custom_kernel_status_name(int32_t status);
-
-/* CUSTOM_KERNEL_VERSION of the library. */
-CUSTOM_KERNEL_API uint32_t custom_kernel_version(void);
-
-/* struct_bytes says which members the caller has: all, or all but detail (24 bytes).  No byte past it is
- * written. */
+/* struct_bytes: all members, or all but detail (24 bytes).  No byte past struct_bytes is written. */
 struct custom_kernel_backend_info {
-    uint32_t struct_bytes; /* sizeof(struct custom_kernel_backend_info) of the caller */
+    uint32_t struct_bytes; /* set by the caller: sizeof(struct custom_kernel_backend_info) */
     int32_t backend;       /* enum custom_kernel_backend */
-    const char *name;      /* "cpu", "hopper", "blackwell", "geforce"; what NVFP4_BACKEND takes */
+    const char *name;      /* "cpu", "hopper", "blackwell" or "geforce": the value that NVFP4_BACKEND takes */
     int32_t built;         /* 1 if compiled into this library */
     int32_t available;     /* 1 if this machine can run it */
-    const char *detail;    /* chip, instruction set and threads if available, else why not; thread-local */
+    const char *detail;    /* available: chip, instruction set, threads; else the reason.  Valid until this
+                            * thread's next query */
 };
 
-/* Fills *info for backend number `index` (from 0) and returns CUSTOM_KERNEL_OK; past the last one, or with a
- * bad pointer or size, an error status. */
+/* Fills *info for backend number `index`, counted from 0 in the order of automatic choice, and returns
+ * CUSTOM_KERNEL_OK; returns an error past the last backend, for a NULL pointer and for a wrong struct_bytes. */
 CUSTOM_KERNEL_API int32_t custom_kernel_backend_query(int32_t index, struct custom_kernel_backend_info *info);
 
 #ifdef __cplusplus

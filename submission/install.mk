@@ -1,9 +1,10 @@
-# `make install`: the header, the shared library under its versioned names, the static one, and pkg-config's file.
+# `make install`: the header, the shared library with its versioned links, the static library and a pkg-config file.
 PREFIX ?= /usr/local
 DESTDIR ?=
 
 STATIC_LIBRARY := $(BUILD)/libcustom_kernel.a
-# One object, in which only the functions of the header are global: the rest cannot meet a program's own names.
+# The archive holds one object in which only the header's functions are global, so that internal names cannot clash
+# with those of the program.
 $(STATIC_LIBRARY): $(OBJS)
 	$(call step,AR,$@)
 	$(Q)$(CC) -r -nostdlib -o $(@:.a=_static.o) $^ && objcopy --localize-hidden $(@:.a=_static.o) && \
@@ -20,7 +21,7 @@ install: $(LIBRARY) $(STATIC_LIBRARY) ## build: install header, libraries and pk
 	install -m 644 $(STATIC_LIBRARY) "$$to/lib" && \
 	{ printf 'prefix='; printf '%s\n' "$$prefix" | sed 's/ /\\ /g'; \
 	  printf '%s\n' 'includedir=$${prefix}/include' 'libdir=$${prefix}/lib' '' 'Name: custom_kernel' \
-	    'Description: NVFP4 dual GEMM, silu(A B1^T) * (A B2^T), on Hopper, Blackwell and any CPU' 'Version: $(VERSION)' \
+	    'Description: NVFP4 matrix products on Hopper, Blackwell, GeForce RTX 50 and any CPU' 'Version: $(VERSION)' \
 	    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lcustom_kernel' 'Libs.private: -pthread $(LDLIBS)'; \
 	} > "$$to/lib/pkgconfig/custom_kernel.pc" && \
 	echo "installed libcustom_kernel $(VERSION) under $$to"

@@ -1,4 +1,4 @@
-/* What a backend is to the rest of the library.  Internal. */
+/* The interface between the library's core and its backends.  Internal. */
 #ifndef CORE_BACKEND_H
 #define CORE_BACKEND_H
 
@@ -13,59 +13,62 @@
 extern "C" {
 #endif
 
-/* A validated problem: every rule of custom_kernel.h holds, no size or byte count overflows int64_t.  A group
- * of the grouped GEMM is one, too: of one product, c = a b1^T, with l = 1 and neither b2 nor sfb2. */
+/* A validated problem: every rule of custom_kernel.h holds, and no size or byte count overflows int64_t.  A
+ * group of the grouped GEMM is a problem with one product, c = a b1^T: l is 1, b2 and sfb2 are NULL. */
 struct problem {
     int64_t m, n, k, l;
     const uint8_t *a, *b1, *b2;
     const uint8_t *sfa, *sfb1, *sfb2;
-    uint16_t *c; /* fp16 bits */
+    uint16_t *c; /* fp16 bits; bf16 or packed e2m1 codes if the extension says so */
     int32_t scale_layout;
     int32_t device;
     void *queue;
-    int32_t group;                     /* its number in the caller's list */
-    const struct extension *extension; /* what it has beyond the dual GEMM; NULL for nothing */
+    int32_t group;                     /* grouped GEMM: index in the caller's list, for messages */
+    const struct extension *extension; /* NULL: the dual GEMM, or a group */
 };
 
-/* What custom_kernel_extended() takes beyond the dual GEMM, validated; numbers on the device may be NULL,
- * for 1. Such a problem is of one batch. */
+/* The validated options of custom_kernel_extended().  The scales are in the device's memory; NULL stands for 1.
+ * Backends get one batch at a time (extended_batch()), with l = 1. */
 struct extension {
-    bool plain;         /* no up: c is the product with b1, b2 NULL */
-    bool stacked;       /* b1 has 2 n rows; a backend gets two tensors */
-    int32_t interleave; /* b1 has 2 n rows, gate's and up's by so many in turn, b2 is NULL; 0: two tensors */
-    int32_t output;     /* enum custom_kernel_output */
+    bool plain;   /* one product with b1; b2 is NULL */
+    bool stacked; /* b1 holds gate's n rows, then up's; never set in a backend's problem, which has b1 and b2 */
+    int32_t
+        interleave; /* b1 holds 2 n rows, this many of gate and of up in turn, and b2 is NULL; 0: b1 and b2 */
+    int32_t output; /* enum custom_kernel_output */
     const float *scale_gate, *scale_up, *token_scale, *scale_c;
     uint8_t *sfc;
-    float limit; /* infinity for none */
+    float limit; /* infinity: no limit */
     float alpha, beta;
 };
 
 struct backend {
     int32_t id;
     const char *name;
-    /* Whether this machine (for a GPU: `device`, or any device if it is < 0) can run the backend.
-     * Writes one line to `detail` unless that is NULL: what it would run on, or why it cannot.
-     * Called with NULL on every call of an automatic choice: keep that path cheap. */
+    /* True if this machine can run the backend: on CUDA device `device`, or on any device if device < 0. Writes
+     * one line to `detail`: what the backend would run on, or why it cannot.  Every call with an automatic
+     * choice asks with detail = NULL, so that path must be cheap. */
     int (*available)(int32_t device, char *detail, size_t detail_bytes);
-    /* Runs a problem.  Returns a status; on failure has called set_message(). */
+    /* The run functions return a status, and on failure have called set_message().  `run` computes a dual GEMM.
+     */
     int32_t (*run)(const struct problem *problem);
-    /* Runs `count` (>= 1) groups, none of them empty, which share scale layout, device and queue.  NULL where
-     * the backend has no grouped GEMM. */
+    /* Computes `count` >= 1 groups, all with m >= 1, which share scale layout, device and queue.  NULL if the
+     * backend has no grouped GEMM. */
     int32_t (*run_grouped)(const struct problem *groups, int64_t count);
-    /* Runs a problem with an extension.  NULL where the backend has no such GEMM. */
+    /* Computes one batch of a problem with an extension.  NULL if the backend has no extended GEMM. */
     int32_t (*run_extended)(const struct problem *problem);
-    /* Around each of these: makes the problem's device the current one, *before is the caller's; and makes that
-     * the current one again, returning `status`, that of the work between, with its message, or where that
-     * succeeded, its own.  NULL where there is no device. */
+    /* Called before and after a run function.  acquire_device makes the problem's device the current CUDA
+     * device and stores the caller's in *before; release_device restores it.  release_device returns `status`,
+     * the run's result, with its message; if the run succeeded, its own status.  Both NULL for a backend
+     * without devices. */
     int32_t (*acquire_device)(const struct problem *problem, int *before);
     int32_t (*release_device)(const struct problem *problem, int before, int32_t status);
 };
 
-/* printf-style; keeps the calling thread's message and returns `status`, so that callers can
- * `return set_message(STATUS, ...)`. */
+/* Formats the calling thread's message (custom_kernel_message()) and returns `status`, so that a caller can
+ * write `return set_message(STATUS, ...)`. */
 int32_t set_message(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Ends the calling function with the status of a call that failed. */
+/* Returns from the calling function if `call` failed, with its status. */
 #define RETURN_IF_FAILED(call)                                                                                 \
     do {                                                                                                       \
         int32_t status_ = (call);                                                                              \

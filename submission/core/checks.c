@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Whether a struct of so many bytes has whole members: those that every caller has, or more. */
+/* True if a struct of `bytes` bytes ends after a member and has all required members. */
 static bool valid_struct_bytes(const struct struct_type *type, uint32_t bytes) {
     bool ends_inside_member = bytes < type->bytes && bytes % sizeof(void *) != 0;
     return bytes >= type->oldest_bytes && bytes <= MAX_STRUCT_BYTES && !ends_inside_member;
@@ -52,8 +52,8 @@ int32_t check_enums(int32_t backend, int32_t device, int32_t scale_layout, const
     return CUSTOM_KERNEL_OK;
 }
 
-/* Without the C library's formatting, which takes a tenth of a microsecond: calls of many groups name dozens of
- * members before anything is wrong. */
+/* Does not use snprintf, which takes a tenth of a microsecond: a call with many groups builds dozens of names
+ * before it knows whether one is needed. */
 struct member_name member_name(int32_t group, const char *member) {
     static const char prefix[] = "group[";
     struct member_name name = {{0}};

@@ -6,13 +6,13 @@
 
 #include "validate.h"
 
-/* The variable that names a backend where the caller leaves the choice to the library. */
+/* Environment variable that chooses the backend when the caller passes CUSTOM_KERNEL_BACKEND_AUTO. */
 #define BACKEND_VARIABLE "NVFP4_BACKEND"
 #define DETAIL_BYTES     256
-/* What a caller's struct holds at least: `detail` may be missing. */
+/* The shortest struct accepted from a caller: all members but `detail`. */
 #define OLDEST_INFO_BYTES offsetof(struct custom_kernel_backend_info, detail)
 
-/* Every backend of the ABI, built or not; the newest chip first, as automatic choice tries them. */
+/* All backends, built in or not, in the order of automatic choice: the newest chip first. */
 static const struct {
     int32_t id;
     const char *name;
@@ -37,7 +37,7 @@ static const struct {
 };
 enum { BACKENDS = sizeof backends / sizeof *backends };
 
-/* The caller's choice, else the environment's, else AUTO. */
+/* Replaces the choice AUTO by the environment's choice, if there is one. */
 static int32_t wanted_backend(int32_t *id) {
     const char *name = *id == CUSTOM_KERNEL_BACKEND_AUTO ? getenv(BACKEND_VARIABLE) : NULL;
     if (name == NULL || name[0] == '\0' || strcmp(name, "auto") == 0) {
@@ -90,7 +90,7 @@ static int32_t choose_for_device(int32_t device, const struct backend **chosen) 
             return CUSTOM_KERNEL_OK;
         }
     }
-    char reasons[BACKENDS * DETAIL_BYTES] = ""; /* put together where none runs: it takes microseconds */
+    char reasons[BACKENDS * DETAIL_BYTES] = ""; /* collected after the search failed: it takes microseconds */
     for (int i = 0; i < BACKENDS; i++) {
         if (backends[i].id == CUSTOM_KERNEL_BACKEND_CPU) {
             continue;
@@ -164,8 +164,7 @@ int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
     RETURN_IF_FAILED(validate_grouped(args, groups, &count, &id, &device));
     RETURN_IF_FAILED(choose_backend(id, device, &backend));
     if (backend->run_grouped == NULL) {
-        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-                           "backend %s has no grouped GEMM; expected one of those that have", backend->name);
+        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "backend %s has no grouped GEMM", backend->name);
     }
     return count > 0 ? run_grouped(backend, groups, count) : CUSTOM_KERNEL_OK;
 }
@@ -183,8 +182,7 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
     if (backend->run_extended == NULL) {
         return set_message(
             CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-            "backend %s has the contest's GEMMs alone, no scales of tensors or tokens, activation, "
-            "weights' layout or output beyond it; expected one of those that have",
+            "backend %s has no extended GEMM; expected scales, activation, weights and output of the dual GEMM",
             backend->name);
     }
     return run_extended(backend, &problem);

@@ -4,7 +4,7 @@
 
 #include "backend.h"
 
-#define MESSAGE_BYTES 512 /* longer ones are cut */
+#define MESSAGE_BYTES 512 /* longer messages are cut */
 
 static _Thread_local char last_message[MESSAGE_BYTES];
 
@@ -21,8 +21,7 @@ const char *custom_kernel_message(void) {
 }
 
 const char *custom_kernel_status_name(int32_t status) {
-    switch (
-        (enum custom_kernel_status)status) { /* without a default: the compiler names a case that is missing */
+    switch ((enum custom_kernel_status)status) { /* no default: the compiler reports a missing case */
     case CUSTOM_KERNEL_OK:
         return "CUSTOM_KERNEL_OK";
     case CUSTOM_KERNEL_ERROR_NULL_POINTER:

@@ -1,3 +1,4 @@
+/* Reads the grouped GEMM's arguments from Python objects (python_groups.h). */
 #include "python_groups.h"
 
 #include <stdbool.h>
@@ -7,16 +8,16 @@
 
 enum { MAX_DIMENSIONS = 6, SIZES = 4, FP16_BYTES = 2 };
 
-/* The members of a tuple or a list; those of data may be either. */
+/* A tuple or a list. */
 struct sequence {
     void *object;
-    intptr_t size; /* -1 where the object is neither */
+    intptr_t size; /* -1 if the object is neither */
     void *(*item)(void *, intptr_t);
 };
 
 static void *type_of(const struct python_functions *python, void *object) {
     void *type = python->PyObject_Type(object);
-    python->Py_DecRef(type); /* the object keeps it */
+    python->Py_DecRef(type); /* the object itself keeps its type alive */
     return type;
 }
 
@@ -35,14 +36,14 @@ static struct sequence member(const struct python_functions *python, struct sequ
     return sequence_of(python, of.item(of.object, index));
 }
 
-/* What a call is about, besides its groups. */
+/* What all groups of a call share. */
 struct call {
     const struct python_functions *python;
-    bool any;                          /* tensor was read */
-    int32_t device_type, device_index; /* of all */
+    bool any;                          /* the device is known: a tensor has been read */
+    int32_t device_type, device_index; /* of all tensors */
 };
 
-/* A tensor as it has to be; a stride of a dimension of size 1 may be any. */
+/* Required properties of a tensor.  The stride of a dimension of size 1 is not checked. */
 struct expected {
     int32_t type;
     int64_t dimensions, shape[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
@@ -66,7 +67,7 @@ static bool has_layout(const struct python_functions *python, void *tensor, cons
     return empty || as_strides;
 }
 
-/* The at::Tensor of an object that is exactly as expected, on the device of all; else NULL. */
+/* The at::Tensor of an object that is as expected and on the call's device; else NULL. */
 static void *find_tensor(struct call *call, void *object, const struct expected *expected) {
     const struct python_functions *python = call->python;
     int32_t type = 0, device_type = 0, device_index = 0;
@@ -93,12 +94,12 @@ static bool read_tensor(struct call *call, void *object, const struct expected *
     return tensor != NULL && call->python->aoti_torch_get_data_ptr(tensor, address) == 0;
 }
 
-/* [rows][columns], of one batch. */
+/* A tensor (rows, columns, 1) over memory [rows][columns]. */
 static struct expected rows_of(int32_t type, int64_t rows, int64_t columns) {
     return (struct expected){type, 3, {rows, columns, 1}, {columns, 1, 1}};
 }
 
-/* Scale factors in blocks: (32, 4, tiles of rows, 4, tiles of K, 1) over memory [rows][K][32][4][4]. */
+/* Blocked scale factors: (32, 4, rows/128, 4, K/64, 1) over memory [rows/128][K/64][32][4][4]. */
 static struct expected scales_of(int32_t type, int64_t rows, int64_t k) {
     const int64_t tiles_k = k / SCALE_TILE_K;
     return (struct expected){
@@ -108,7 +109,7 @@ static struct expected scales_of(int32_t type, int64_t rows, int64_t k) {
         {SCALE_ENTRY_BYTES, SCALE_WORD_BYTES, tiles_k * SCALE_TILE_BYTES, 1, SCALE_TILE_BYTES, 1}};
 }
 
-/* c, which is written: a storage may have been given back in part. */
+/* c is written, so its storage, which may have been shrunk, must hold all of it. */
 static bool read_output(struct call *call, void *object, int64_t m, int64_t n, void **address) {
     const struct python_functions *python = call->python;
     const struct expected expected = rows_of(python->fp16, m, n);
@@ -124,7 +125,7 @@ static bool read_sizes(const struct python_functions *python, struct sequence si
     int64_t values[SIZES];
     for (intptr_t i = 0; i < SIZES; i++) {
         void *value = sizes.item(sizes.object, i);
-        if (type_of(python, value) != python->PyLong_Type) { /* another's conversion may do anything */
+        if (type_of(python, value) != python->PyLong_Type) { /* __index__ of another type could run any code */
             return false;
         }
         values[i] = python->PyLong_AsLongLong(value);
@@ -160,7 +161,7 @@ static bool read_group(struct call *call, struct sequence abc, struct sequence f
     return true;
 }
 
-/* The groups of data, as many as there are; 0 where something is not as expected. */
+/* Fills `groups` and returns their number; 0 if something is not as expected. */
 static int64_t read_groups(struct call *call, void *data, struct custom_kernel_group *groups) {
     const struct python_functions *python = call->python;
     struct sequence lists = sequence_of(python, data);

@@ -1,7 +1,7 @@
-/* The grouped GEMM of a call's Python objects, for the shim group_submission.py: reading forty tensors takes
- * Python itself five times as long.  The library knows neither Python nor torch: the shim tells it which
- * functions it may call, all of Python's stable ABI and of torch's stable C interface, and where in a tensor's
- * object, which the shim has looked at, torch's own tensor lies. */
+/* custom_kernel_grouped() on Python objects, for the shim group_submission.py.  In Python, reading the forty
+ * tensors of a call takes five times as long.  The library links with neither Python nor torch: the shim passes
+ * the functions to call, all from Python's stable ABI and torch's stable C interface, and the place of the
+ * at::Tensor in a tensor object, which the shim has verified. */
 #ifndef CORE_PYTHON_GROUPS_H
 #define CORE_PYTHON_GROUPS_H
 
@@ -9,12 +9,12 @@
 
 #include "../custom_kernel.h"
 
-/* By the names that Python and torch have for them (torch/csrc/inductor/aoti_torch/c/shim.h, which returns 0
- * for success); `tensor` is the address of an at::Tensor. */
+/* Members are named as Python and torch name them (torch/csrc/inductor/aoti_torch/c/shim.h, whose functions
+ * return 0 for success); `tensor` is the address of an at::Tensor. */
 struct python_functions {
     uint32_t struct_bytes;
-    uint32_t tensor_offset;             /* bytes from a tensor's object to its at::Tensor */
-    int32_t fp4, e4m3, fp16, cpu, cuda; /* torch's numbers of types and devices */
+    uint32_t tensor_offset;             /* bytes from a tensor object to its at::Tensor */
+    int32_t fp4, e4m3, fp16, cpu, cuda; /* torch's numbers for dtypes and device types */
     int32_t reserved;                   /* 0 */
     const void *PyTuple_Type, *PyList_Type, *PyLong_Type, *tensor_type;
     void *(*PyObject_Type)(void *object);
@@ -39,15 +39,17 @@ struct python_functions {
     int32_t (*aoti_torch_get_storage_offset)(void *tensor, int64_t *elements);
 };
 
-/* What custom_kernel_grouped_python() returns of objects that are not exactly right ones. */
+/* Result of custom_kernel_grouped_python() if an object is not exactly as expected. */
 #define NOT_AS_EXPECTED (-1)
 
-/* custom_kernel_grouped() of the leaderboard's four lists (task_group_gemm.md), with the scale factors in
- * blocks and the backend chosen.  The caller has the interpreter's lock, which is given back while the groups
- * are computed.  Every list is a tuple or a list, every size an int, every tensor a torch.Tensor with the type,
- * shape, strides and device that its group asks for and, of c, all of its memory; else NOT_AS_EXPECTED: nothing
- * is written, no exception is left, and what is wrong is for the caller to find.  Not asked: whether a tensor
- * has torch's negative bit. */
+/* Computes the groups of `data`, the leaderboard's four lists (task_group_gemm.md), with blocked scale factors
+ * and the automatic backend.  The caller holds the interpreter's lock; it is released while the groups are
+ * computed.
+ *
+ * Every list must be a tuple or a list, every size an int, and every tensor a torch.Tensor with the dtype,
+ * shape, strides and device that its group requires; c's storage must hold all of it.  Otherwise the call
+ * returns NOT_AS_EXPECTED, has written nothing and leaves no exception set; the shim then finds out what is
+ * wrong.  Not checked here: torch's negative bit. */
 CUSTOM_KERNEL_API int32_t custom_kernel_grouped_python(const struct python_functions *python, void *data,
                                                        void *queue);
 

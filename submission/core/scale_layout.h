@@ -1,15 +1,15 @@
-/* Where scale factors lie; for host and device.
+/* The two layouts of scale factors, for host and device code.
  *
- * A scale factor belongs to a row and a group of 16 elements of K.  In the layout of rows they are an array
- * [row][group].  In the blocked layout, which the tensor cores of sm_100a take, 128 rows by 4 groups are a tile
- * of 512 bytes, and a batch is an array of tiles [row / 128][group / 4]; rows past the last one are there.  A
- * tile is 32 entries of 16 bytes, one for the four rows that are equal modulo 32, four bytes (a word) for each:
+ * A scale factor belongs to a row and a group of 16 elements along K.  CUSTOM_KERNEL_SCALES_ROWS is the array
+ * [row][group].  CUSTOM_KERNEL_SCALES_BLOCKED, which the tensor cores of sm_100a read, is an array of tiles
+ * [row / 128][group / 4], padded to whole tiles.  A tile covers 128 rows x 4 groups in 512 bytes: 32 entries of
+ * 16 bytes; entry e holds the rows e, e + 32, e + 64 and e + 96, a word of four bytes for each row:
  *
  *   byte    0      4      8      12     16     20 ...         508
  *   row     0      32     64     96     1      33 ...         127
  *   group   0..3   0..3   0..3   0..3   0..3   0..3           0..3
  *
- * The source is cuBLAS' documentation, 1D Block Scaling Factors Layout. */
+ * Source: cuBLAS documentation, "1D Block Scaling Factors Layout". */
 #ifndef CORE_SCALE_LAYOUT_H
 #define CORE_SCALE_LAYOUT_H
 
@@ -24,14 +24,14 @@
 #define SCALE_TILE_GROUPS 4
 #define SCALE_TILE_BYTES  512
 #define SCALE_TILE_K      (SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS)
-#define SCALE_ENTRIES     32 /* of a tile */
+#define SCALE_ENTRIES     32 /* in a tile */
 #define SCALE_ENTRY_BYTES (SCALE_TILE_BYTES / SCALE_ENTRIES)
-#define SCALE_WORD_BYTES  SCALE_TILE_GROUPS /* the scale factors of a row in a tile */
+#define SCALE_WORD_BYTES  SCALE_TILE_GROUPS /* one row of a tile */
 #define SCALE_TILE_WORDS  SCALE_TILE_ROWS
 #define SCALE_ENTRY_WORDS (SCALE_ENTRY_BYTES / SCALE_WORD_BYTES)
 
-/* Tiles along the rows that `rows` rows from a multiple of `rows` on may touch: two where they can straddle a
- * border.  Up to 192 rows, by halves of a tile. */
+/* Most scale tiles that a run of `rows` rows, which starts at a multiple of `rows`, can touch: two if it can
+ * cross a tile border.  For rows up to 192, in multiples of half a tile. */
 #define SCALE_TILES_TOUCHED(rows) (SCALE_TILE_ROWS % (rows) == 0 ? 1 : 2)
 
 #ifdef __CUDACC__
@@ -40,23 +40,23 @@
 #define ON_HOST_AND_DEVICE
 #endif
 
-/* Where a row's word lies, for the address or offset in bytes of its tile. */
+/* Address of a row's word, given the address of its tile (both in bytes). */
 static inline ON_HOST_AND_DEVICE uint32_t scale_word_at(uint32_t tile, int row) {
     return tile + row % SCALE_ENTRIES * SCALE_ENTRY_BYTES +
            row % SCALE_TILE_ROWS / SCALE_ENTRIES * SCALE_WORD_BYTES;
 }
 
-/* The row in its tile of word number `word`: the inverse. */
+/* Row of word number `word` of a tile: the inverse of scale_word_at(). */
 static inline ON_HOST_AND_DEVICE int64_t scale_word_row(int64_t word) {
     return word % SCALE_ENTRY_WORDS * SCALE_ENTRIES + word / SCALE_ENTRY_WORDS;
 }
 
-/* Tiles along the rows. */
+/* Number of tiles along the rows. */
 static inline ON_HOST_AND_DEVICE int64_t scale_tile_rows(int64_t rows) {
     return (rows + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS;
 }
 
-/* Offset in bytes of the scale factor of (row, group) of batch 0; `groups` = K / 16. */
+/* Offset in bytes of the scale factor of (row, group) in batch 0; groups = K / 16. */
 static inline ON_HOST_AND_DEVICE int64_t scale_offset(int32_t layout, int64_t row, int64_t group,
                                                       int64_t groups) {
     if (layout == CUSTOM_KERNEL_SCALES_ROWS) {
@@ -66,7 +66,7 @@ static inline ON_HOST_AND_DEVICE int64_t scale_offset(int32_t layout, int64_t ro
     return tile * SCALE_TILE_BYTES + scale_word_at(0, (int)(row % SCALE_TILE_ROWS)) + group % SCALE_TILE_GROUPS;
 }
 
-/* Bytes of one batch of a scale tensor. */
+/* Bytes of one batch of a scale tensor, padding included. */
 static inline ON_HOST_AND_DEVICE int64_t scale_batch_bytes(int32_t layout, int64_t rows, int64_t groups) {
     return (layout == CUSTOM_KERNEL_SCALES_ROWS ? rows : scale_tile_rows(rows) * SCALE_TILE_ROWS) * groups;
 }

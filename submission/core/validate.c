@@ -1,3 +1,5 @@
+/* Validation of custom_kernel()'s arguments: the rules of custom_kernel.h, in the order of the struct's
+ * members. */
 #include "validate.h"
 
 #include "checks.h"
@@ -17,6 +19,7 @@ static int32_t check_extents(const struct custom_kernel_args *args) {
     return check_k(NO_GROUP, args->k);
 }
 
+/* The tensors' sizes and pointers; then that c overlaps no input. */
 static int32_t check_tensors(const struct custom_kernel_args *args) {
     int64_t scale_rows = scale_rows_unit(args->scale_layout);
     enum { C = 6, TENSORS };
@@ -45,7 +48,7 @@ static int32_t check_tensors(const struct custom_kernel_args *args) {
         if (overlap(&all[i].tensor, &all[C].tensor)) {
             return set_message(
                 CUSTOM_KERNEL_ERROR_ARGUMENT,
-                "c at %p with %lld bytes overlaps %s at %p; expected an output apart from the inputs",
+                "c at %p with %lld bytes overlaps %s at %p; expected an output that overlaps no input",
                 all[C].tensor.pointer, (long long)all[C].tensor.bytes, all[i].tensor.name,
                 all[i].tensor.pointer);
         }
@@ -54,7 +57,7 @@ static int32_t check_tensors(const struct custom_kernel_args *args) {
 }
 
 int32_t validate(const struct custom_kernel_args *caller_args, struct problem *problem, int32_t *backend) {
-    struct custom_kernel_args args;
+    struct custom_kernel_args args; /* a copy: the values that are checked are the values that run */
     if (caller_args == NULL) {
         return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER,
                            "args is NULL; expected a struct custom_kernel_args");

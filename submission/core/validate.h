@@ -1,24 +1,26 @@
-/* Turns a caller's argument structs into valid problems, or says why it cannot.  Internal. */
+/* Turns a caller's argument struct into a valid problem, or refuses it with a message.  Internal. */
 #ifndef CORE_VALIDATE_H
 #define CORE_VALIDATE_H
 
 #include "backend.h"
 
-/* Checks every rule of custom_kernel.h that needs no device, in the order of the struct's fields, and fills
- * *problem and *backend (enum custom_kernel_backend, as asked for).  Reads *args and no tensor. */
+/* Checks every rule of custom_kernel.h that needs no device, in the order of the struct's members, then fills
+ * *problem and *backend (enum custom_kernel_backend, the caller's choice).  Reads *args and never a tensor. */
 int32_t validate(const struct custom_kernel_args *args, struct problem *problem, int32_t *backend);
 
-/* The same for the grouped GEMM: *count groups that have rows, in the caller's order; maybe none. */
+/* The same for the grouped GEMM.  Fills one problem per group with m > 0, in the caller's order; *count may be
+ * 0. */
 int32_t validate_grouped(const struct custom_kernel_grouped_args *args,
                          struct problem groups[CUSTOM_KERNEL_MAX_GROUPS], int64_t *count, int32_t *backend,
                          int32_t *device);
 
-/* The same for the extended call.  Stacked weights become two tensors.  `extension` is what the problem points
- * to, or where the call has nothing beyond the dual GEMM, *problem is of all batches and points to none. */
+/* The same for the extended GEMM.  *problem has all batches and points to *extension; if the options are those
+ * of the dual GEMM, problem->extension is NULL and `run` can compute the problem. */
 int32_t validate_extended(const struct custom_kernel_extended_args *args, struct problem *problem,
                           struct extension *extension, int32_t *backend);
 
-/* Batch number `batch` of a problem that validate_extended() made. */
+/* Fills *one and *extension with batch number `batch` of a problem of validate_extended(), for a backend's
+ * run_extended; stacked weights become two tensors. */
 void extended_batch(const struct problem *all, int64_t batch, struct problem *one, struct extension *extension);
 
 #endif

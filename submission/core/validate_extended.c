@@ -1,4 +1,4 @@
-/* The validation of the extended call's arguments. */
+/* Validation of custom_kernel_extended()'s arguments. */
 #include <math.h>
 #include <string.h>
 
@@ -14,11 +14,10 @@ static const struct struct_type args_type = {
     .oldest_lacks = "queue and what follows it",
 };
 
-/* What a member has to be a multiple of for the sake of another. */
-static int32_t check_multiple_of_n(int64_t n, int64_t of, const char *why) {
-    if (n % of != 0) {
+static int32_t check_n_multiple(int64_t n, int64_t multiple, const char *reason) {
+    if (n % multiple != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "n is %lld; expected a multiple of %lld, for %s",
-                           (long long)n, (long long)of, why);
+                           (long long)n, (long long)multiple, reason);
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -74,7 +73,8 @@ static int32_t check_activation(const struct custom_kernel_extended_args *args) 
         RETURN_IF_FAILED(check_number("alpha", args->alpha, args->alpha == 0, "0 for a plain product"));
         return check_number("beta", args->beta, args->beta == 0, "0 for a plain product");
     }
-    RETURN_IF_FAILED(check_number("limit", args->limit, args->limit >= 0, "0 for none, or a number above it"));
+    RETURN_IF_FAILED(
+        check_number("limit", args->limit, args->limit >= 0, "0 for no limit, or a positive number"));
     RETURN_IF_FAILED(check_number("alpha", args->alpha, isfinite(args->alpha), "a finite number"));
     return check_number("beta", args->beta, isfinite(args->beta), "a finite number");
 }
@@ -86,35 +86,35 @@ static int32_t check_extents(const struct custom_kernel_extended_args *args) {
     RETURN_IF_FAILED(check_extent(NO_GROUP, "l", args->l, 1));
     RETURN_IF_FAILED(check_k(NO_GROUP, args->k));
     if (is_interleaved(args)) {
-        RETURN_IF_FAILED(check_multiple_of_n(args->n, args->weights, "interleaved weights"));
+        RETURN_IF_FAILED(check_n_multiple(args->n, args->weights, "interleaved weights"));
     }
     if (args->weights == CUSTOM_KERNEL_WEIGHTS_STACKED && args->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED) {
-        RETURN_IF_FAILED(check_multiple_of_n(args->n, SCALE_TILE_ROWS,
-                                             "stacked weights with scale factors in blocks of so many rows"));
+        RETURN_IF_FAILED(
+            check_n_multiple(args->n, SCALE_TILE_ROWS, "stacked weights with blocked scale factors"));
     }
     if (args->output == CUSTOM_KERNEL_NVFP4) {
         RETURN_IF_FAILED(
-            check_multiple_of_n(args->n, K_MULTIPLE_ELEMS, "NVFP4 output, which is the K of a product"));
+            check_n_multiple(args->n, K_MULTIPLE_ELEMS, "NVFP4 output, which is a product's A with K = n"));
     }
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t check_absent(const char *name, const void *pointer, const char *why) {
+static int32_t check_absent(const char *name, const void *pointer, const char *reason) {
     if (pointer != NULL) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %p; expected NULL %s", name, pointer, why);
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %p; expected NULL %s", name, pointer, reason);
     }
     return CUSTOM_KERNEL_OK;
 }
 
-/* What the other arguments leave no use for is not given. */
+/* Pointers that the other arguments leave unused must be NULL: a value there is probably a mistake. */
 static int32_t check_unused(const struct custom_kernel_extended_args *args) {
     if (args->activation == CUSTOM_KERNEL_PLAIN) {
         RETURN_IF_FAILED(check_absent("b2", args->b2, "for a plain product"));
         RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for a plain product"));
         RETURN_IF_FAILED(check_absent("scale_up", args->scale_up, "for a plain product"));
     } else if (args->weights != CUSTOM_KERNEL_WEIGHTS_APART) {
-        RETURN_IF_FAILED(check_absent("b2", args->b2, "for weights that are one tensor, b1"));
-        RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for weights that are one tensor, b1"));
+        RETURN_IF_FAILED(check_absent("b2", args->b2, "for weights in one tensor, b1"));
+        RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for weights in one tensor, b1"));
     }
     if (args->output != CUSTOM_KERNEL_NVFP4) {
         RETURN_IF_FAILED(check_absent("scale_c", args->scale_c, "unless the output is NVFP4"));
@@ -127,7 +127,7 @@ static int64_t output_bytes_of_row(const struct custom_kernel_extended_args *arg
     return args->output == CUSTOM_KERNEL_NVFP4 ? args->n / 2 : output_row_bytes(args->n);
 }
 
-/* A tensor of the call; `present`: one that the call has. */
+/* A tensor argument; `present`: this call uses it. */
 struct member {
     struct tensor tensor;
     int64_t rows, rows_unit, row_bytes, batches;
@@ -211,8 +211,7 @@ static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
                 overlap(&all[i].tensor, &all[output].tensor)) {
                 return set_message(
                     CUSTOM_KERNEL_ERROR_ARGUMENT,
-                    "%s at %p with %lld bytes overlaps %s at %p; expected an output apart from the inputs and "
-                    "from the other output",
+                    "%s at %p with %lld bytes overlaps %s at %p; expected outputs that overlap no other tensor",
                     all[output].tensor.name, all[output].tensor.pointer, (long long)all[output].tensor.bytes,
                     all[i].tensor.name, all[i].tensor.pointer);
             }
@@ -221,7 +220,7 @@ static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
     return CUSTOM_KERNEL_OK;
 }
 
-/* Whether the call is the dual GEMM of custom_kernel(). */
+/* True if custom_kernel() computes the same. */
 static bool is_dual_gemm(const struct custom_kernel_extended_args *args) {
     return args->activation == CUSTOM_KERNEL_GATED && args->weights == CUSTOM_KERNEL_WEIGHTS_APART &&
            args->output == CUSTOM_KERNEL_FP16 && args->scale_gate == NULL && args->scale_up == NULL &&
@@ -294,7 +293,7 @@ void extended_batch(const struct problem *all, int64_t batch, struct problem *on
     one->sfa += batch * scale_batch_bytes(all->scale_layout, all->m, groups);
     one->b1 += batch * b_bytes;
     one->sfb1 += batch * sfb_bytes;
-    if (of_all->stacked) { /* half of the rows, which are whole scale tiles */
+    if (of_all->stacked) { /* n is a multiple of 128 if the scales are blocked, so the halves are whole tiles */
         one->b2 = one->b1 + b_bytes / 2;
         one->sfb2 = one->sfb1 + sfb_bytes / 2;
         extension->stacked = false;
@@ -306,7 +305,7 @@ void extended_batch(const struct problem *all, int64_t batch, struct problem *on
         extension->token_scale += batch * all->m;
     }
     const bool nvfp4 = of_all->output == CUSTOM_KERNEL_NVFP4;
-    one->c += batch * all->m * (nvfp4 ? all->n / 4 : all->n); /* in 16 bits */
+    one->c += batch * all->m * (nvfp4 ? all->n / 4 : all->n); /* c counts units of 16 bits */
     if (nvfp4) {
         extension->sfc += batch * scale_batch_bytes(all->scale_layout, all->m, all->n / NVFP4_GROUP_ELEMS);
     }

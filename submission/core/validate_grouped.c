@@ -1,5 +1,5 @@
-/* The validation of the grouped GEMM's arguments.  The caller's structs are copied before they are looked at,
- * so that what was checked is what runs. */
+/* Validation of custom_kernel_grouped()'s arguments.  The caller's structs are copied before the checks, so
+ * that the values that were checked are the values that run. */
 #include <stdlib.h>
 
 #include "checks.h"
@@ -18,9 +18,9 @@ static const struct struct_type group_type = {
     .oldest_bytes = sizeof(struct custom_kernel_group),
 };
 
-enum { C = 4, TENSORS }; /* of a group */
+enum { C = 4, TENSORS }; /* a group's tensors: inputs 0 to 3, then c */
 
-/* The tensors of all groups that have rows: for each its inputs, in order; and the outputs. */
+/* The tensors of all groups with m > 0. */
 struct tensors {
     int64_t groups;
     struct tensor inputs[CUSTOM_KERNEL_MAX_GROUPS][C];
@@ -54,7 +54,7 @@ static int32_t read_group(const struct custom_kernel_grouped_args *args, int32_t
     return check_k(index, group->k);
 }
 
-/* The sizes and pointers of a group with rows. */
+/* Checks the tensors of a group with m > 0 and adds them to *tensors. */
 static int32_t add_tensors(const struct custom_kernel_group *group, int32_t index, int32_t scale_layout,
                            struct tensors *tensors) {
     int64_t scale_rows = scale_rows_unit(scale_layout);
@@ -87,8 +87,7 @@ static int32_t add_tensors(const struct custom_kernel_group *group, int32_t inde
 static int32_t overlap_message(const struct tensor *output, const struct tensor *other) {
     return set_message(
         CUSTOM_KERNEL_ERROR_ARGUMENT,
-        "%s at %p with %lld bytes overlaps %s at %p; expected an output apart from the inputs and "
-        "from the other outputs",
+        "%s at %p with %lld bytes overlaps %s at %p; expected outputs that overlap no other tensor",
         member_name(output->group, output->name).text, output->pointer, (long long)output->bytes,
         member_name(other->group, other->name).text, other->pointer);
 }
@@ -99,7 +98,7 @@ static int by_address(const void *x, const void *y) {
     return (a > b) - (a < b);
 }
 
-/* Of outputs that lie apart and in order, the last one that starts before `end`; NULL for none. */
+/* The last of `count` outputs, sorted and disjoint, that starts before address `end`; NULL if none does. */
 static const struct tensor *last_before(const struct tensor *outputs, int64_t count, uintptr_t end) {
     int64_t low = 0;
     while (low < count) {
@@ -113,8 +112,7 @@ static const struct tensor *last_before(const struct tensor *outputs, int64_t co
     return low > 0 ? &outputs[low - 1] : NULL;
 }
 
-/* By sorted outputs: what every output is compared with grows with the number of groups, not with its square.
- */
+/* Sorts the outputs first, so that the cost grows with groups * log(groups) and not with groups squared. */
 static int32_t check_overlaps(struct tensors *tensors) {
     struct tensor *outputs = tensors->outputs;
     qsort(outputs, (size_t)tensors->groups, sizeof *outputs, by_address);

@@ -144,7 +144,7 @@ def test_the_output_may_touch_an_input_and_not_reach_into_it(library, name, shap
             assert (status, message) == (
                 ARGUMENT,
                 f"c at {hexadecimal(c)} with {c_bytes} bytes overlaps {name} at {hexadecimal(begin)}; "
-                "expected an output apart from the inputs",
+                "expected an output that overlaps no input",
             )
 
 
