@@ -1,15 +1,15 @@
-/* The CPU backend: cuts C into tasks, and runs them on a few threads that live as long as the call.  The
- * grouped GEMM's are one list over all groups.
+/* The CPU backend: cuts C into tasks and runs them on threads that live as long as the call.  The grouped GEMM
+ * has one list of tasks over all groups.
  *
- * A task is a block of rows by a run of column panels.  Its thread packs the rows of A once, then for each
- * panel and chunk of K packs the rows of B1 and B2 and sweeps the rows of A over them:
+ * A task is a block of rows of C times a run of column panels.  Its thread packs the block's rows of A once,
+ * then for each panel and each chunk of K packs the rows of B1 and B2 and multiplies all rows of A with them:
  *
  *     A rows -> a_group[tile][group]                          (L2 / L3)
  *     B1, B2 rows -> b_panel, one chunk of K at a time        (L1)
  *     multiply(tile, panel) -> accumulators[tile]             (L1 / L2)
  *     epilogue(accumulators) -> C
  *
- * No thread outlives the call, so forking and other thread pools in the process are no concern.
+ * No thread outlives the call, so the process may fork and may use other thread pools.
  */
 #include <math.h>
 #include <pthread.h>
@@ -24,51 +24,52 @@
 
 enum {
     CACHE_LINE_BYTES = 64,
-    BLOCK_ROWS = 512,                     /* A rows packed at a time; fewer when K is so long that they ... */
-    MAX_PACKED_A_BYTES = 8 * 1024 * 1024, /* ... would leave a last-level cache */
-    NEAR_A_BYTES = 1024 * 1024,           /* of A that stay in an L2 cache of 2 MB: then panels stay in L1 */
-    TASKS_PER_THREAD = 4,                 /* enough to even out threads of unequal speed */
-    MACS_PER_THREAD = 4 * 1000 * 1000,    /* below this, a thread costs more than it saves */
+    BLOCK_ROWS = 512,                     /* rows of A packed at a time; fewer for a long K, so that ... */
+    MAX_PACKED_A_BYTES = 8 * 1024 * 1024, /* ... a packed block fits a last-level cache */
+    NEAR_A_BYTES = 1024 * 1024,           /* packed A up to this size stays in a 2 MB L2 cache */
+    TASKS_PER_THREAD = 4,                 /* evens out threads of unequal speed */
+    MACS_PER_THREAD = 4 * 1000 * 1000,    /* with fewer multiply-adds, a thread costs more than it saves */
 };
 
-/* A problem's share of the work: all tasks of a dual GEMM, or those of a group of the grouped one. */
+/* The tasks of one problem: a whole dual GEMM, or one group of the grouped GEMM. */
 struct share {
     const struct problem *problem;
     int64_t block_rows;  /* a multiple of the kernels' tile_rows */
-    int64_t task_panels; /* panels of a task */
-    int64_t row_blocks;  /* in one batch */
-    int64_t panel_runs;  /* in one batch */
-    int64_t first_task;  /* in the list of all shares */
-    double task_macs;    /* of a whole task */
+    int64_t task_panels; /* panels in a task */
+    int64_t row_blocks;  /* per batch */
+    int64_t panel_runs;  /* per batch */
+    int64_t first_task;  /* number of its first task in the list of all shares */
+    double task_macs;    /* multiply-adds in a task of full size */
 };
 
 struct work {
     const struct kernels *kernels;
-    const struct share *shares; /* by falling length of their tasks */
-    int64_t panel_cols;         /* columns of C in a panel: two panels' of one product side by side */
-    int64_t tasks;              /* in all batches of all shares */
-    size_t tiles, a_groups;     /* the most that a block has */
+    const struct share *shares; /* longest tasks first */
+    int64_t panel_cols;         /* columns of C in a panel (panel_cols_of) */
+    int64_t tasks;              /* of all shares */
+    size_t tiles, a_groups;     /* most row tiles, and most packed groups of A, in a block */
     int64_t longest_k;
-    atomic_llong next; /* the first task that no thread has taken */
+    atomic_llong next; /* the next task to take */
 };
 
 struct worker {
     struct work *work;
-    char *panels; /* [kernels->panels] */
-    char *sums;   /* [kernels->panels][block_rows / tile_rows] */
-    char *a;      /* [block_rows / tile_rows][K / 16] */
-    void *memory;
+    char *panels; /* packed B: [kernels->panels] */
+    char *sums;   /* accumulators: [kernels->panels][block_rows / tile_rows] */
+    char *a;      /* packed A: [block_rows / tile_rows][K / 16] */
+    void *memory; /* one allocation for the three above */
 };
 
 static int64_t min(int64_t x, int64_t y) {
     return x < y ? x : y;
 }
 
-static double macs_of(const struct problem *problem) { /* of a product */
+/* Multiply-adds of one product. */
+static double macs_of(const struct problem *problem) {
     return (double)problem->l * (double)problem->m * (double)problem->n * (double)problem->k;
 }
 
-/* `runs`: in how many pieces of N a batch is to be cut, if it has so many panels. */
+/* Cuts each batch into `runs` runs of panels, or fewer if it has fewer panels. */
 static struct share cut_into_tasks(const struct problem *problem, const struct kernels *kernels,
                                    int64_t panel_cols, int64_t runs) {
     struct share share = {.problem = problem};
@@ -84,7 +85,7 @@ static struct share cut_into_tasks(const struct problem *problem, const struct k
     return share;
 }
 
-/* Two panels of a product, or one of both. */
+/* A panel's two halves are the same PANEL_COLS columns of both products, or adjacent columns of one. */
 static int64_t panel_cols_of(const struct problem *problem) {
     if (problem->extension != NULL) {
         return extended_panel_cols(problem->extension);
@@ -119,20 +120,20 @@ static struct operand operand_of(const struct problem *problem, const uint8_t *f
     };
 }
 
-/* Rows of C that a worker takes now. */
+/* The rows of C that a worker computes. */
 struct row_block {
     int64_t batch, first, rows;
 };
 
-/* Whether a panel is whole and few rows of A meet it: it is not packed then. */
+/* True if multiply_few() computes this panel: packing B does not pay off for so few rows of A. */
 static bool is_unpacked(const struct work *work, const struct problem *problem, const struct row_block *block,
                         int64_t panel) {
     return work->kernels->multiply_few != NULL && block->rows <= work->kernels->few_rows &&
            (panel + 1) * work->panel_cols <= problem->n;
 }
 
-/* Chunk by chunk of K, the rows of B1 and B2 of `count` panels from first_panel on, and the block's sums with
- * them.  A panel's halves hold the same rows of B1 and B2, or the first and the last rows of the only B. */
+/* Computes the block's sums for `count` panels from first_panel on, one chunk of K at a time.  A panel's halves
+ * hold the same rows of B1 and B2, or adjacent rows of the only B. */
 static void multiply_panels(const struct worker *worker, const struct problem *problem,
                             const struct row_block *block, int64_t first_panel, int64_t count) {
     const struct work *work = worker->work;
@@ -177,7 +178,7 @@ static void multiply_panels(const struct worker *worker, const struct problem *p
     }
 }
 
-/* Those panels' columns of C from the sums, TILE_ROWS rows at a time. */
+/* Writes these panels' columns of C from the sums, TILE_ROWS rows at a time. */
 static void finish_panels(const struct worker *worker, const struct problem *problem,
                           const struct row_block *block, int64_t first_panel, int64_t count) {
     const struct work *work = worker->work;
@@ -215,13 +216,13 @@ static void *run_tasks(void *argument) {
     struct work *work = worker->work;
     const struct share *share = work->shares;
     const struct kernels *kernels = work->kernels;
-    int64_t packed = -1; /* the first task on the block of A that this worker holds */
+    int64_t packed = -1; /* first task of the block of A that this worker has packed */
     if (kernels->begin != NULL) {
         kernels->begin();
     }
     for (int64_t task; (task = atomic_fetch_add(&work->next, 1)) < work->tasks;) {
         while (task >= share->first_task + share->problem->l * share->row_blocks * share->panel_runs) {
-            share++; /* tasks come in order */
+            share++; /* task numbers only grow */
         }
         const struct problem *problem = share->problem;
         int64_t groups = problem->k / NVFP4_GROUP_ELEMS, panels = ceil_div(problem->n, work->panel_cols);
@@ -258,7 +259,7 @@ static int longest_first(const void *x, const void *y) {
     return (a < b) - (a > b);
 }
 
-/* All problems' tasks in one list: the longest first, so that no thread starts one when the others end. */
+/* Puts all problems' tasks in one list, the longest first, so that no long task starts near the end. */
 static void make_list(struct work *work, struct share *shares, const struct problem *problems, int64_t count,
                       double macs, int64_t threads) {
     for (int64_t i = 0; i < count; i++) {
@@ -292,7 +293,7 @@ static int32_t run_problems(const struct problem *problems, int64_t count) {
     struct share shares[CUSTOM_KERNEL_MAX_GROUPS];
     struct work work = {.panel_cols = panel_cols_of(problems)};
     RETURN_IF_FAILED(machine_kernels(most_rows(problems, count), &work.kernels));
-    double macs = 0; /* of each product */
+    double macs = 0; /* of one product, all problems together */
     for (int64_t i = 0; i < count; i++) {
         macs += macs_of(&problems[i]);
     }
@@ -308,7 +309,8 @@ static int32_t run_problems(const struct problem *problems, int64_t count) {
                            "no host memory to pack %zu rows of A with k = %lld",
                            work.tiles * (size_t)work.kernels->tile_rows, (long long)work.longest_k);
     }
-    /* The calling thread works too; if the others get no memory or cannot start, it does their share. */
+    /* The calling thread works too.  If other threads cannot start or get no memory, it computes their tasks.
+     */
     pthread_t handles[MACHINE_MOST_THREADS];
     int64_t started = 1;
     while (started < threads && allocate(&workers[started], &work)) {

@@ -1,3 +1,4 @@
+/* Chooses the CPU backend's instruction set and number of threads, and describes the machine. */
 #include "cpu_machine.h"
 
 #include <sched.h>
@@ -13,7 +14,7 @@
 
 enum { ISA_LIST_BYTES = 64, CPU_NAME_BYTES = 64 };
 
-/* The kernels by falling speed. */
+/* The fastest first. */
 static const struct kernels *const instruction_sets[] = {
 #ifdef NVFP4_HAVE_AMX
     &kernels_amx,
@@ -68,7 +69,7 @@ int64_t machine_threads(void) {
     return threads < MACHINE_MOST_THREADS ? threads : MACHINE_MOST_THREADS;
 }
 
-/* The processor's name after a comma; "" where it tells none.
+/* ", " and the processor's name; "" if it has none.
  * HW: CPUID leaves 0x80000002 to 0x80000004 hold it, padded with blanks or zeros (AMD64 manual, volume 3). */
 static void read_cpu_name(char name[static CPU_NAME_BYTES]) {
     name[0] = '\0';

@@ -1,4 +1,4 @@
-/* What this machine has for the CPU backend: instruction sets, processors and their name. */
+/* What the CPU backend can use on this machine: instruction sets, threads, and the processor's name. */
 #ifndef CPU_MACHINE_H
 #define CPU_MACHINE_H
 
@@ -9,16 +9,16 @@
 
 enum { MACHINE_MOST_THREADS = 256 };
 
-/* The set that NVFP4_CPU_ISA names, else the first that this machine has and that is made for so many rows of
- * A.  A name that is none of those built in is an argument error, one that this machine lacks is unavailable.
+/* Chooses the set that NVFP4_CPU_ISA names, else the fastest for `rows` rows of A that this machine can run.  A
+ * name that is not built in is CUSTOM_KERNEL_ERROR_ARGUMENT; one that this machine cannot run, ..._UNAVAILABLE.
  */
 int32_t machine_kernels(int64_t rows, const struct kernels **chosen);
 
-/* The first number of OMP_NUM_THREADS if that is at least 1, else the number of processors that this process
- * may run on; at most MACHINE_MOST_THREADS. */
+/* The first number in OMP_NUM_THREADS if it is at least 1, else the number of processors that this process may
+ * run on; at most MACHINE_MOST_THREADS. */
 int64_t machine_threads(void);
 
-/* Whether there are kernels to run; `detail` then tells set, threads and processor in a line, else why not. */
+/* True if a set of kernels can run here.  Writes set, threads and processor to `detail`, or the reason. */
 int machine_describe(char *detail, size_t detail_bytes);
 
 #endif

@@ -1,3 +1,4 @@
+/* The extended GEMM's epilogue: scales, activation, and rounding to fp16, bf16 or NVFP4. */
 #include "extended_epilogue.h"
 
 #include "rounding.h"
@@ -7,7 +8,7 @@ int64_t extended_panel_cols(const struct extension *extension) {
     return extension->plain ? 2 * PANEL_COLS : PANEL_COLS;
 }
 
-/* Rows interleaved by fewer than a panel has: each half of it holds such pieces of gate and of up. */
+/* True for an interleaving below PANEL_COLS: then each half of a panel holds pieces of both gate and up. */
 static bool is_mixed(const struct extension *extension) {
     return extension->interleave != 0 && extension->interleave < PANEL_COLS;
 }
@@ -17,7 +18,7 @@ void extended_panel_rows(const struct extension *extension, int64_t first_col, i
     const int64_t interleave = extension->interleave;
     first[0] = first[1] = first_col;
     present[0] = present[1] = cols;
-    if (extension->plain || is_mixed(extension)) { /* rows that follow each other */
+    if (extension->plain || is_mixed(extension)) { /* the halves hold consecutive rows of B */
         const int all = extension->plain ? cols : 2 * cols;
         first[0] = extension->plain ? first_col : 2 * first_col;
         first[1] = first[0] + PANEL_COLS;
@@ -33,7 +34,7 @@ static float number(const float *pointer) {
     return pointer != NULL ? *pointer : 1.0f;
 }
 
-/* The activation's result for each column of one row of a tile. */
+/* Scales and activation for one row of a tile. */
 static void gated_row(const struct extension *extension, const struct accumulators *accumulators, int row,
                       float gate_factor, float up_factor, float *result) {
     const float limit = extension->limit, alpha = extension->alpha, beta = extension->beta;
@@ -44,14 +45,14 @@ static void gated_row(const struct extension *extension, const struct accumulato
         float up =
             (piece == PANEL_COLS ? accumulators->of[1][row][at] : accumulators->of[half][row][piece + at]) *
             up_factor;
-        gate = gate > limit ? limit : gate; /* a NaN passes */
+        gate = gate > limit ? limit : gate; /* NaN stays NaN */
         up = up > limit ? limit : up;
         up = up < -limit ? -limit : up;
         result[col] = gate / (1.0f + exp_fp32(-(alpha * gate))) * (up + beta);
     }
 }
 
-/* Of a row's groups of columns from first_col on: scale factors and codes. */
+/* Quantizes `cols` columns of a row from first_col on to NVFP4: scale factors to sfc, codes to c. */
 static void quantize_row(const struct problem *problem, const float *values, int64_t row, int64_t first_col,
                          int cols) {
     const struct extension *extension = problem->extension;

@@ -1,22 +1,22 @@
-/* What the CPU backend does with accumulators beyond the dual GEMM. */
+/* The extended GEMM on the CPU backend: panels of B and the epilogue. */
 #ifndef CPU_EXTENDED_H
 #define CPU_EXTENDED_H
 
 #include "kernel_set.h"
 
-/* Columns of C in a panel: of a plain product those of both halves. */
+/* Columns of C in a panel: both halves' for a plain product, else one half's. */
 int64_t extended_panel_cols(const struct extension *extension);
 
-/* Rows of B that a panel's halves hold, of `cols` columns from first_col on: where each starts, and how many.
+/* The rows of B in a panel's halves, for `cols` columns of C from first_col on: the first row and the number.
  */
 void extended_panel_rows(const struct extension *extension, int64_t first_col, int cols, int64_t first[2],
                          int present[2]);
 
-/* c, and sfc where there is one, of `rows` x `cols` of a tile whose first element is (first_row, first_col). */
+/* Writes c, and sfc for NVFP4 output, for rows x cols of the tile at (first_row, first_col). */
 void extended_epilogue(const struct problem *problem, const struct accumulators *accumulators,
                        int64_t first_row, int64_t first_col, int rows, int cols);
 
-/* Zeros to sfc's rows past the last one, of the same columns. */
+/* Writes zeros to a blocked sfc's padding rows, for the same columns. */
 void extended_pad(const struct problem *problem, int64_t first_col, int cols);
 
 #endif

@@ -1,10 +1,10 @@
-/* The CPU backend's packed operands and the kernels on them, one set for each instruction set.
+/* The CPU backend's packed operands, and the interface of its kernels: one set per instruction set.
  *
- * An e2m1 value times two is an integer in -12..12, so a group of 16 products is an exact integer dot product.
- * It is taken of A's signed bytes with B's bytes biased by 12, as the u8 x s8 instructions of x86 want; the
- * group's bias, 12 times the sum of its A bytes, is where the integer sum starts.  The group's sum times the
- * product of the two scale factors is exact in fp32 too (12 + 8 significant bits), so the only rounding of a
- * group is the one fp32 addition, fused or not: every instruction set but AMX (tiles.h) gives the same bits.
+ * Twice an e2m1 value is an integer in -12..12, so the 16 products of a group are an exact integer dot product.
+ * The kernels multiply A's signed bytes with B's bytes plus 12, because x86 has instructions for u8 x s8; the
+ * integer sum therefore starts at minus 12 times the sum of the group's A bytes (`unbias`).  The group's sum
+ * times both scale factors is exact in fp32 (12 + 8 significant bits).  So a group is rounded once, in the fp32
+ * addition, fused or not, and every instruction set except AMX (tiles.h) gives the same bits.
  */
 #ifndef CPU_KERNELS_H
 #define CPU_KERNELS_H
@@ -17,9 +17,9 @@
 enum {
     TILE_ROWS = 4,     /* rows of A in a register tile */
     PANEL_COLS = 16,   /* columns of C, that is rows of B1 and of B2, in a register tile: 16 fp32 lanes */
-    QUADS = 4,         /* a group is four quads: the four bytes of a 32-bit lane of a u8 x s8 dot product */
+    QUADS = 4,         /* quads in a group; a quad is a 32-bit lane of a u8 x s8 dot product */
     QUAD_ELEMS = 4,    /* 4 * 4 = NVFP4_GROUP_ELEMS */
-    CHUNK_GROUPS = 32, /* groups packed at a time: a panel of both Bs (20 KB) stays in a 32 KB L1 cache */
+    CHUNK_GROUPS = 32, /* groups packed at a time: a panel of B1 and B2 (20 KB) stays in a 32 KB L1 cache */
     VALUE_BIAS = 12,   /* twice the largest e2m1 magnitude */
 };
 
@@ -27,7 +27,7 @@ enum {
 struct a_group {
     int8_t twice_value[TILE_ROWS][NVFP4_GROUP_ELEMS];
     int32_t unbias[TILE_ROWS]; /* -VALUE_BIAS times the sum of the row's bytes */
-    float scale[TILE_ROWS];    /* scale factor / 4: undoes the factor two of both operands */
+    float scale[TILE_ROWS];    /* scale factor / 4: undoes the factor 2 of both operands */
 };
 
 /* One group of PANEL_COLS rows of one B: byte [quad][col][i] is twice the value of k = 4 * quad + i, biased. */
@@ -35,20 +35,20 @@ struct b_group {
     uint8_t biased[QUADS][PANEL_COLS][QUAD_ELEMS];
 };
 
-/* CHUNK_GROUPS groups of the same rows of B1 and B2; of the grouped GEMM's one B, of PANEL_COLS rows and of the
- * PANEL_COLS after them. */
+/* CHUNK_GROUPS groups: half 0 of PANEL_COLS rows of B1, half 1 of the same rows of B2.  With one product, both
+ * halves are of B, and half 1 holds the next PANEL_COLS rows. */
 struct b_panel {
     _Alignas(64) struct b_group values[2][CHUNK_GROUPS];
     float scale[2][CHUNK_GROUPS][PANEL_COLS];
 };
 
-/* fp32 accumulators of a register tile: [0] of A B1^T (the gate), [1] of A B2^T (up); of the grouped GEMM, the
- * first and the second PANEL_COLS columns. */
+/* fp32 accumulators of a register tile: [0] of A B1^T (gate), [1] of A B2^T (up).  With one product, [0] and
+ * [1] are the first and the second PANEL_COLS columns. */
 struct accumulators {
     _Alignas(64) float of[2][TILE_ROWS][PANEL_COLS];
 };
 
-/* A, B1 or B2 of one batch, or a group's A or B, as the caller gave it. */
+/* One operand in the caller's layout: A, B1 or B2 of one batch, or A or B of a group. */
 struct operand {
     const uint8_t *fp4; /* first byte of row 0 */
     const uint8_t *scales;
@@ -56,41 +56,43 @@ struct operand {
     int32_t scale_layout;
 };
 
-/* Packed A, a panel, and sums are of the set's own types, whose sizes it tells. */
+/* The kernels of one instruction set.  Packed A, panel and sums have types of the set's own; their sizes are
+ * below. */
 struct kernels {
-    const char *name;   /* what NVFP4_CPU_ISA takes */
-    const char *detail; /* what people read */
+    const char *name;   /* the value of NVFP4_CPU_ISA */
+    const char *detail; /* for custom_kernel_backend_query() */
     int (*supported)(void);
-    int tile_rows;        /* of A in a register tile: a multiple of TILE_ROWS */
-    int panels;           /* taken at a time */
-    int64_t least_rows;   /* of A, from which on the set is the fastest */
-    int64_t few_rows;     /* of A, up to which multiply_few takes them: of one tile */
-    size_t a_group_bytes; /* of a tile's rows and a group */
+    int tile_rows;        /* rows of A in a register tile, a multiple of TILE_ROWS */
+    int panels;           /* panels multiplied at a time if packed A is large */
+    int64_t least_rows;   /* the set is the fastest one for at least this many rows of A */
+    int64_t few_rows;     /* multiply_few computes up to this many rows of A, at most one tile */
+    size_t a_group_bytes; /* packed A: one group of a tile's rows */
     size_t panel_bytes, sums_bytes;
-    void (*begin)(void), (*end)(void); /* of a thread's work; or NULL */
-    /* Packs all groups of a tile's rows of A (`rows` present, the others zeros) from first_row on. */
+    void (*begin)(void), (*end)(void); /* called by each thread around its work; may be NULL */
+    /* Packs all groups of a tile of A: `rows` rows from first_row on, and zeros for the tile's other rows. */
     void (*pack_a)(void *packed, const struct operand *a, int64_t first_row, int rows);
-    /* Packs `groups` groups from `first_group` on of rows first_row .. first_row + rows - 1 (at most
-     * PANEL_COLS, maybe none; missing ones become zeros) of B1 or B2, which is half `which` of the panel. */
+    /* Packs `groups` groups from first_group on, of 0 to PANEL_COLS rows of B from first_row on, into half
+     * `which` of the panel.  Missing rows become zeros. */
     void (*pack_b)(void *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups);
-    /* Adds the dot products of `groups` groups to a tile's sums, of which `rows` rows matter. */
+    /* Adds the dot products of `groups` groups to a tile's sums; only the first `rows` rows are used later. */
     void (*multiply)(void *sums, const void *a, const void *panel, int rows, int groups);
-    /* Of a block of at most few_rows rows of A the same, without a packed panel: rows first_row .. first_row +
-     * PANEL_COLS - 1 of B, to half `which` of the sums; or NULL. */
+    /* The same for a block of at most few_rows rows of A, from B as the caller gave it: adds PANEL_COLS rows of
+     * B from first_row on to half `which` of the sums.  May be NULL. */
     void (*multiply_few)(void *sums, int which, const void *a, const struct operand *b, int64_t first_row,
                          int64_t first_group, int groups);
-    /* The sums of TILE_ROWS rows from first_row on; NULL where sums are such accumulators. */
+    /* Copies the sums of TILE_ROWS rows from first_row on; NULL if the sums are a struct accumulators. */
     void (*take_sums)(struct accumulators *to, const void *sums, int first_row);
-    /* fp16(silu(gate) * up) of `rows` x `cols` of accumulators to c, whose rows are c_stride elements apart. */
+    /* Writes fp16(silu(gate) * up) for rows x cols accumulators to c, whose rows are c_stride elements apart.
+     */
     void (*epilogue)(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                      int cols);
-    /* The grouped GEMM's: fp16 of the accumulators, of up to 2 * PANEL_COLS columns. */
+    /* The grouped GEMM's epilogue: writes fp16 of the accumulators, up to 2 * PANEL_COLS columns. */
     void (*epilogue_plain)(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                            int cols);
 };
 
-/* What the sets with TILE_ROWS rows a tile have in common. */
+/* Members that all integer sets (all but AMX) share. */
 #define INTEGER_SIZES                                                                                          \
     .tile_rows = TILE_ROWS, .panels = 1, .a_group_bytes = sizeof(struct a_group),                              \
     .panel_bytes = sizeof(struct b_panel), .sums_bytes = sizeof(struct accumulators), .pack_a = pack_a
@@ -111,16 +113,16 @@ extern const struct kernels kernels_amx;
 
 /* ---- pack.c: shared by the instruction sets ---- */
 
-/* e4m3 magnitude of each byte's low seven bits; the sign bit is ignored; 0x7f is NaN. */
+/* The value of an e4m3 byte without its sign; NaN for 0x7f and 0xff. */
 float scale_value(uint8_t byte);
 
-/* The scale factors of four groups from `group` on (a multiple of 4): four consecutive bytes in both layouts.
+/* Scale factors of a row's groups `group` to `group` + 3, `group` a multiple of 4: four bytes in either layout.
  */
 static inline const uint8_t *scale_quad(const struct operand *b, int64_t row, int64_t group) {
     return b->scales + scale_offset(b->scale_layout, row, group, b->k / NVFP4_GROUP_ELEMS);
 }
 
-/* All groups of TILE_ROWS rows of A (`rows` present, the others zeros) from first_row on. */
+/* pack_a and the two halves of pack_b in struct kernels, in portable C. */
 void pack_a(void *packed, const struct operand *a, int64_t first_row, int rows);
 
 void pack_b_values(void *panel, int which, const struct operand *b, int64_t first_row, int rows,

@@ -1,4 +1,4 @@
-/* Packing of NVFP4 operands in portable C. */
+/* Packs NVFP4 operands in portable C (kernel_set.h). */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #define E4M3_MAGNITUDE_MASK 0x7f
 #define E4M3_NAN            0x7f
 
-/* A table, not arithmetic on bits: subnormals survive a caller's flush-to-zero mode. */
+/* A table, because a caller's flush-to-zero mode would make arithmetic lose the subnormals. */
 static const float e4m3[E4M3_MAGNITUDE_MASK + 1] = {
     E4M3_BINADE(0),
     E4M3_BINADE(1),
@@ -107,7 +107,7 @@ void pack_b_values(void *to_panel, int which, const struct operand *b, int64_t f
 void pack_b_scales(void *to_panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups) {
     struct b_panel *panel = to_panel;
-    /* From one quad of groups to the next, the bytes of a row lie equally far apart in both layouts. */
+    /* In both layouts, a row's next four scale factors are a constant distance away. */
     const int64_t step =
         b->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED ? SCALE_TILE_BYTES : (int64_t)SCALE_TILE_GROUPS;
     for (int col = 0; col < rows; col++) {

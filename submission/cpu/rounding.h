@@ -1,4 +1,4 @@
-/* fp32 to what an output holds, each to nearest even, and the bits of fp32. */
+/* fp32 to the output formats, each rounded to nearest even. */
 #ifndef CPU_ROUNDING_H
 #define CPU_ROUNDING_H
 
@@ -17,7 +17,7 @@ static inline float float_of_bits(uint32_t bits) {
     return x;
 }
 
-/* fp32 to fp16 bits: to nearest even, overflow to infinity, NaN to a quiet NaN of the same sign. */
+/* fp16 bits of x: overflow to infinity, NaN to a quiet NaN of the same sign. */
 static inline uint16_t half_bits(float x) {
     const uint32_t fp32_infinity = 0x7f800000u, fp16_infinity = 0x7c00u, fp16_nan = 0x7e00u;
     const uint32_t overflow = 0x477ff000u;   /* 65520: halfway from the largest fp16 to 65536 */
@@ -33,13 +33,12 @@ static inline uint16_t half_bits(float x) {
         /* Adding 1/2 aligns the value to fp16's subnormal grid, 2^-24, and rounds it there. */
         return (uint16_t)(sign | (float_bits(float_of_bits(magnitude) + 0.5f) - float_bits(0.5f)));
     }
-    /* Rebias the exponent by 127 - 15, then round the 13 bits that go to even; a carry into the exponent is
-     * right. */
+    /* Rebias the exponent by 127 - 15, then round off 13 bits; a carry into the exponent is correct. */
     uint32_t rebiased = magnitude - (112u << 23);
     return (uint16_t)(sign | (rebiased + 0xfffu + (rebiased >> 13 & 1)) >> 13);
 }
 
-/* fp32 to bf16 bits: overflow to infinity, NaN to a quiet NaN of the same sign. */
+/* bf16 bits of x: overflow to infinity, NaN to a quiet NaN of the same sign. */
 static inline uint16_t bfloat_bits(float x) {
     const uint32_t fp32_infinity = 0x7f800000u, bf16_nan = 0x7fc0u;
     uint32_t bits = float_bits(x);
@@ -49,10 +48,10 @@ static inline uint16_t bfloat_bits(float x) {
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-/* fp32, not negative, to an e4m3 byte: at most 448, NaN to NaN. */
+/* e4m3 byte of x >= 0: at most 448, NaN to NaN. */
 static inline uint8_t e4m3_byte(float x) {
     const float most = 448, min_normal = 0x1p-6f;
-    const float subnormals = 0x1p14f; /* whose last place is 2^-9, that of the subnormals */
+    const float subnormals = 0x1p14f; /* its ulp, 2^-9, is the spacing of e4m3's subnormals */
     if (x != x) {
         return 0x7f;
     }
@@ -62,15 +61,15 @@ static inline uint8_t e4m3_byte(float x) {
     if (x < min_normal) {
         return (uint8_t)(float_bits(x + subnormals) - float_bits(subnormals));
     }
-    /* Rebias the exponent by 127 - 7, and round 20 bits off. */
+    /* Rebias the exponent by 127 - 7, then round off 20 bits. */
     uint32_t rebiased = float_bits(x) - (120u << 23);
     return (uint8_t)((rebiased + 0x7ffffu + (rebiased >> 20 & 1)) >> 20);
 }
 
-/* fp32 to an e2m1 code: at most 6, NaN to +6 (PTX ISA, cvt.rn.satfinite.e2m1x2.f32). */
+/* e2m1 code of x: magnitude at most 6, NaN to +6 (PTX ISA, cvt.rn.satfinite.e2m1x2.f32). */
 static inline uint8_t e2m1_code(float x) {
     const float most = 6, min_normal = 1;
-    const float subnormals = 0x1p22f; /* whose last place is 1/2 */
+    const float subnormals = 0x1p22f; /* its ulp is 1/2 */
     const uint32_t most_code = 7;
     uint32_t bits = float_bits(x), sign = bits >> 28 & 8u, code;
     float magnitude = float_of_bits(bits & 0x7fffffffu);
@@ -81,7 +80,7 @@ static inline uint8_t e2m1_code(float x) {
         code = most_code;
     } else if (magnitude < min_normal) {
         code = float_bits(magnitude + subnormals) - float_bits(subnormals);
-    } else { /* Rebias the exponent by 127 - 1, and round 22 bits off. */
+    } else { /* Rebias the exponent by 127 - 1, then round off 22 bits. */
         uint32_t rebiased = float_bits(magnitude) - (126u << 23);
         code = (rebiased + 0x1fffffu + (rebiased >> 22 & 1)) >> 22;
     }

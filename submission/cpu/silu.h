@@ -1,17 +1,17 @@
-/* silu(gate) * up in fp32: branch-free, so that the compiler vectorises a loop over it for each instruction
- * set, and without fused operations, so that all of them give the same bits. */
+/* silu(gate) * up in fp32.  Branch-free, so that the compiler vectorises loops over it for each instruction
+ * set; without fused operations, so that all instruction sets give the same bits. */
 #ifndef CPU_SILU_H
 #define CPU_SILU_H
 
 #include "rounding.h"
 
-/* e^x within 2 ulp; infinity above 88.8, 0 or subnormal below -87.4; NaN for NaN.
+/* e^x within 2 ulp: infinity above 88.8, 0 or subnormal below -87.4, NaN for NaN.
  * x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor polynomial (error under 2^-26), then times 2^n. */
 static inline float exp_fp32(float x) {
     const float log2_e = 0x1.715476p0f;
     /* ln 2 in two parts; the product of n with the first is exact. */
     const float ln2_high = 0x1.62e400p-1f, ln2_low = 0x1.7f7d1cp-20f;
-    const float round_to_integer = 0x1.8p23f; /* adding it leaves n in the low mantissa bits */
+    const float round_to_integer = 0x1.8p23f; /* adding it puts n into the low mantissa bits */
     const float limit = 126.0f;               /* e^126 overflows, e^-126 vanishes; NaN passes both tests */
     x = x > limit ? limit : x;
     x = x < -limit ? -limit : x;
@@ -26,7 +26,7 @@ static inline float exp_fp32(float x) {
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    /* 2^n in two factors: n = -182 .. 182 is beyond one exponent field. */
+    /* 2^n as two factors, because n, from -182 to 182, exceeds one exponent field. */
     int32_t exponent = (int32_t)(float_bits(shifted) - float_bits(round_to_integer));
     int32_t half = exponent >> 1;
     float scale = float_of_bits((uint32_t)(127 + half) << 23);

@@ -1,4 +1,4 @@
-/* The kernels on AMX's tiles, in bf16; AVX-512 dequantizes into them, in fp16 (tiles.h, BF16_OF_A). */
+/* The AMX kernels: AVX-512 dequantizes by way of fp16 into bf16 tiles (tiles.h), AMX multiplies them. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 #include "tiles.h"
 
 enum {
-    WORD_BYTES = SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of a row: the elements of four scale factors */
+    WORD_BYTES = SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS / 2, /* codes that share a word of four scale factors */
     WORD_STEPS = SCALE_TILE_GROUPS / BF16_STEP_GROUPS,
 };
 
-/* The eight tiles, whose numbers the compiler's macros paste into the instructions. */
+/* The eight tile registers; macros, because the compiler's intrinsics paste the numbers into assembly. */
 #define GATE_0  0
 #define GATE_1  1
 #define UP_0    2
@@ -27,7 +27,7 @@ enum {
 #define TILE_B1 6
 #define TILE_B2 7
 
-/* Linux gives a process the tiles' registers when it asks: arch_prctl(2), Documentation/arch/x86/xstate.rst. */
+/* Linux grants the tile registers on request: arch_prctl(2), Documentation/arch/x86/xstate.rst. */
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA  18
 
@@ -42,9 +42,8 @@ static int supported(void) {
            syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
-/* All eight tiles: 16 rows of 64 bytes.  Of this thread, until end.  Constant: GCC's intrinsic names the first
- * eight bytes alone as read, and stores of the others would be left out (GCC 12, seen: tiles without a row are
- * illegal). */
+/* Configures all eight tiles of this thread as 16 rows of 64 bytes.  The configuration is constant because GCC
+ * 12's intrinsic declares only its first eight bytes as read: stores to a local one would be dropped. */
 static void begin(void) {
     static const struct {
         uint8_t palette, start_row, reserved[14];
@@ -66,7 +65,7 @@ static void end(void) {
 
 /* ---- dequantization ---- */
 
-/* Products in fp16.  Without the instruction through fp32, which the tests take: they are exact either way. */
+/* Products in fp16; through fp32 if the compiler lacks AVX512-FP16, as in tests.  Exact either way. */
 static inline __m512i multiply_halves(__m512i x, __m512i y) {
 #ifdef __AVX512FP16__
     return _mm512_castph_si512(_mm512_mul_ph(_mm512_castsi512_ph(x), _mm512_castsi512_ph(y)));
@@ -81,11 +80,11 @@ static inline __m512i multiply_halves(__m512i x, __m512i y) {
 #endif
 }
 
-/* The fp4 in the high bytes' low halves, times the scales, as bf16 times BF16_OF_B.  The permutation takes a
- * byte's low six bits alone: the fp4 above does not matter.  Products are zero or normal; of ten bits behind
- * the point the last five are zero, so that fp16's exponent and seven bits are bf16's with another bias. */
+/* The codes in the low nibbles of the high bytes, times the scales, as bf16 times BF16_OF_B.  The permutation
+ * reads only a byte's low six bits, of which the table ignores the upper two.  The products are zero or normal
+ * in fp16 with at most five fraction bits, so shifting fp16 right by 3 gives bf16 with another bias. */
 static inline __m512i dequantize_bytes(__m512i codes, __m512i scales) {
-    /* The high bytes of the fp16 of each e2m1 code, four times: their low bytes are zero. */
+    /* The high byte of each e2m1 code's fp16 value, four times over; the low bytes are zero. */
     const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46,
                                                                (char)0x80, (char)0xb8, (char)0xbc, (char)0xbe,
                                                                (char)0xc0, (char)0xc2, (char)0xc4, (char)0xc6));
@@ -94,7 +93,7 @@ static inline __m512i dequantize_bytes(__m512i codes, __m512i scales) {
     return _mm512_and_si512(_mm512_srai_epi16(products, 3), _mm512_set1_epi16((short)0x8fff));
 }
 
-/* NaN where a scale factor of a row's word is one, which a shift of fp16 would lose. */
+/* Writes NaN to the elements whose scale factor is NaN: dequantize_bytes() loses it. */
 static void spoil(struct bf16_b_step to[static WORD_STEPS], __m512i words) {
     _Alignas(64) uint8_t scales[PANEL_COLS][SCALE_TILE_GROUPS];
     _mm512_store_si512(scales, words);
@@ -106,15 +105,15 @@ static void spoil(struct bf16_b_step to[static WORD_STEPS], __m512i words) {
     }
 }
 
-/* 64 elements of each of `rows` rows, whose scale factors `words` has, a row a dword; the other rows stay. */
+/* Dequantizes 64 elements of each of `rows` rows, whose scale factors are in `words`, one dword per row. */
 static inline void dequantize_words(struct bf16_b_step to[static WORD_STEPS], const uint8_t *fp4,
                                     int64_t row_bytes, __m512i words, int rows) {
     const __m512i undo = _mm512_set1_epi16(0x5c00); /* E4M3_OF_HALF */
-    /* Half i of a step is of group i / 8. */
+    /* Element i of a step belongs to group i / 8. */
     const __m512i group = _mm512_setr_epi64(0, 0, 0x0001000100010001, 0x0001000100010001, 0x0002000200020002,
                                             0x0002000200020002, 0x0003000300030003, 0x0003000300030003);
     const __m512i magnitudes = _mm512_set1_epi8(0x7f);
-    __m512i scales[2]; /* of eight rows each, as fp16 */
+    __m512i scales[2]; /* as fp16, eight rows each */
     words = _mm512_and_si512(words, magnitudes);
     for (int i = 0; i < 2; i++) {
         __m256i bytes = i == 0 ? _mm512_castsi512_si256(words) : _mm512_extracti64x4_epi64(words, 1);
@@ -135,7 +134,7 @@ static inline void dequantize_words(struct bf16_b_step to[static WORD_STEPS], co
 
 /* ---- packing ---- */
 
-/* BF16_OF_B's bf16 as BF16_OF_A's: 224 more in the exponent, but for zeros and NaN. */
+/* From the scaling of B (BF16_OF_B) to that of A (BF16_OF_A): exponent + 224, except for zero and NaN. */
 static inline __m512i as_of_a(__m512i values) {
     const __m512i magnitudes = _mm512_and_si512(values, _mm512_set1_epi16(0x7fff));
     __mmask32 finite = _mm512_test_epi16_mask(magnitudes, magnitudes) &
@@ -148,7 +147,7 @@ static void pack_a_steps(void *packed, const struct operand *a, int64_t first_ro
     const int64_t groups = a->k / NVFP4_GROUP_ELEMS;
     const __m512i pairs = _mm512_mullo_epi32(_mm512_set1_epi32(BF16_TILE_ROWS),
                                              _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
-                                                               15)); /* dwords to each pair of a row */
+                                                               15)); /* offsets in dwords of a row's pairs */
     for (int tile = 0; tile < BF16_ROW_TILES; tile++) {
         int present = rows - tile * BF16_TILE_ROWS;
         present = present < 0 ? 0 : present < BF16_TILE_ROWS ? present : BF16_TILE_ROWS;
@@ -193,14 +192,15 @@ static void pack_b(void *panel, int which, const struct operand *b, int64_t firs
 
 typedef float sums_tile[BF16_TILE_ROWS];
 
-/* A chunk's sums start at zero and are added to the others' in fp32: chains of 16 steps at most. */
+/* A chunk's sums start at zero and are added here, so that a chain of fp32 additions has at most 16 steps. */
 static inline void add_tile(sums_tile *to, sums_tile *from) {
     for (int row = 0; row < PANEL_COLS; row++) {
         _mm512_store_ps(to[row], _mm512_add_ps(_mm512_load_ps(to[row]), _mm512_load_ps(from[row])));
     }
 }
 
-/* One tile of rows: even and odd steps have sums of their own, since each waits for the one before it. */
+/* One tile of rows.  Even and odd steps have separate sums, because a step waits for the last one on the same
+ * sums. */
 static void multiply_tile(const struct bf16_a_step *steps, const struct bf16_panel *b, int count) {
     for (int i = 0; i < count; i += 2) {
         _tile_loadd(A_0, steps[i].of[0], BF16_ROW_BYTES);
@@ -247,8 +247,8 @@ static void multiply(void *sums, const void *a, const void *panel, int rows, int
     }
 }
 
-/* As multiply, of one tile of rows and one B: a word of its rows is dequantized to where the L1 cache keeps it,
- * and multiplied at once. */
+/* multiply() for one tile of rows and one B, without packing: dequantizes 64 elements of each row of B and
+ * multiplies them while they are in the L1 cache. */
 static void multiply_few(void *sums, int which, const void *a, const struct operand *b, int64_t first_row,
                          int64_t first_group, int groups) {
     struct bf16_sums *acc = sums;
@@ -277,13 +277,13 @@ static void multiply_few(void *sums, int which, const void *a, const struct oper
     add_tile(acc->of[which][0], chunk[1]);
 }
 
-/* bf16_take_sums by vectors: four rows of A of sixteen rows of B change places. */
+/* bf16_take_sums() with vectors: transposes four rows of A times sixteen rows of B. */
 static void take_sums(struct accumulators *to, const void *sums, int first_row) {
     const struct bf16_sums *from = sums;
     for (int which = 0; which < 2; which++) {
         const sums_tile *tile = from->of[which][first_row / BF16_TILE_ROWS];
         const int first = first_row % BF16_TILE_ROWS;
-        __m512 quads[4]; /* rows i, 4 + i, 8 + i, 12 + i of B */
+        __m512 quads[4]; /* quads[i]: rows i, 4 + i, 8 + i, 12 + i of B */
         for (int i = 0; i < 4; i++) {
             quads[i] = _mm512_castps128_ps512(_mm_load_ps(&tile[i][first]));
             quads[i] = _mm512_insertf32x4(quads[i], _mm_load_ps(&tile[4 + i][first]), 1);

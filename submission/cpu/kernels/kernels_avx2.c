@@ -1,4 +1,4 @@
-/* The kernels in AVX2: eight columns to a vector, u8 x s8 pair sums in 16 bits. */
+/* The AVX2 kernels: eight columns per vector, sums of u8 x s8 pairs in 16 bits. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -43,8 +43,8 @@ static void multiply(void *sums, const void *packed_a, const void *packed_b, int
                 }
                 __m256 b_scale = _mm256_load_ps(&panel->scale[which][g][half * LANES]);
                 for (int row = 0; row < TILE_ROWS; row++) {
-                    /* Two 16-bit sums a column, |sum| <= 4 * 2 * 24 * 12 + 6 * 16 * 12; each takes half the
-                     * (even) unbias. */
+                    /* Two 16-bit sums per column, |sum| <= 4 * 2 * 24 * 12 + 6 * 16 * 12.  Each starts at half
+                     * of unbias, which is even. */
                     __m256i dot = _mm256_set1_epi16((int16_t)(a[g].unbias[row] / 2));
                     for (int quad = 0; quad < QUADS; quad++) {
                         __m256i values = broadcast_quad(&a[g].twice_value[row][quad * QUAD_ELEMS]);
@@ -63,7 +63,7 @@ static void multiply(void *sums, const void *packed_a, const void *packed_b, int
     }
 }
 
-/* A row of a panel as fp16, of which `cols` columns are in C. */
+/* Writes the first `cols` columns of a panel's row as fp16. */
 static inline void store_row(uint16_t *c, const float *result, int cols) {
     uint16_t halves[PANEL_COLS];
     for (int half = 0; half < HALVES; half++) {

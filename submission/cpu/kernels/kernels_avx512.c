@@ -1,4 +1,4 @@
-/* The kernels in AVX-512 with VNNI: sixteen columns to a vector, u8 x s8 quad sums in 32 bits. */
+/* The AVX-512 VNNI kernels: 16 columns per vector, sums of u8 x s8 quads in 32 bits. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -7,9 +7,9 @@
 #include "avx512.h"
 
 enum {
-    AHEAD_BYTES = CHUNK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of a row: the next chunk's */
-    BLOCK_GROUPS = SCALE_TILE_GROUPS,                   /* 64 values a row: one vector of bytes */
-    BLOCK_BYTES = BLOCK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of packed fp4 */
+    AHEAD_BYTES = CHUNK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* prefetch distance: a row's next chunk */
+    BLOCK_GROUPS = SCALE_TILE_GROUPS,                   /* 64 values of a row: one vector of bytes */
+    BLOCK_BYTES = BLOCK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of codes */
     BLOCK_QUADS = BLOCK_GROUPS * QUADS, /* 16, as many as panel columns: a square to transpose */
 };
 
@@ -19,7 +19,7 @@ static int supported(void) {
            __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c");
 }
 
-/* 64 fp4 values of a row, in order of k, as biased bytes of twice the value. */
+/* 64 values of a row, in order of k, as bytes: twice the value plus VALUE_BIAS. */
 static inline __m512i biased_bytes(const uint8_t *fp4) {
     const __m512i biased =
         _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
@@ -29,7 +29,7 @@ static inline __m512i biased_bytes(const uint8_t *fp4) {
     return _mm512_shuffle_epi8(biased, nibbles);
 }
 
-/* Transposes 16 x 16 32-bit lanes: within 128-bit parts first, then the parts. */
+/* Transposes 16 x 16 32-bit lanes: first within 128-bit parts, then the parts. */
 static inline void transpose(__m512i rows[16]) {
     __m512i pairs[16], quads[16];
     for (int i = 0; i < 16; i += 2) {
@@ -126,7 +126,7 @@ static void multiply(void *sums, const void *packed_a, const void *packed_b, int
     }
 }
 
-/* The sums over each column's four lanes of four vectors, of each of four groups: [group][column]. */
+/* From four columns, each with four groups of four lanes, the sums of the lanes: [group][column]. */
 static inline __m512i add_quads(const __m512i columns[4]) {
     __m512i first = _mm512_add_epi32(_mm512_unpacklo_epi32(columns[0], columns[1]),
                                      _mm512_unpackhi_epi32(columns[0], columns[1]));
@@ -135,9 +135,8 @@ static inline __m512i add_quads(const __m512i columns[4]) {
     return _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
 }
 
-/* As multiply, for one row, the only one of few_rows: B's rows are multiplied as they come, and their sums
- * transposed, not their bytes.
- */
+/* multiply() for a single row of A: multiplies B's rows as the caller gave them, then transposes the sums
+ * instead of the bytes. */
 static void multiply_few(void *sums, int which, const void *packed_a, const struct operand *b,
                          int64_t first_row, int64_t first_group, int groups) {
     const struct a_group *a = packed_a;
@@ -151,7 +150,7 @@ static void multiply_few(void *sums, int which, const void *packed_a, const stru
         values = _mm512_inserti32x4(values, _mm_loadu_si128((const __m128i *)a[g + 2].twice_value[0]), 2);
         values = _mm512_inserti32x4(values, _mm_loadu_si128((const __m128i *)a[g + 3].twice_value[0]), 3);
         prefetch_rows(fp4 + AHEAD_BYTES, b->k / 2);
-        __m512i quads[4]; /* [four columns]: [group][column] */
+        __m512i quads[4]; /* quads[i]: columns 4i to 4i + 3, [group][column] */
         for (int i = 0; i < 4; i++) {
             __m512i columns[4];
             for (int j = 0; j < 4; j++) {
@@ -179,7 +178,7 @@ static void multiply_few(void *sums, int which, const void *packed_a, const stru
     _mm512_store_ps(sum, _mm512_add_ps(_mm512_load_ps(sum), partial));
 }
 
-/* A row of a panel as fp16, of which `cols` columns are in C. */
+/* Writes the first `cols` columns of a panel's row as fp16. */
 static inline void store_row(uint16_t *c, const float *result, int cols) {
     __mmask16 present = (__mmask16)((1u << cols) - 1);
     __m256i halves = _mm512_cvtps_ph(_mm512_load_ps(result), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -1,17 +1,16 @@
-/* The kernels in NEON, as every AArch64 processor has it: products of bytes in 16 bits, four columns to a
- * vector. */
+/* The NEON kernels, for every AArch64 processor: four columns per vector, products of bytes in 16 bits. */
 #include <arm_neon.h>
 #include <string.h>
 
 #include "../kernel_set.h"
 
-enum { COLUMNS = 4 }; /* of a vector of fp32 */
+enum { COLUMNS = 4 }; /* in a vector of fp32 */
 
 static int supported(void) {
     return 1;
 }
 
-/* Sixteen fp4 of a row from 8 bytes, as biased bytes of twice the value. */
+/* 16 values of a row, from 8 bytes of codes, as bytes: twice the value plus VALUE_BIAS. */
 static inline uint8x16_t biased_bytes(const uint8_t *fp4) {
     static const uint8_t biased[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
     uint8x8_t bytes = vld1_u8(fp4);
@@ -39,14 +38,14 @@ static void pack_b(void *to_panel, int which, const struct operand *b, int64_t f
     }
 }
 
-/* A group's dot products of one row of A with four columns, whose quads lie in b. */
+/* Dot products of one group of a row of A with four columns, whose quads are in b. */
 static inline int32x4_t dot_group(const int8x16_t b[QUADS], const int8_t *a, int32_t unbias) {
     const int32x4_t quads = vreinterpretq_s32_s8(vld1q_s8(a));
     const int8x8_t values[QUADS] = {
         vreinterpret_s8_s32(vdup_laneq_s32(quads, 0)), vreinterpret_s8_s32(vdup_laneq_s32(quads, 1)),
         vreinterpret_s8_s32(vdup_laneq_s32(quads, 2)), vreinterpret_s8_s32(vdup_laneq_s32(quads, 3))};
     int16x8_t low = vmull_s8(vget_low_s8(b[0]), values[0]), high = vmull_s8(vget_high_s8(b[0]), values[0]);
-    for (int quad = 1; quad < QUADS; quad++) { /* at most 4 * 24 * 12 each */
+    for (int quad = 1; quad < QUADS; quad++) { /* |sum| <= 4 * 24 * 12 */
         low = vmlal_s8(low, vget_low_s8(b[quad]), values[quad]);
         high = vmlal_s8(high, vget_high_s8(b[quad]), values[quad]);
     }

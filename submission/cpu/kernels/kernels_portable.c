@@ -1,4 +1,4 @@
-/* The kernels in portable C; also the fallback for what the SIMD ones leave out. */
+/* The kernels in portable C.  Other sets call them for what they do not implement. */
 #include "../kernel_set.h"
 #include "../rounding.h"
 #include "../silu.h"

@@ -1,11 +1,12 @@
+/* Packing for AMX in portable C (tiles.h): for edges of the matrices and as a reference for kernels_amx.c. */
 #include "tiles.h"
 
 #include <string.h>
 
 #include "../silu.h"
 
-/* The bf16 of each code times a scale factor and a power of two: exact, so the upper half of the fp32.  A NaN
- * stays one. */
+/* Each code times a scale factor and a power of two as bf16.  The values are exact in bf16, so the upper half
+ * of their fp32 bits suffices; NaN stays NaN. */
 static void scaled_values(uint16_t table[static 16], uint8_t scale, float power) {
     static const float e2m1[16] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     for (int code = 0; code < 16; code++) {
@@ -13,7 +14,7 @@ static void scaled_values(uint16_t table[static 16], uint8_t scale, float power)
     }
 }
 
-/* 64 elements of a row, times a power of two, to `to`. */
+/* Dequantizes 64 elements of a row, times a power of two. */
 static void dequantize_word(uint16_t to[static 2 * BF16_STEP_K], const struct operand *operand, int64_t row,
                             int64_t first_group, float power) {
     const uint8_t *fp4 = operand->fp4 + row * (operand->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
