@@ -1,4 +1,4 @@
-"""Whether an output is right: by the leaderboard's tolerance, or against float64 with what fp32 sums may lose."""
+"""Compares an output with a reference: by the leaderboard's tolerance, or with float64 and a bound on fp32 rounding."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import torch
 
 RTOL = ATOL = 1e-3
 MISMATCHES_SHOWN = 5
-# What an fp32 sum may lose, in 2^-23 of its sum of magnitudes, before check_with_rounding calls it wrong.
+# Rounding error that check_with_rounding() grants an fp32 sum, in units of 2^-23 of its sum of magnitudes.
 USUAL_ROUNDINGS = 1.0
 FP16_MAX = 65504.0
-# Halfway between the largest fp16 value and the next power of two: what rounds to infinity.
+# The smallest magnitude that rounds to infinity: halfway from the largest fp16 value to the next power of two.
 FP16_OVERFLOW = 65520.0
 
 
 class Oracle(NamedTuple):
-    """The result in float64, (M, N, L), and how far fp32 sums may lead a right kernel from it."""
+    """The result in float64, (M, N, L), and a bound on the error that fp32 sums cause in a right kernel."""
 
     value: torch.Tensor
     fp32_error: torch.Tensor
 
 
 def kind_differs(got: object, want: torch.Tensor) -> str:
-    """How the output's type, shape, dtype or device differs from those wanted; empty if it does not."""
+    """Describes a wrong type, shape, dtype or device of the output; "" if all are right."""
     if not isinstance(got, torch.Tensor):
         return f"the output is a {type(got).__name__}; expected a torch.Tensor"
     if got.shape != want.shape:
@@ -47,37 +47,37 @@ def _verdict(right: torch.Tensor, got: torch.Tensor, want: torch.Tensor) -> tupl
 
 
 def compare(got: torch.Tensor, want: torch.Tensor, rtol: float = RTOL, atol: float = ATOL) -> tuple[bool, str]:
-    """Whether got is want within |got - want| <= atol + rtol * |want|, NaNs and infinities in the same places.
+    """True if |got - want| <= atol + rtol * |want| everywhere, with NaNs and infinities in the same places.
 
-    The message is empty if so, else it counts the mismatches and lists the first ones.
+    The message is "" if so; else it counts the mismatches and lists the first ones.
     """
     reason = kind_differs(got, want)
     if reason:
         return False, reason
     x, y = got.double(), want.double()
     close = (x - y).abs() <= atol + rtol * y.abs()
-    # The difference of equal infinities is NaN, of unequal ones infinite.
+    # inf - inf is NaN, so infinities are compared as values.
     special = ~(x.isfinite() & y.isfinite())
     right = torch.where(special, (x == y) | (x.isnan() & y.isnan()), close)
     return _verdict(right, got, want)
 
 
 def _rounded_up(bound: torch.Tensor) -> torch.Tensor:
-    """The upper bound of fp16 values that stand for numbers up to bound; infinity where those overflow."""
+    """The largest fp16 value that a number up to `bound` can round to; infinity if it can overflow."""
     bound = bound.masked_fill(bound >= FP16_OVERFLOW, torch.inf)
-    # Below the most negative value but not yet overflowing: rounded up to that value.
+    # Between the overflow to -infinity and the most negative value: rounds up to that value.
     return torch.where((bound < -FP16_MAX) & (bound > -FP16_OVERFLOW), -FP16_MAX, bound)
 
 
 def compare_with_oracle(got: torch.Tensor, oracle: Oracle) -> tuple[bool, str]:
-    """Whether got, of the right kind, is the oracle's result within the leaderboard's tolerance and the oracle's error.
+    """True if got is within the leaderboard's tolerance plus the oracle's error bound of the oracle's value.
 
-    The message is as compare's.
+    `got` has the right shape and dtype (kind_differs()).  The message is as in compare().
     """
     want, error = oracle
     slack = ATOL + RTOL * want.abs() + error
     value = got.double()
-    # What fp16 makes of an interval: ends past the overflow reach infinity, others at most the largest value.
+    # The interval in fp16: an end past the overflow becomes infinity, any other at most the largest value.
     below, above = -_rounded_up(slack - want), _rounded_up(want + slack)
     right = (below <= value) & (value <= above) | (value.isnan() & want.isnan())
     return _verdict(right, value, want)

@@ -1,4 +1,4 @@
-"""Where tensors lie when no one says."""
+"""The default device of tensors."""
 
 from __future__ import annotations
 

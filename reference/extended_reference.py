@@ -1,11 +1,10 @@
-"""What models need beyond the dual GEMM: custom_kernel_extended() of submission/custom_kernel.h, defined in torch.
+"""The extended GEMM, custom_kernel_extended() of submission/custom_kernel.h, in torch: reference and float64 oracle.
 
     gate = (A B1^T) * (scale_gate * token_scale)     up = (A B2^T) * (scale_up * token_scale)
     c = g * sigmoid(alpha * g) * (u + beta), g and u being gate and up within the limit
 
-A plain product is c = (A B1^T) * (scale_gate * token_scale).  Tensors are those of one problem: codes (rows, K/2),
-scale factors by rows (rows, K/16), float32 scales.  DeepSeek-V4's SwiGLU has a limit; gpt-oss' has limit 7, alpha 1.702
-and beta 1.
+A plain product is c = (A B1^T) * (scale_gate * token_scale).  Codes are (rows, K/2), scale factors (rows, K/16), other
+scales float32.  DeepSeek-V4 uses SwiGLU with a limit; gpt-oss has limit 7, alpha 1.702 and beta 1.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from reference.check import Oracle
 from reference.operands import exact_product
 
 FP16, BF16, NVFP4 = "float16", "bfloat16", "nvfp4"
-APART, STACKED = 0, 1  # of weights; else the rows that gate and up are interleaved by
+APART, STACKED = 0, 1  # `weights`; any other value is the number of rows by which gate and up are interleaved
 INTERLEAVED = (8, 32, 64)
 DTYPES = {FP16: torch.float16, BF16: torch.bfloat16}
 E4M3_MAX, E2M1_MAX = 448.0, 6.0
-SLOPE = 1.1  # of x sigmoid(x): 1.0998
+SLOPE = 1.1  # x sigmoid(x) has no slope above 1.0998
 EPSILON = 2.0**-23
 
 
 class Extension(NamedTuple):
-    """The call's options; a scale that is None is 1, a limit that is infinite is none."""
+    """The call's options.  A scale of None is 1; an infinite limit is no limit."""
 
     plain: bool = False
     output: str = FP16
@@ -42,14 +41,14 @@ class Extension(NamedTuple):
 
 
 class Quantized(NamedTuple):
-    """Packed codes (rows, N/2) and scale factors (rows, N/16), bytes both."""
+    """Packed codes (rows, N/2) and scale factors (rows, N/16), both as bytes."""
 
     codes: torch.Tensor
     scales: torch.Tensor
 
 
 def join(gate: torch.Tensor, up: torch.Tensor, weights: int) -> torch.Tensor:
-    """Rows of gate and of up as one tensor, in the order that `weights` says; of codes, scale factors or values."""
+    """Joins the rows of gate and up in the order of `weights`; works on codes, scale factors or values."""
     piece = gate.shape[0] if weights == STACKED else weights
     pieces = [tensor.reshape(-1, piece, *tensor.shape[1:]) for tensor in (gate, up)]
     return torch.stack(pieces, dim=1).reshape(2 * gate.shape[0], *gate.shape[1:])
@@ -64,14 +63,14 @@ def split(joint: torch.Tensor, weights: int) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _factor(scale: torch.Tensor | None, tokens: torch.Tensor | None) -> torch.Tensor:
-    """scale * token_scale, one float32 rounding, as (rows or 1, 1)."""
+    """scale * token_scale with one float32 rounding, as (rows, 1) or (1, 1)."""
     one = torch.ones((), dtype=torch.float32)
     scale = one if scale is None else scale.float().reshape(())
     return (scale * (one.to(scale) if tokens is None else tokens.float())).reshape(-1, 1)
 
 
 def activate(gate: torch.Tensor, up: torch.Tensor | None, extension: Extension) -> torch.Tensor:
-    """c before its rounding, of the products A B1^T and A B2^T, in their precision."""
+    """c before its rounding, computed from the products A B1^T and A B2^T in their precision."""
     kind = gate.dtype
     gate = gate * _factor(extension.scale_gate, extension.token_scale).to(gate)
     if up is None:
@@ -82,16 +81,16 @@ def activate(gate: torch.Tensor, up: torch.Tensor | None, extension: Extension) 
 
 
 def to_e4m3(values: torch.Tensor) -> torch.Tensor:
-    """float32, not negative, to e4m3 bytes: to nearest even, at most 448, NaN to 0x7f."""
+    """float32 >= 0 -> e4m3 bytes: to nearest even, at most 448, NaN to 0x7f."""
     return values.clamp(max=E4M3_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
 
 
 def quantize(values: torch.Tensor, scale: torch.Tensor | None = None) -> Quantized:
-    """float32 (rows, N), N a multiple of 16, to NVFP4; codes times scale factors divided by `scale` stand for it.
+    """float32 (rows, N), N a multiple of 16 -> NVFP4, so that code * scale factor / `scale` approximates the value.
 
-    Bit for bit what the library does: for each group of 16 columns, every step a float32 operation,
-    sf = e4m3((max |c| * scale) * (1 / 6)) and code = e2m1(c * (scale / sf)), both to nearest even within their range;
-    a scale factor of 0 makes the codes 0 with c's sign.  A NaN makes its group's scale factor NaN, and its code 6.
+    Gives the library's bits.  Each step is one float32 operation; for each group of 16 columns
+    sf = e4m3((max |c| * scale) * (1 / 6)) and code = e2m1(c * (scale / sf)), to nearest even and saturating.
+    A scale factor of 0 gives codes 0 with c's sign.  A NaN gives its group the scale factor NaN, and itself the code 6.
     """
     groups = values.float().unflatten(-1, (-1, nvfp4.GROUP_ELEMS))
     scale = torch.ones((), device=values.device) if scale is None else scale.float().reshape(())
@@ -104,13 +103,13 @@ def quantize(values: torch.Tensor, scale: torch.Tensor | None = None) -> Quantiz
 
 
 def dequantize(quantized: Quantized, scale: torch.Tensor | None = None) -> torch.Tensor:
-    """The float64 values that NVFP4 with a global scale stands for."""
+    """NVFP4 with a global scale -> float64."""
     values = nvfp4.decode(quantized.codes, quantized.scales).double()
     return values if scale is None else values / scale.double().reshape(())
 
 
 def rounded(values: torch.Tensor, extension: Extension) -> torch.Tensor | Quantized:
-    """float32 values as the output's type."""
+    """float32 values -> the output's type."""
     if extension.output == NVFP4:
         return quantize(values, extension.scale_c)
     return values.to(DTYPES[extension.output])
@@ -119,17 +118,17 @@ def rounded(values: torch.Tensor, extension: Extension) -> torch.Tensor | Quanti
 def reference(
     codes: tuple[torch.Tensor, ...], scales: tuple[torch.Tensor, ...], extension: Extension
 ) -> torch.Tensor | Quantized:
-    """c of (a, b1, b2) and (sfa, sfb1, sfb2), gate and up apart, b2 None where the product is plain; in float32."""
+    """c in float32 of codes (a, b1, b2) and their scale factors; b2 and its scale factors are None if plain."""
     a, *b = (nvfp4.decode(code, scale) for code, scale in zip(codes, scales, strict=True) if code is not None)
     products = [exact_product(a, one) for one in b]
     return rounded(activate(products[0], products[1] if len(products) > 1 else None, extension), extension)
 
 
 def oracle(codes: tuple[torch.Tensor, ...], scales: tuple[torch.Tensor, ...], extension: Extension) -> Oracle:
-    """c in float64, not rounded, with a bound of what float32 sums, scales and an approximate exponential may lose.
+    """c in float64, not rounded, with a bound on the error of float32 sums, scales and an approximate exponential.
 
-    Each sum loses at most K/16 times 2^-23 of its sum of magnitudes, each further operation 2^-23 of its result; a
-    limit does not widen an error; x sigmoid(alpha x) has no slope above 1.1.
+    Error model: a sum errs by at most K/16 times 2^-23 of its sum of magnitudes, every later operation by 2^-23 of its
+    result; a limit does not increase an error; x sigmoid(alpha x) has no slope above 1.1.
     """
     a, *b = (nvfp4.decode(code, scale).double() for code, scale in zip(codes, scales, strict=True) if code is not None)
     scaled, errors = [], []

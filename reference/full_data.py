@@ -1,4 +1,4 @@
-"""Scale factors of full data: what generate_input draws of every magnitude and sign, and NaNs among them."""
+"""Adds NaNs to the scale factors of full data (reference.generate_input)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 
 from reference import nvfp4
 
-# One row in so many holds a NaN among its scale factors, which makes a whole row or column of C NaN.
+# One row in ROWS_A_NAN gets a NaN scale factor, which makes a whole row or column of C NaN.
 ROWS_A_NAN = 24
 SIGNS = (0x00, 0x80)
 
 
 def with_nans(scales: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    """Copies of scale factors (rows, K/16, L), some of which are NaN where there are enough rows."""
+    """Copies of scale factors (rows, K/16, L) with a NaN in one of ROWS_A_NAN rows, at random places."""
     generator = random.Random(seed)
     copies = [scale.clone(memory_format=torch.preserve_format) for scale in scales]
     for scale in copies:

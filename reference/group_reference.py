@@ -1,5 +1,5 @@
-"""The leaderboard's contract for the grouped GEMM, c_i = a_i @ b_i^T: inputs, the reference kernel, the check, and a
-float64 oracle; its functions are named as reference.py's are."""
+"""The leaderboard's contract for the grouped GEMM, c_i = a_i @ b_i^T: inputs, reference kernel and check; and a float64
+oracle.  The functions have the names of those in reference.py."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from reference.operands import (
     scaled_product,
 )
 
-# abc_tensors, sfasfb_tensors, sfasfb_reordered_tensors, problem_sizes: each a list with a tuple for every group.
+# abc_tensors, sfasfb_tensors, sfasfb_reordered_tensors, problem_sizes: lists with a tuple per group.
 Data = tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]
-HALF_ROWS = HALF_COLUMNS = 128  # what torch._scaled_mm's operands are a multiple of
+SCALED_MM_MULTIPLE = 128  # M and N of torch._scaled_mm
 
 
 def _one_or_two(shape: tuple[int, int, int], generator: torch.Generator) -> torch.Tensor:
@@ -39,13 +39,13 @@ def generate_input(
     full: bool = False,
     device: torch.device | str | None = None,
 ) -> Data:
-    """The leaderboard's lists: (a, b, c), (sfa, sfb), (sfa, sfb) in blocks and (m, n, k, 1), for each of g groups.
+    """The leaderboard's four lists: (a, b, c), (sfa, sfb), blocked (sfa, sfb) and (m, n, k, 1) for each of g groups.
 
-    a (M, K/2, 1) and b (N, K/2, 1) codes, c (M, N, 1) float16, uninitialised; scale factors (rows, K/16, 1) on the
-    CPU, and (32, 4, ceil(rows/128), 4, K/64, 1) where the rest is.  M may be 0, K is a multiple of 64.  The
-    leaderboard's data has codes masked with 0xBB and scale factors of 1 and 2; `full` draws every code and every scale
-    magnitude, with random sign bits, and a NaN in some rows.  What pads the blocks is NaN.  A seed gives the same data
-    on one kind of device.
+    a (M, K/2, 1) and b (N, K/2, 1) are codes, c (M, N, 1) is uninitialised float16.  The plain scale factors
+    (rows, K/16, 1) are on the CPU, the blocked ones (32, 4, ceil(rows/128), 4, K/64, 1) on `device`, padded with NaN.
+    M may be 0; K is a multiple of 64.  The leaderboard's data has codes masked with 0xBB and scale factors 1 and 2;
+    `full` draws every code and every scale magnitude with random sign bits, and a NaN in some rows.  The same seed
+    gives the same data on the same kind of device.
     """
     for name, values in (("m", m), ("n", n), ("k", k)):
         if len(values) != g:
@@ -70,22 +70,23 @@ def generate_input(
 
 
 def _products(data: Data) -> list[tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]]:
-    """(a, b) and (sfa, sfb) of every group, all on one device."""
+    """(a, b) and (sfa, sfb) of every group, on the device of a."""
     abc, plain = data[:2]
     if len(abc) != len(plain):
-        raise ValueError(f"data has {len(abc)} groups of operands and {len(plain)} of scale factors")
+        raise ValueError(f"data has {len(abc)} groups of operands and {len(plain)} of scale factors; expected as many")
     return [((a, b), (sfa.to(a.device), sfb.to(a.device))) for (a, b, _), (sfa, sfb) in zip(abc, plain, strict=True)]
 
 
 def ref_kernel(data: Data) -> list[torch.Tensor]:
     """a_i @ b_i^T of every group as a list of new float16 tensors (M, N, 1); data as for custom_kernel.
 
-    Products are fp32, rounded to fp16 once: on the chip's fp4 tensor cores where it has them and the shape suits, else
-    of exactly dequantized operands with TF32 off.
+    Products are fp32, rounded to fp16 once.  They use the chip's fp4 tensor cores if it has them and M and N are
+    multiples of 128, else exactly dequantized operands with TF32 off.
     """
     results = []
     for (a, b), (sfa, sfb) in _products(data):
-        if has_fp4_tensor_cores(a) and a.shape[0] and not (a.shape[0] % HALF_ROWS or b.shape[0] % HALF_COLUMNS):
+        whole = a.shape[0] and all(x.shape[0] % SCALED_MM_MULTIPLE == 0 for x in (a, b))
+        if has_fp4_tensor_cores(a) and whole:
             product = scaled_product((a, b), (sfa, sfb), 0)
         else:
             left, right = (nvfp4.decode(*of) for of in ((a[..., 0], sfa[..., 0]), (b[..., 0], sfb[..., 0])))
@@ -95,8 +96,11 @@ def ref_kernel(data: Data) -> list[torch.Tensor]:
 
 
 def oracle_with_error(data: Data, roundings: float | None = None) -> list[Oracle]:
-    """a_i @ b_i^T in float64, not rounded, with a bound of what fp32 sums may lose: roundings times 2^-23 of the sum of
-    magnitudes; None is K/16, the most that a sum of K/16 terms can lose, rounded or truncated."""
+    """a_i @ b_i^T in float64, not rounded, with a bound on the error of fp32 sums.
+
+    The bound is `roundings` times 2^-23 of the sum of magnitudes.  None means K/16, the worst case of a sum of K/16
+    terms, rounded or truncated.
+    """
     oracles = []
     for (a, b), (sfa, sfb) in _products(data):
         left, right = (nvfp4.decode(*of).double() for of in ((a[..., 0], sfa[..., 0]), (b[..., 0], sfb[..., 0])))
@@ -119,7 +123,7 @@ def _first_wrong(output: Sequence[torch.Tensor], verdicts: Sequence[tuple[bool, 
 
 
 def check_implementation(data: Data, output: Sequence[torch.Tensor]) -> tuple[bool, str]:
-    """Whether output is the reference's result for data within the leaderboard's tolerance, and why not."""
+    """True if output is within the leaderboard's tolerance of ref_kernel(data); else a message says where it is not."""
     wanted = ref_kernel(data)
     if len(output) != len(wanted):
         return False, f"the output is a list of {len(output)}; expected {len(wanted)} tensors"
@@ -129,7 +133,7 @@ def check_implementation(data: Data, output: Sequence[torch.Tensor]) -> tuple[bo
 def check_against_oracle(
     data: Data, output: Sequence[torch.Tensor], roundings: float | None = None
 ) -> tuple[bool, str]:
-    """As check_implementation, but for any NVFP4 input: against float64, with the error fp32 sums are due."""
+    """check_implementation() for any NVFP4 input: compares with float64 and grants the error bound of fp32 sums."""
     oracles = oracle_with_error(data, roundings)
     if len(output) != len(oracles):
         return False, f"the output is a list of {len(output)}; expected {len(oracles)} tensors"

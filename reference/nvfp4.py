@@ -1,4 +1,4 @@
-"""NVFP4 in torch: e2m1 codes, e4m3 scale factors and the blocked scale layout.
+"""The NVFP4 format in torch: e2m1 codes, e4m3 scale factors and the blocked layout of scale factors.
 
 An NVFP4 value is an e2m1 code times the scale factor of its group of 16 along K.
 Sources: OCP Microscaling Formats v1.0, 5.3.3 (e2m1); OCP OFP8 v1.0 (e4m3); cuBLAS documentation, "1D Block
@@ -17,7 +17,7 @@ SCALE_MAX_FINITE = 0x7E
 SCALE_MAGNITUDE_MASK = 0x7F
 
 E2M1_MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-# Halfway points between neighbouring magnitudes; a value on one goes to the even code.
+# Midpoints of neighbouring magnitudes; a value on a midpoint rounds to the even code.
 _E2M1_MIDPOINTS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 
 
@@ -33,7 +33,7 @@ def decode_e2m1(codes: torch.Tensor) -> torch.Tensor:
         dtype=torch.float32,
         device=codes.device,
     )
-    # Both values of a byte in one look-up: a row of the table for each byte.
+    # One look-up per byte gives both values.
     byte = torch.arange(256, device=codes.device)
     pairs = torch.stack((table[byte & 15], table[byte >> 4]), dim=-1)
     packed = as_bytes(codes).int()
@@ -48,7 +48,7 @@ def encode_e2m1(values: torch.Tensor) -> torch.Tensor:
     if values.shape[-1] % 2 != 0:
         raise ValueError(f"values has {values.shape[-1]} columns; expected an even number")
     if values.isnan().any():
-        raise ValueError("values holds a NaN; e2m1 has none")
+        raise ValueError("values contains a NaN; expected numbers, because e2m1 has no NaN")
     magnitude = values.abs().double()
     code = torch.zeros(values.shape, dtype=torch.uint8, device=values.device)
     for lower_code, midpoint in enumerate(_E2M1_MIDPOINTS):
@@ -60,7 +60,7 @@ def encode_e2m1(values: torch.Tensor) -> torch.Tensor:
 
 
 def decode_scales(scales: torch.Tensor) -> torch.Tensor:
-    """e4m3 bytes -> float32 magnitudes: the sign bit is ignored, as the tensor core does; NaN stays NaN."""
+    """e4m3 bytes -> float32 magnitudes.  The sign bit is ignored, as tensor cores ignore it; NaN stays NaN."""
     magnitude = as_bytes(scales) & SCALE_MAGNITUDE_MASK
     return magnitude.view(torch.float8_e4m3fn).float()
 
@@ -75,9 +75,9 @@ def decode(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 def to_blocked(scales: torch.Tensor, padding: int = SCALE_NAN) -> torch.Tensor:
     """Scale factors (rows, K/16, L) -> the permuted view (32, 4, ceil(rows/128), 4, ceil(K/64), L).
 
-    Memory order is (L, rows/128, K/64, 32, 4, 4); the factor of (row, group) stands at
-    [row % 32, row % 128 // 32, row // 128, group % 4, group // 4, l]. What lies past the last row or group is
-    `padding`, NaN unless asked otherwise, so that a kernel that uses it shows.
+    Memory order is (L, rows/128, K/64, 32, 4, 4); the factor of (row, group) is at
+    [row % 32, row % 128 // 32, row // 128, group % 4, group // 4, l]. Places past the last row or group hold
+    `padding`, by default NaN, so that a kernel that reads them gives wrong results.
     """
     rows, groups, batches = scales.shape
     tiles_m, tiles_k = -(-rows // SCALE_TILE_ROWS), -(-groups // SCALE_TILE_GROUPS)

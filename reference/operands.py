@@ -1,4 +1,4 @@
-"""Operands of a product: random ones as the leaderboard draws them or of every code and scale, and A @ B^T of them."""
+"""Random NVFP4 operands, as the leaderboard draws them or with every code and scale; and A @ B^T of operands."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def random_codes(rows: int, k: int, batches: int, mask: int, generator: torch.Ge
 
 
 def full_scales(shape: tuple[int, int, int], generator: torch.Generator) -> torch.Tensor:
-    """Every finite magnitude and random signs, in rows of two kinds.
+    """Scale factors of every finite magnitude with random signs, in two kinds of rows.
 
-    Half the rows draw from all 127 magnitudes, so their sums are large and many outputs overflow fp16; the
-    others from those below 1/8, subnormals and zero included, so that moderate outputs are plentiful too.
+    Half of the rows draw from all 127 magnitudes, so their sums are large and many outputs overflow fp16. The
+    others draw from those below 1/8, subnormals and zero included, so that there are many moderate outputs too.
     """
     options = {"device": generator.device, "generator": generator}
     small = nvfp4.SCALE_MAX_FINITE // 4 + 1
@@ -37,7 +37,7 @@ def full_scales(shape: tuple[int, int, int], generator: torch.Generator) -> torc
 
 
 def exact_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a @ b^T of dequantized operands in their own precision, TF32 off."""
+    """a @ b^T of dequantized operands, in their precision and with TF32 off."""
     allowed = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
@@ -48,7 +48,7 @@ def exact_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def scaled_product(codes: Sequence[torch.Tensor], scales: Sequence[torch.Tensor], batch: int) -> torch.Tensor:
     """A @ B^T in fp32 on the chip's fp4 tensor cores, from one batch of (a, b) and their scale factors."""
-    # cuBLAS is given magnitudes, so that the sign bit cannot matter there.
+    # The sign bits are cleared, so that cuBLAS cannot depend on them.
     blocked = [
         (nvfp4.as_bytes(nvfp4.to_blocked(scale[:, :, batch : batch + 1], padding=0)) & nvfp4.SCALE_MAGNITUDE_MASK)
         .permute(5, 2, 4, 0, 1, 3)
@@ -61,5 +61,5 @@ def scaled_product(codes: Sequence[torch.Tensor], scales: Sequence[torch.Tensor]
 
 
 def has_fp4_tensor_cores(tensor: torch.Tensor) -> bool:
-    """Whether the tensor lies on a chip whose tensor cores multiply fp4."""
+    """True if the tensor is on a chip whose tensor cores multiply fp4."""
     return tensor.is_cuda and torch.cuda.get_device_capability(tensor.device) >= FP4_COMPUTE_CAPABILITY

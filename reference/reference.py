@@ -1,4 +1,4 @@
-"""The leaderboard's contract for the dual GEMM: inputs, the reference kernel and the check; and a float64 oracle."""
+"""The leaderboard's contract for the dual GEMM: inputs, reference kernel and check; and a float64 oracle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reference.operands import (
     scaled_product,
 )
 
-SILU_MAX_SLOPE = 1.1  # of silu, at x = 2.4: 1.0998
+SILU_MAX_SLOPE = 1.1  # silu's largest slope is 1.0998, at x = 2.4
 Data = Sequence[torch.Tensor]
 
 
@@ -38,12 +38,12 @@ def generate_input(
     full: bool = False,
     device: torch.device | str | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """The leaderboard's ten tensors: a, b1, b2, sfa, sfb1, sfb2, the three scales permuted, and c.
+    """The leaderboard's ten tensors: a, b1, b2, sfa, sfb1, sfb2, the same three scales permuted, and c.
 
-    Codes (rows, K/2, L), scale factors (rows, K/16, L) and permuted (32, 4, ceil(rows/128), 4, K/64, L), c
-    (M, N, L) float16, uninitialised. K is a multiple of 64. The leaderboard's data has codes masked with 0xBB
-    and scale factors uniform in [0, 1); `full` draws every code and every finite scale magnitude, with random
-    sign bits. Padding of the permuted scale factors is NaN. A seed gives the same data on one kind of device.
+    Codes are (rows, K/2, L), scale factors (rows, K/16, L), permuted ones (32, 4, ceil(rows/128), 4, K/64, L) and
+    padded with NaN; c (M, N, L) is uninitialised float16. K is a multiple of 64. The leaderboard's data has codes
+    masked with 0xBB and scale factors uniform in [0, 1); `full` draws every code and every finite scale magnitude
+    with random sign bits. The same seed gives the same data on the same kind of device.
     """
     for name, value in (("m", m), ("n", n), ("k", k), ("l", l)):
         if value < 1:
@@ -63,7 +63,7 @@ def generate_input(
 
 
 def _operands(data: Data) -> tuple[Data, Data, torch.Tensor]:
-    """(a, b1, b2), (sfa, sfb1, sfb2) and c of the ten- or the seven-tensor form."""
+    """(a, b1, b2), (sfa, sfb1, sfb2) and c, from the form with ten or with seven tensors."""
     if len(data) not in (7, 10):
         raise ValueError(f"data has {len(data)} tensors; expected 7 or 10")
     return data[0:3], data[3:6], data[-1]
@@ -72,13 +72,13 @@ def _operands(data: Data) -> tuple[Data, Data, torch.Tensor]:
 def ref_kernel(data: Data) -> torch.Tensor:
     """silu(A @ B1^T) * (A @ B2^T) as a new float16 tensor (M, N, L); data as for custom_kernel.
 
-    Uses torch._scaled_mm where the chip has fp4 tensor cores and the shape suits it, else dequantizes exactly and
-    multiplies in fp32 with TF32 off. SiLU and the product are fp32, rounded to fp16 once.
+    Uses torch._scaled_mm if the chip has fp4 tensor cores and M and N are multiples of 128; else dequantizes exactly
+    and multiplies in fp32 with TF32 off. SiLU and the product are fp32, rounded to fp16 once.
     """
     codes, scales, c = _operands(data)
     m, n, batches = c.shape
     output = torch.empty((batches, m, n), dtype=torch.float16, device=c.device)
-    # torch._scaled_mm wants 16-byte aligned rows of its operands and multiples of 16 of the output.
+    # torch._scaled_mm needs 16-byte aligned rows of its operands and multiples of 16 in the output.
     scaled = has_fp4_tensor_cores(c) and m % 128 == 0 and n % 128 == 0
     for batch in range(batches):
         if scaled:
@@ -93,11 +93,11 @@ def ref_kernel(data: Data) -> torch.Tensor:
 
 
 def oracle_with_error(data: Data, roundings: float | None = None) -> Oracle:
-    """silu(A @ B1^T) * (A @ B2^T) in float64, not rounded, with a bound of what fp32 sums may lose.
+    """silu(A @ B1^T) * (A @ B2^T) in float64, not rounded, with a bound on the error of fp32 sums.
 
-    The bound takes each sum to lose `roundings` times 2^-23 of its sum of magnitudes: None is K/16, the most that
-    a sum of K/16 terms can lose, rounded or truncated; see check_with_rounding for a smaller one.  Where one
-    factor is near zero and the other large, that can exceed the leaderboard's tolerance by far.
+    The bound assumes that each sum errs by `roundings` times 2^-23 of its sum of magnitudes. None means K/16, the
+    worst case of a sum of K/16 terms, rounded or truncated; check_with_rounding() uses a smaller value. If one
+    factor is near zero and the other large, the bound can exceed the leaderboard's tolerance by far.
     """
     codes, scales, _ = _operands(data)
     values, errors = [], []
@@ -121,27 +121,26 @@ def oracle(data: Data) -> torch.Tensor:
 
 
 def check_against_oracle(data: Data, output: torch.Tensor, roundings: float | None = None) -> tuple[bool, str]:
-    """As check_implementation, but for any NVFP4 input: against float64, with the error fp32 sums are due.
+    """check_implementation() for any NVFP4 input: compares with float64 and grants oracle_with_error()'s bound.
 
-    That error is oracle_with_error's.  Where it and the tolerance leave open whether fp16 overflows, the largest
-    values and infinity pass.
+    If bound and tolerance leave open whether fp16 overflows, both the largest values and infinity pass.
     """
     reason = kind_differs(output, data[-1])
     return (False, reason) if reason else compare_with_oracle(output, oracle_with_error(data, roundings))
 
 
 def check_implementation(data: Data, output: torch.Tensor) -> tuple[bool, str]:
-    """Whether output is the reference's result for data within the leaderboard's tolerance, and why not."""
+    """True if output is within the leaderboard's tolerance of ref_kernel(data); else a message says where it is not."""
     return compare(output, ref_kernel(data))
 
 
 def check_with_rounding(data: Data, output: torch.Tensor) -> tuple[bool, str]:
-    """As check_implementation, but an output it refuses passes if float64 and the rounding of fp32 sums explain it.
+    """check_implementation(), but an output that it refuses passes if the rounding of fp32 sums explains it.
 
-    An element whose up sum cancels to nearly nothing is that sum's rounding error times the gate.  On an H200 a
-    right kernel so missed the leaderboard's tolerance in one element of some thousand outputs: too rare for the
-    leaderboard's 50 inputs, yet not for checks of thousands of fresh ones.  The allowance, USUAL_ROUNDINGS, is
-    far below the worst case of check_against_oracle, so that sums in fewer bits still fail.
+    If the sum for up cancels to almost zero, the output is the sum's rounding error times the gate. On an H200, a
+    right kernel missed the leaderboard's tolerance this way in one element of some thousand outputs: too rare to
+    matter in the leaderboard's 50 inputs, but not in checks of thousands of fresh inputs. The allowance,
+    USUAL_ROUNDINGS, is far below check_against_oracle()'s worst case, so that sums in fewer bits still fail.
     """
     ok, message = check_implementation(data, output)
     if ok or kind_differs(output, data[-1]):

@@ -1,6 +1,12 @@
-"""The NVFP4 dual GEMM and grouped GEMM for PyTorch.
+"""NVFP4 matrix products for PyTorch, on CUDA GPUs and CPUs.
 
-Installed, this package is `nvfp4_gemm`; in a checkout it is `submission`.
+    dual_gemm       silu(a @ b1^T) * (a @ b2^T), as an operator of PyTorch
+    gated_gemm      the same with scales, bf16 or NVFP4 output, other activations, weights in one tensor
+    plain_gemm      a @ b^T with scales, in fp16, bf16 or NVFP4
+    custom_kernel, custom_kernel_grouped    the leaderboards' dual GEMM and grouped GEMM, on their own data
+    backends        what the library can run here
+
+The package is `nvfp4_gemm` when installed, and `submission` in a checkout.
 """
 
 from . import group_submission, memory_check, submission

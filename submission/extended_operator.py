@@ -1,11 +1,10 @@
-"""What models need beyond the dual GEMM, as operators of PyTorch: scales of tensors and tokens, bf16 and NVFP4 output,
-the activation's parameters, joint weights, and a plain product for the down projection.
+"""The extended GEMM as operators of PyTorch: scales of tensors and tokens, bf16 and NVFP4 output, parameters of the
+activation, weights in one tensor, and a plain product for a model's down projection.
 
     gated_gemm(a, b1, b2, sfa, sfb1, sfb2, ...)     c = gate * sigmoid(alpha * gate) * (up + beta)
     plain_gemm(a, b, sfa, sfb, ...)                 c = (a @ b^T) * (scale * token_scale)
 
-submission/custom_kernel.h, struct custom_kernel_extended_args, has the arithmetic, operation by operation.  Shapes, of
-one problem:
+struct custom_kernel_extended_args in submission/custom_kernel.h defines the arithmetic.  Shapes:
   a (M, K/2); b1, b2 (N, K/2), or b1 (2 N, K/2) alone     float4_e2m1fn_x2 or uint8, two e2m1 values a byte
   sfa, sfb1, sfb2                                         float8_e4m3fn or uint8, of as many rows, either (rows, K/16),
       or in blocks of 128 rows, (32, 4, ceil(rows/128), 4, K/64) over memory (rows/128, K/64, 32, 4, 4)
@@ -42,7 +41,7 @@ _ARGS = struct.Struct("@Iiiiqqqq8QiiiI5Qffff")
 
 
 def _lacking(arguments: bytes) -> int:
-    """Takes the function's place where the library is older than it."""
+    """Stands in for the function if the library is older."""
     raise RuntimeError(f"{submission._library._name} has no extended GEMM; expected ABI version 1.4 or later")
 
 
@@ -73,7 +72,7 @@ def _check_tensor(name: str, tensor: torch.Tensor, kinds: tuple[torch.dtype, ...
 def _check(a: torch.Tensor, b1: torch.Tensor, b2: torch.Tensor | None, sfa: torch.Tensor, sfb1: torch.Tensor,
            sfb2: torch.Tensor | None, numbers: dict[str, torch.Tensor | None], out_dtype: str, weights: str,
            plain: bool) -> None:  # fmt: skip
-    """What can be told without memory, of fake tensors with symbolic sizes too."""
+    """Checks everything but the memory; works on fake tensors with symbolic sizes too."""
     _require(out_dtype in _OUTPUTS, f"out_dtype is {out_dtype!r}; expected one of {', '.join(_OUTPUTS)}")
     _require(weights in _WEIGHTS, f"weights is {weights!r}; expected one of {', '.join(_WEIGHTS)}")
     _require(a.dim() == 2, f"a has {a.dim()} dimensions; expected (M, K/2)")
@@ -107,11 +106,11 @@ def _check(a: torch.Tensor, b1: torch.Tensor, b2: torch.Tensor | None, sfa: torc
 def _allocate(
     a: torch.Tensor, b1: torch.Tensor, blocked: bool, out_dtype: str, weights: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """c, and its scale factors: of no rows unless the output is NVFP4."""
+    """c and its scale factors; the latter are empty unless the output is NVFP4."""
     m, n = a.shape[0], b1.shape[0] if weights == "apart" else b1.shape[0] // 2
     nvfp4 = out_dtype == NVFP4
     c = torch.empty((m, n // 2 if nvfp4 else n), dtype=_DTYPES[out_dtype], device=a.device)
-    kind = {"dtype": torch.uint8, "device": a.device}  # torch's checks of operators cannot compare e4m3
+    kind = {"dtype": torch.uint8, "device": a.device}  # torch.library.opcheck cannot compare e4m3
     if not nvfp4:
         return c, torch.empty((0, 0), **kind)
     if not blocked:
@@ -178,7 +177,7 @@ _SCHEMA = (
 
 
 def _register() -> torch.library.Library | None:
-    """The operator; None where another copy of this package has registered it in this process."""
+    """Registers the operator; None if another copy of this package in this process already has."""
     if hasattr(torch.ops.nvfp4_gemm, "extended"):
         return None
     library = torch.library.Library(NAMESPACE, "FRAGMENT")

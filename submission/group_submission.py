@@ -1,8 +1,10 @@
 #!POPCORN leaderboard nvfp4_group_gemm
 #!POPCORN gpu B200
-"""The NVFP4 grouped GEMM, c_i = a_i @ b_i^T, by the C library beside this file.
+"""The leaderboard's grouped GEMM in NVFP4, c_i = a_i @ b_i^T, by the C library beside this file.
 
-`custom_kernel(data)` checks the tensors of all groups, packs one argument struct and makes one ctypes call.
+`custom_kernel(data)` checks the tensors of all groups, packs one struct custom_kernel_grouped_args (custom_kernel.h)
+and makes one ctypes call.  Reading forty tensors takes Python longer than the rest of the call, so the library reads
+the objects itself where it can (core/python_groups.h); otherwise the Python code below does.
 """
 
 from __future__ import annotations
@@ -38,15 +40,15 @@ from .submission import (
     _scales,
 )
 
-# struct custom_kernel_grouped_args of custom_kernel.h: struct_bytes, backend, device, scale_layout; groups,
-# group_bytes, reserved, group, queue.  Behind it, in the same buffer, each group: m, n, k, a, b, sfa, sfb, c.
+# struct custom_kernel_grouped_args: struct_bytes, backend, device, scale_layout; groups, group_bytes, reserved, group,
+# queue.  After it, in the same buffer, each struct custom_kernel_group: m, n, k, a, b, sfa, sfb, c.
 _ARGS, _GROUP = "IiiiqIIQQ", "qqq5Q"
 _ARGS_BYTES, _GROUP_BYTES = struct.calcsize("@" + _ARGS), struct.calcsize("@" + _GROUP)
 _MOST_GROUPS = 256  # CUSTOM_KERNEL_MAX_GROUPS
 _GROUP_OF_NO_ROWS = (0, 1, 64, 0, 0, 0, 0, 0)
 _STATUS_UNSUPPORTED = 4
 _NAMES = ("a", "b", "c", "sfa_reordered", "sfb_reordered")
-_NUMBERS = ("fp4", "e4m3", "fp16", "cpu", "cuda")  # torch's, of core/python_groups.h
+_NUMBERS = ("fp4", "e4m3", "fp16", "cpu", "cuda")  # torch's numbers, as core/python_groups.h names them
 _TYPES = ("PyTuple_Type", "PyList_Type", "PyLong_Type", "tensor_type")
 _PYTHON_FUNCTIONS = (
     "PyObject_Type", "Py_DecRef", "PyTuple_Size", "PyTuple_GetItem", "PyList_Size", "PyList_GetItem",
@@ -63,7 +65,7 @@ _LISTS = ("abc_tensors", "sfasfb_tensors", "sfasfb_reordered_tensors", "problem_
 
 
 def _lacking(address: int) -> int:
-    """Takes the function's place where the library is older than it."""
+    """Stands in for the function if the library is older."""
     raise RuntimeError(f"{_library._name} has no grouped GEMM; expected ABI version 1.2 or later")
 
 
@@ -73,7 +75,7 @@ _call_grouped.restype = ctypes.c_int32
 
 
 class _PythonFunctions(ctypes.Structure):
-    """struct python_functions (core/python_groups.h): what the library reads a call's objects with."""
+    """struct python_functions (core/python_groups.h): the functions with which the library reads Python objects."""
 
     _fields_ = (
         ("struct_bytes", ctypes.c_uint32),
@@ -84,11 +86,11 @@ class _PythonFunctions(ctypes.Structure):
 
 
 def _tensor_offset(torch_library: ctypes.CDLL) -> int:
-    """Bytes from a tensor's object to torch's own tensor, whose address torch's C interface takes.
+    """Bytes from a tensor object to its at::Tensor, whose address torch's C interface takes.
 
-    No torch says it. That tensor is one pointer, which torch gives as _cdata: where the first member of each of some
-    objects is this pointer, there it is, and the interface is asked as well. Raises ValueError where it is not found:
-    up to torch 2.9 a word before it says who owns it.
+    torch does not publish this offset.  An at::Tensor is one pointer, which torch shows as _cdata.  So if the first
+    member of several tensor objects equals their _cdata, and the C interface reads the right data pointer and number of
+    dimensions there, that is the offset.  Raises ValueError otherwise: up to torch 2.9, an ownership word comes first.
     """
     first_member = object.__basicsize__
     for shape in ((), (3,), (2, 1, 5)):
@@ -97,17 +99,17 @@ def _tensor_offset(torch_library: ctypes.CDLL) -> int:
             type(tensor).__basicsize__ < first_member + 8
             or tensor._cdata != ctypes.c_uint64.from_address(id(tensor) + first_member).value
         ):
-            raise ValueError("a tensor's object does not begin with torch's own tensor")
+            raise ValueError("a tensor object does not begin with its at::Tensor")
         address, dimensions = ctypes.c_void_p(), ctypes.c_int64()
         torch_library.aoti_torch_get_data_ptr(ctypes.c_void_p(id(tensor) + first_member), ctypes.byref(address))
         torch_library.aoti_torch_get_dim(ctypes.c_void_p(id(tensor) + first_member), ctypes.byref(dimensions))
         if (address.value, dimensions.value) != (tensor.data_ptr(), len(shape)):
-            raise ValueError("torch's C interface knows another tensor")
+            raise ValueError("torch's C interface reads something else there")
     return first_member
 
 
 def _torch_numbers(torch_library: ctypes.CDLL, offset: int) -> list[int]:
-    """Of _NUMBERS: those of types by tensors of theirs, since not every torch has a function for each."""
+    """The values of _NUMBERS.  dtypes are read from tensors, because not every torch has a function for each."""
     numbers = []
     for dtype in (_FP4, torch.float8_e4m3fn, _OUTPUT):
         tensor, number = torch.empty(0, dtype=dtype), ctypes.c_int32()
@@ -117,7 +119,7 @@ def _torch_numbers(torch_library: ctypes.CDLL, offset: int) -> list[int]:
 
 
 def _python_functions() -> _PythonFunctions | None:
-    """Where the functions are; None where torch or Python lacks one, or keeps its tensors elsewhere."""
+    """The functions' addresses; None if torch or Python lacks one, or the at::Tensor is not where it is expected."""
     try:
         torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         types = (id(tuple), id(list), id(int), id(torch.Tensor))
@@ -132,10 +134,10 @@ def _python_functions() -> _PythonFunctions | None:
 
 
 def _reading_library() -> Callable[[int, object, int], int] | None:
-    """custom_kernel_grouped_python(), which is called with the interpreter's lock; None where it cannot be used."""
+    """custom_kernel_grouped_python(), called with the interpreter's lock held; None if the library lacks it."""
     try:
         reading = ctypes.PyDLL(_library._name).custom_kernel_grouped_python
-    except AttributeError:  # a library older than it
+    except AttributeError:  # an older library
         return None
     reading.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     reading.restype = ctypes.c_int32
@@ -149,7 +151,7 @@ _call_python = None if _functions is None else _reading_library()
 
 
 def backends() -> list[Backend]:
-    """Every backend the library knows, the first choice first; one without a grouped GEMM is not available."""
+    """All backends in the order of automatic choice; one without a grouped GEMM is listed as not available."""
     found = []
     pack_into, buffer_type = _packing(1)
     buffer = buffer_type()
@@ -169,12 +171,12 @@ def backends() -> list[Backend]:
 
 @lru_cache(maxsize=_MOST_GROUPS)
 def _packing(groups: int) -> tuple[Callable[..., None], type[ctypes.Array]]:
-    """What packs a call of so many groups, and its buffer, of which each call has its own: threads share none."""
+    """The function that packs a call's structs, and the type of its buffer.  Each call makes a buffer of its own."""
     return struct.Struct("@" + _ARGS + groups * _GROUP).pack_into, ctypes.c_char * (_ARGS_BYTES + groups * _GROUP_BYTES)
 
 
 def _expected_of(name: str, m: int, n: int, half_k: int) -> tuple[_Expected, ...]:
-    """The five tensors of a group, in the order of _NAMES."""
+    """What the five tensors of a group must be, in the order of _NAMES."""
     names = [f"{tensor} of {name}" for tensor in _NAMES]
     return (
         _rows(names[0], _FP4, m, half_k, 1),
@@ -189,9 +191,8 @@ def _expected_of(name: str, m: int, n: int, half_k: int) -> tuple[_Expected, ...
 def _expected_groups(
     sizes: tuple[tuple[int, int, int, int], ...], device: int
 ) -> tuple[list[object], list[tuple[int, int, int]], tuple[int, ...]]:
-    """What custom_kernel sees of right tensors of these sizes, as one list to compare with; [] where those are wrong.
-
-    Beside it (M, N, K) of every group, and the bytes of every tensor.
+    """The metadata that custom_kernel() compares, for right tensors of these sizes; (M, N, K) of every group; the bytes
+    of every tensor.  All are empty if a size is wrong.
     """
     seen: list[object] = []
     every: list[_Expected] = []
@@ -200,7 +201,7 @@ def _expected_groups(
         if batches != 1 or m < 0 or n < 1 or k < 64 or k % 64 != 0:
             return [], [], ()
         tensors = _expected_of("", m, n, k // 2)
-        # All but the blocked scale factors are contiguous, which is cheaper to ask than strides.
+        # is_contiguous() is cheaper than stride(), and suffices for all but the blocked scale factors.
         seen += [tensor.shape for tensor in tensors]
         seen += [True] * 3 + [tensor.strides for tensor in tensors[3:]]
         seen += [tensor.dtype for tensor in tensors] + [device] * 5
@@ -219,9 +220,8 @@ def _sized(value: object, name: str) -> int:
 
 
 def _check_groups(data: Sequence[Sequence[Sequence[object]]]) -> tuple[tuple[int, int, int], ...]:
-    """Raises the exception that names argument and group of what is wrong, if anything is; else M, N, K of the groups.
-
-    The slow twin of custom_kernel's test.
+    """Checks every argument and raises the exception that names the first wrong one and its group: custom_kernel()'s
+    test, in detail.  Returns M, N and K of the groups.
     """
     if _sized(data, "data") != len(_LISTS):
         raise ValueError(f"data has {len(data)} members; expected {len(_LISTS)}: {', '.join(_LISTS)}")
@@ -257,15 +257,15 @@ def _check_groups(data: Sequence[Sequence[Sequence[object]]]) -> tuple[tuple[int
     return tuple(given)
 
 
-# What the package puts here (__init__.py), as in submission.py.
+# Set by the package, as in submission.py.
 _is_plain: Callable[[Sequence[torch.Tensor], Sequence[int]], bool] | None = None
 _current_queue: Callable[[int], int] | None = None
 
 
 def _read_by_library(data: Sequence[Sequence[object]], queue: int | None) -> tuple[int, list[torch.Tensor]]:
-    """The status and every c of a call whose objects the library reads; of others _NOT_AS_EXPECTED.
+    """Lets the library read the objects: its status and every c, or _NOT_AS_EXPECTED if it cannot read them.
 
-    What it cannot see is asked here: that no c, which is written, has torch's negative bit.
+    torch's negative bit, which the library cannot see, is checked here for every c, because c is written.
     """
     if _call_python is None or not (queue is None or (type(queue) is int and 0 <= queue < 1 << 64)):
         return _NOT_AS_EXPECTED, []
@@ -285,8 +285,8 @@ def _read_by_library(data: Sequence[Sequence[object]], queue: int | None) -> tup
 
 
 def _raise_status(status: int, data: Sequence[Sequence[object]]) -> NoReturn:
-    """The exception of a call that the library refused."""
-    _check_groups(data)  # of tensors without memory (torch's meta device) it can say more
+    """Raises the exception for a call that the library refused."""
+    _check_groups(data)  # says more about tensors without memory (torch's meta device)
     message = _library.custom_kernel_message().decode(errors="replace")
     message = re.sub(r"group\[(\d+)\]\.(sf[ab])\b", r"\2_reordered of group \1", message)
     message = re.sub(r"group\[(\d+)\]\.(\w+)", r"\2 of group \1", message)
@@ -294,17 +294,25 @@ def _raise_status(status: int, data: Sequence[Sequence[object]]) -> NoReturn:
 
 
 def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) -> list[torch.Tensor]:
-    """c_i = a_i @ b_i^T of every group, written to the c of the group; the list of them is returned.
+    """Computes c_i = a_i @ b_i^T for every group, writes it to the group's c and returns the list of all c.
 
-    data: (abc_tensors, sfasfb_tensors, sfasfb_reordered_tensors, problem_sizes), each a list with a tuple for every of
-    1 to 256 groups; sfasfb_tensors is not read.  A group has M >= 0, N >= 1, K a multiple of 64 of its own:
-      a (M, K/2, 1), b (N, K/2, 1) float4_e2m1fn_x2 and c (M, N, 1) float16, rows contiguous;
-      sfa, sfb (32, 4, ceil(rows/128), 4, K/64, 1) float8_e4m3fn over memory (rows/128, K/64, 32, 4, 4), of which what
-      lies past the last row is not used;
-      its problem size (M, N, K, 1).
-    All on one device, 16-byte aligned; outputs overlap nothing.  queue: as submission.py's custom_kernel has it.
+    data: four lists with one tuple for each of 1 to 256 groups:
 
-    Raises TypeError, ValueError or RuntimeError, naming the tensor and the group; every c is then untouched.
+        abc_tensors               (a, b, c)
+            a (M, K/2, 1), b (N, K/2, 1)  float4_e2m1fn_x2, two values of K per byte, contiguous
+            c (M, N, 1)  float16, contiguous
+        sfasfb_tensors            not read
+        sfasfb_reordered_tensors  (sfa, sfb)
+            (32, 4, ceil(rows/128), 4, K/64, 1)  float8_e4m3fn, memory (rows/128, K/64, 32, 4, 4); padding rows are
+            not used
+        problem_sizes             (M, N, K, 1): M >= 0, N >= 1, K a multiple of 64; each group has sizes of its own
+
+    All tensors are on one device, CPU or CUDA, and 16-byte aligned; a c overlaps no other tensor.
+    queue: the handle of the CUDA queue to run on, 0 for the default one.  None: the device's current queue if this
+    file is part of its package, else the default one.  On a GPU the call returns when the work is queued.
+
+    May be called from several threads, each with outputs of its own.  Raises TypeError or ValueError, naming the tensor
+    and the group, or RuntimeError if the library cannot run the call; every c is then unchanged.
     """
     status, outputs = _read_by_library(data, queue)
     if status == 0:
@@ -327,7 +335,7 @@ def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) ->
                 a.get_device(), b.get_device(), c.get_device(), sfa.get_device(), sfb.get_device(),
             )
             m, n, _ = shape
-            # c is written, so that its values lie in memory is asked by the shim alone, too
+            # c is written, so its memory is checked even without the package's _is_plain
             if c.is_neg() or c.untyped_storage().nbytes() < _OUTPUT_BYTES * (m * n + c.storage_offset()):
                 plain = False
             outputs.append(c)

@@ -1,8 +1,8 @@
-"""What the package asks of tensors in every call, beyond the metadata that a leaderboard's could get wrong.
+"""A check of every tensor's memory, for calls through the package.
 
-Whoever writes programs has tensors that seem right and are not: fake ones, views with the negative bit, and parameters
-whose storage was given back.  Asked of all seven they cost more than half of the rest of the shim, so a bundle asks
-only `c`, which is written; of inputs that are made so it reads what lies in memory.
+Some tensors have the right metadata and the wrong memory: fake tensors, views with the negative bit, and parameters
+whose storage was shrunk.  Checking all seven tensors costs more than half as much as the rest of the shim, so a bundle
+checks only `c`, which is written, and reads such an input's memory as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ORDINARY = torch.Tensor.__torch_dispatch__
 
 
 def is_plain(tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> bool:
-    """Whether each tensor's storage holds its so many bytes, as they are to be read; if not, _check tells which."""
+    """True if each tensor's values are in memory; `sizes` are bytes.  If not, the shim's _check() names the tensor."""
     for tensor, size in zip(tensors, sizes, strict=True):
         kind = type(tensor)
         if kind is not _Tensor and kind.__torch_dispatch__ is not _ORDINARY:

@@ -1,8 +1,10 @@
 #!POPCORN leaderboard nvfp4_dual_gemm
 #!POPCORN gpu B200
-"""The NVFP4 dual GEMM, C = silu(A @ B1^T) * (A @ B2^T), by the C library beside this file.
+"""The leaderboard's dual GEMM in NVFP4, C = silu(A @ B1^T) * (A @ B2^T), by the C library beside this file.
 
-`custom_kernel(data)` checks the tensors, packs one argument struct and makes one ctypes call.
+`custom_kernel(data)` checks the tensors, packs one struct custom_kernel_args (custom_kernel.h) and makes one ctypes
+call.  A call with right tensors pays for one comparison of their metadata; only if that fails are the tensors examined
+one by one, to say what is wrong.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from typing import NamedTuple
 import torch
 
 LIBRARY_NAME = "libcustom_kernel.so"
-SIMULATED_LIBRARY_NAME = "libcustom_kernel_sim.so"  # GPU backends on the PTX simulator; takes CPU tensors
+SIMULATED_LIBRARY_NAME = "libcustom_kernel_sim.so"  # runs the GPU kernels on the PTX simulator, on CPU tensors
 ABI_MAJOR_VERSION = 1
 
+# Enumerators of custom_kernel.h.
 _BACKEND_AUTO = 0
 _SCALES_BLOCKED, _SCALES_ROWS = 0, 1
 _STATUS_NULL_POINTER, _STATUS_ARGUMENT = 1, 2
@@ -46,9 +49,9 @@ class _Info(ctypes.Structure):
 
 
 def _library_path() -> Path:
-    """NVFP4_LIBRARY if set; else the library beside this file, as installed; else that of the checkout's BUILD folder.
+    """NVFP4_LIBRARY if set; else the library beside this file (installed package); else the one in the BUILD folder.
 
-    With NVFP4_SIMULATE=1 the name is that of the simulator's library.
+    NVFP4_SIMULATE=1 selects the simulator's library by name.
     """
     override = os.environ.get("NVFP4_LIBRARY")
     name = SIMULATED_LIBRARY_NAME if os.environ.get("NVFP4_SIMULATE") == "1" else LIBRARY_NAME
@@ -77,7 +80,7 @@ _library = _load(_library_path())
 
 
 class Backend(NamedTuple):
-    """One backend of the library; `detail` says what it runs on, or why it cannot."""
+    """A backend of the library.  `detail`: the chip, instruction set and threads, or the reason it cannot run."""
 
     name: str
     built: bool
@@ -86,7 +89,7 @@ class Backend(NamedTuple):
 
 
 def _numbered_backends() -> dict[int, Backend]:
-    """Every backend the library knows by its number in enum custom_kernel_backend, the first choice first."""
+    """All backends by their number in enum custom_kernel_backend, in the order of automatic choice."""
     found: list[tuple[int, Backend]] = []
     info = _Info(struct_bytes=ctypes.sizeof(_Info))
     while _library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == 0:
@@ -96,14 +99,16 @@ def _numbered_backends() -> dict[int, Backend]:
 
 
 class _Expected(NamedTuple):
+    """What a tensor argument must be."""
+
     name: str
     dtype: torch.dtype
     shape: tuple[int, ...]
-    strides: tuple[int, ...]  # in elements; a dimension of size 1 may have any
+    strides: tuple[int, ...]  # in elements; not compared for dimensions of size 1
 
 
 def _check_queue(queue: object) -> None:
-    """Raises the exception that says why this is no queue's handle, if it is none."""
+    """Raises TypeError or ValueError unless `queue` can be the handle of a CUDA queue."""
     if not isinstance(queue, int):
         raise TypeError(f"queue is a {type(queue).__name__}; expected the handle of a CUDA queue, an integer")
     if not 0 <= queue < 2**64:
@@ -111,12 +116,12 @@ def _check_queue(queue: object) -> None:
 
 
 def _rows(name: str, dtype: torch.dtype, count: int, width: int, batches: int) -> _Expected:
-    """A tensor of rows over memory (L, rows, width)."""
+    """A tensor (rows, width, L) over memory (L, rows, width)."""
     return _Expected(name, dtype, (count, width, batches), (width, 1, count * width))
 
 
 def _scales(name: str, count: int, half_k: int, batches: int, blocked: bool) -> _Expected:
-    """Scale factors of so many rows, by rows or in blocks of 128."""
+    """The scale factors of `count` rows, row by row or in blocks of 128 x 4 (enum custom_kernel_scale_layout)."""
     if not blocked:
         return _rows(name, _SCALES, count, half_k // 8, batches)
     tiles_m, tiles_k = -(-count // 128), half_k // 32
@@ -125,11 +130,13 @@ def _scales(name: str, count: int, half_k: int, batches: int, blocked: bool) -> 
 
 
 def _check_is_tensor(name: str, tensor: object) -> None:
-    """Raises the exception that says why this is no tensor with values in memory, if it is none."""
+    """Raises TypeError or ValueError unless the argument is a dense CPU or CUDA tensor with its values in memory."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} is a {type(tensor).__name__}; expected a torch.Tensor")
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        raise TypeError(f"{name} is a {type(tensor).__name__}, which has no memory; expected a tensor of numbers")
+        raise TypeError(
+            f"{name} is a {type(tensor).__name__}, which has no memory; expected a torch.Tensor with values"
+        )
     if tensor.layout is not torch.strided:
         raise TypeError(f"{name} has layout {tensor.layout}; expected torch.strided")
     if tensor.device.type not in ("cpu", "cuda"):
@@ -140,7 +147,7 @@ def _check_is_tensor(name: str, tensor: object) -> None:
 
 
 def _check_as_expected(expected: _Expected, tensor: torch.Tensor, c: torch.Tensor, sizes: str) -> None:
-    """Raises the exception that says how a tensor is not what these sizes want, beside this output, if it is not."""
+    """Raises TypeError or ValueError if dtype, shape, strides, device or storage is wrong.  `sizes`: for messages."""
     if tensor.dtype is not expected.dtype:
         raise TypeError(f"{expected.name} has dtype {tensor.dtype}; expected {expected.dtype}")
     if tensor.shape != expected.shape:
@@ -155,7 +162,7 @@ def _check_as_expected(expected: _Expected, tensor: torch.Tensor, c: torch.Tenso
     if held < tensor.numel() * tensor.itemsize:
         raise ValueError(
             f"{expected.name} has {tensor.numel() * tensor.itemsize} bytes, of which its storage holds "
-            f"{max(held, 0)}; expected a storage that was not shrunk"
+            f"{max(held, 0)}; expected a storage that holds them all"
         )
 
 
@@ -163,10 +170,10 @@ def _bytes(expected: _Expected) -> int:
     return math.prod(expected.shape) * expected.dtype.itemsize
 
 
-# --- the dual GEMM: what stands above, the grouped GEMM's shim shares (group_submission.py, scripts/release/bundle.py)
+# --- the dual GEMM: group_submission.py shares the code above; scripts/release/bundle.py splits the file at this line
 
-# struct custom_kernel_args of custom_kernel.h: struct_bytes, backend, device, scale_layout; m, n, k, l;
-# a, b1, b2, sfa, sfb1, sfb2, c, queue.  A bytes object is a fresh struct in each call, so threads share none.
+# struct custom_kernel_args: struct_bytes, backend, device, scale_layout; m, n, k, l; a, b1, b2, sfa, sfb1, sfb2, c,
+# queue.  Each call packs a bytes object of its own, so threads share nothing.
 _ARGS = struct.Struct("@Iiiiqqqq8Q")
 _ARGS_BYTES = _ARGS.size
 _pack = _ARGS.pack
@@ -176,13 +183,13 @@ _call = _library.custom_kernel
 
 
 def backends() -> list[Backend]:
-    """Every backend the library knows, the first choice first."""
+    """All backends that the library knows, in the order of automatic choice."""
     return list(_numbered_backends().values())
 
 
 @lru_cache(maxsize=256)
 def _expected(m: int, n: int, half_k: int, batches: int, blocked: bool) -> tuple[_Expected, ...]:
-    """The seven tensors of a problem, in the order of the argument struct."""
+    """What the seven tensors of a problem must be, in the order of the argument struct."""
     names = _NAMES_BLOCKED if blocked else _NAMES_ROWS
     return (
         _rows(names[0], _FP4, m, half_k, batches),
@@ -196,7 +203,7 @@ def _expected(m: int, n: int, half_k: int, batches: int, blocked: bool) -> tuple
 
 
 def _unpack(data: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], bool]:
-    """The seven tensors the kernel reads and writes, and whether their scale factors are blocked."""
+    """The seven tensors that the kernel reads and writes, and whether their scale factors are blocked."""
     try:
         count = len(data)
     except TypeError:
@@ -212,7 +219,7 @@ def _unpack(data: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], boo
 
 
 def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
-    """Raises the exception that names what is wrong, if anything is; the slow twin of custom_kernel's test."""
+    """Checks each tensor and raises the exception that names the first wrong one: custom_kernel()'s test, in detail."""
     names = _NAMES_BLOCKED if blocked else _NAMES_ROWS
     for name, tensor in zip(names, tensors, strict=True):
         _check_is_tensor(name, tensor)
@@ -234,41 +241,46 @@ def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
 def _expected_metadata(
     m: int, n: int, half_k: int, batches: int, blocked: bool, device: int
 ) -> tuple[tuple[object, ...], tuple[int, ...]]:
-    """What custom_kernel sees of seven right tensors, as one tuple to compare with; () where K is not right.
+    """The metadata that custom_kernel() compares, for seven right tensors, and the bytes of each tensor.
 
-    Beside it, the bytes of each.
+    Both are empty if K is not a multiple of 64.
     """
     if half_k % 32 != 0:
         return (), ()
     tensors = _expected(m, n, half_k, batches, blocked)
     shapes, strides, dtypes = ([getattr(tensor, of) for tensor in tensors] for of in ("shape", "strides", "dtype"))
-    if batches == 1:  # then a, b1, b2 and c are contiguous, which is cheaper to ask
+    if batches == 1:  # a, b1, b2 and c are then contiguous, and is_contiguous() is cheaper than stride()
         strides[0] = strides[1] = strides[2] = strides[6] = True
-    others = len(tensors) - 1  # c's shape and device are the measure
+    others = len(tensors) - 1  # c's own shape and device are what the others are compared with
     sizes = tuple(map(_bytes, tensors))
     return (*shapes[:others], *strides, *dtypes, *[device] * others), sizes
 
 
-# What the package puts here (__init__.py); a bundle or this file alone does without, and pays for no call.
-# Whether tensors of the right metadata, of so many bytes each, have their values in memory (memory_check.py).
+# Set by the package (__init__.py, torch_operator.py); None in a bundle, which then pays for neither call.
+# True if all tensors, whose sizes in bytes are given, have their values in memory (memory_check.py).
 _is_plain: Callable[[tuple[torch.Tensor, ...], tuple[int, ...]], bool] | None = None
-# The queue of a call that names none, by its device (torch_operator.py); without it, the default one.
+# The current queue of a device, for calls without a queue argument; without it they take the default queue.
 _current_queue: Callable[[int], int] | None = None
 
 
 def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> torch.Tensor:
-    """C = silu(A @ B1^T) * (A @ B2^T), written to the tuple's last tensor, which is returned.
+    """Computes C = silu(A @ B1^T) * (A @ B2^T) for L problems, writes it to c and returns c.
 
-    data: (a, b1, b2, sfa, sfb1, sfb2, sfa_permuted, sfb1_permuted, sfb2_permuted, c), of which the plain scale
-    tensors are not read, or (a, b1, b2, sfa, sfb1, sfb2, c).  With K along bytes of two e2m1 values:
-      a (M, K/2, L), b1 and b2 (N, K/2, L) float4_e2m1fn_x2, strides (K/2, 1, rows * K/2);
-      sfa, sfb1, sfb2 (rows, K/16, L) float8_e4m3fn, strides (K/16, 1, rows * K/16);
-      *_permuted (32, 4, ceil(rows/128), 4, K/64, L) float8_e4m3fn over memory (L, rows/128, K/64, 32, 4, 4);
-      c (M, N, L) float16, strides (N, 1, M * N).
-    All on one device, 16-byte aligned; K a multiple of 64.  queue: the CUDA queue's handle, 0 for the
-    default one; None for the current one where this file is part of its package, else the default one.
+    data: either (a, b1, b2, sfa, sfb1, sfb2, sfa_permuted, sfb1_permuted, sfb2_permuted, c), of which sfa, sfb1 and
+    sfb2 are not read, or (a, b1, b2, sfa, sfb1, sfb2, c).
 
-    Raises TypeError, ValueError or RuntimeError, naming the tensor; c is then untouched.
+        a               (M, K/2, L)  float4_e2m1fn_x2, two values of K per byte, strides (K/2, 1, M * K/2)
+        b1, b2          (N, K/2, L)  as a
+        sfa, sfb1, sfb2 (rows, K/16, L)  float8_e4m3fn, strides (K/16, 1, rows * K/16)
+        *_permuted      (32, 4, ceil(rows/128), 4, K/64, L)  float8_e4m3fn, memory (L, rows/128, K/64, 32, 4, 4)
+        c               (M, N, L)  float16, strides (N, 1, M * N)
+
+    K is a multiple of 64.  All tensors are on one device, CPU or CUDA, and 16-byte aligned; c overlaps no other.
+    queue: the handle of the CUDA queue to run on, 0 for the default one.  None: the device's current queue if this
+    file is part of its package, else the default one.  On a GPU the call returns when the work is queued.
+
+    May be called from several threads, each with a c of its own.  Raises TypeError or ValueError, naming the tensor,
+    or RuntimeError if the library cannot run the call; c is then unchanged.
     """
     try:
         blocked = len(data) == 10
@@ -277,7 +289,7 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
         else:
             a, b1, b2, sfa, sfb1, sfb2, c = data
         a_shape = a.shape
-        m, n, batches = c.shape  # what the other shapes are compared with
+        m, n, batches = c.shape
         half_k = a_shape[1]
         single = batches == 1
         device = c.get_device()
@@ -295,7 +307,7 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
             sfb2.get_device(),
         )
         # fmt: on
-        if as_expected:  # c is written, so that its values lie in memory is asked by the shim alone, too
+        if as_expected:  # c is written, so its memory is checked even without the package's _is_plain
             as_expected = (
                 not c.is_neg()
                 and c.untyped_storage().nbytes() >= sizes[6] + _OUTPUT_BYTES * c.storage_offset()
@@ -333,9 +345,9 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
         raise
     status = _call(arguments)
     if status != 0:
-        _check(*_unpack(data))  # of tensors without memory (torch's meta device) it can say more
+        _check(*_unpack(data))  # says more about tensors without memory (torch's meta device)
         message = _library.custom_kernel_message().decode(errors="replace")
         for name in _NAMES_ROWS[3:6] if blocked else ():
-            message = message.replace(f"{name} ", f"{name}_permuted ")  # the tensor that was given
+            message = message.replace(f"{name} ", f"{name}_permuted ")  # the caller's name for it
         raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
     return c

@@ -8,13 +8,13 @@ Shapes, for one problem; each may have a last dimension L more, of equal problem
   sfa, sfb1, sfb2                  float8_e4m3fn or uint8, either by rows (rows, K/16), or in blocks of 128 rows,
                                    (32, 4, ceil(rows/128), 4, K/64) over memory (rows/128, K/64, 32, 4, 4)
   c (M, N)                         float16
-A model's joint weights need no copy: b1, b2 = w13[:N], w13[N:], and their scale factors alike by rows, or in blocks
-where N is a multiple of 128.  There is no bias and no scale of a whole tensor: what a checkpoint has of them must
-stand in its scale factors.  All on one device, 16-byte aligned, K a multiple of 64.  The kernel runs on the device's
-current queue.  It has no gradient.  (The second's argument is not named `out`, whose memory order torch.compile would
-restrict.)
+A model's stacked weights need no copy: b1, b2 = w13[:N], w13[N:], and the same for their scale factors, if these are
+row by row or N is a multiple of 128.  There is no bias and no scale of a whole tensor (gated_gemm takes scales).  All
+tensors are on one device, 16-byte aligned; K is a multiple of 64.  The kernel runs on the device's current queue.  The
+operator has no gradient.  (The second overload's output is not named `out` because torch.compile restricts the memory
+order of an argument of that name.)
 
-This file is no part of a bundle, whose sources may not hold the runtime's word for a queue.
+A bundle does not contain this file: a leaderboard refuses sources that contain CUDA's word for a queue.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _K_MULTIPLE = 64
 _BLOCKED_DIMENSIONS, _ROWS_DIMENSIONS = 5, 2
 _PACKED = (torch.float4_e2m1fn_x2, torch.uint8)
 _SCALES = (torch.float8_e4m3fn, torch.uint8)
-# What torch's own generated code asks; a torch without CUDA has none.
+# torch's own generated code calls this; a torch without CUDA lacks it.
 _raw_queue = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
@@ -48,7 +48,7 @@ def _allocate(a: torch.Tensor, b1: torch.Tensor) -> torch.Tensor:
 
 
 def _run(tensors: tuple[torch.Tensor, ...], c: torch.Tensor) -> None:
-    """Calls the library on seven tensors, each with its last dimension L and its own dtype."""
+    """Passes the tensors to custom_kernel(), with the dimension L and the dtypes that it expects."""
     one = tensors[0].dim() == 2
     packed, scales = tensors[:3], tensors[3:]
     blocked = scales[0].dim() == _BLOCKED_DIMENSIONS + (not one)
@@ -56,7 +56,7 @@ def _run(tensors: tuple[torch.Tensor, ...], c: torch.Tensor) -> None:
     scales = tuple(t if t.dtype != torch.uint8 else t.view(torch.float8_e4m3fn) for t in scales)
     if one:
         packed, c = tuple(t.unsqueeze(-1) for t in packed), c.unsqueeze(-1)
-        # With the stride that custom_kernel expects of L = 1, so that its fast test passes.
+        # With the stride that custom_kernel() expects for L = 1, so that its quick comparison succeeds.
         scales = tuple(t.as_strided((*t.shape, 1), (*t.stride(), t.numel())) for t in scales)
     submission.custom_kernel((*packed, *((None,) * 3 if blocked else ()), *scales, c))
 
@@ -66,7 +66,7 @@ def _require(condition: object, text: str) -> None:
 
 
 def _check(tensors: tuple[torch.Tensor, ...]) -> None:
-    """What can be told without memory, of fake tensors with symbolic sizes too."""
+    """Checks everything but the memory; works on fake tensors with symbolic sizes too."""
     a, b1, b2, *scales = tensors
     _require(a.dim() in (2, 3), f"a has {a.dim()} dimensions; expected (M, K/2) or (M, K/2, L)")
     _require(a.shape[1] * 2 % _K_MULTIPLE == 0, f"K is {2 * a.shape[1]}; expected a multiple of {_K_MULTIPLE}")
@@ -93,7 +93,7 @@ def _check(tensors: tuple[torch.Tensor, ...]) -> None:
 
 
 def _dual_gemm(*tensors: torch.Tensor) -> torch.Tensor:
-    # The shim checks everything; what it refuses is said in the operator's own terms where they tell more.
+    # custom_kernel() checks everything.  If it refuses, _check() says why in terms of this operator's shapes.
     try:
         c = _allocate(tensors[0], tensors[1])
         _run(tensors, c)
@@ -126,7 +126,7 @@ def _fake_out(*tensors: torch.Tensor, c: torch.Tensor) -> None:
 
 
 def _register() -> torch.library.Library | None:
-    """Both overloads; None where another copy of this package has registered them in this process."""
+    """Registers both overloads; None if another copy of this package in this process already has."""
     if hasattr(torch.ops.nvfp4_gemm, "dual_gemm"):
         return None
     library = torch.library.Library(NAMESPACE, "DEF")

@@ -1,4 +1,4 @@
-"""The problems of this package by name; whoever else needs one takes it from here or from a case."""
+"""The problems that the harness knows, by name."""
 
 from reference.problems import dual_gemm, group_gemm
 from reference.problems.interface import Problem
@@ -8,5 +8,5 @@ DEFAULT = next(iter(PROBLEMS.values()))
 
 
 def problem_on(leaderboard: str) -> Problem:
-    """The problem of a leaderboard; the first of all where there is none."""
+    """The problem of a leaderboard, by the leaderboard's name; the dual GEMM for an unknown one."""
     return next((problem for problem in PROBLEMS.values() if problem.leaderboard == leaderboard), DEFAULT)

@@ -24,20 +24,20 @@ class _Sizes(NamedTuple):
 
 
 class DualGemm(_Sizes, interface.Shape):
-    """(M, N, K, L): A is M x K, B1 and B2 are N x K, C is M x N, and there are L of them.
+    """(M, N, K, L): A is M x K, B1 and B2 are N x K, C is M x N, for each of L batches.
 
-    data: a, b1, b2, sfa, sfb1, sfb2, the three permuted, and c, which is returned.
+    data: a, b1, b2, sfa, sfb1, sfb2, the same three permuted, and c, which the kernel returns.
     """
 
     __slots__ = ()
 
     @property
     def problem(self) -> Problem:
-        """This one."""
+        """The dual GEMM."""
         return PROBLEM
 
     def text(self) -> str:
-        """`M N K`, with L where there is more than one batch."""
+        """`M N K`, followed by `x L` for more than one batch."""
         return f"{self.m} {self.n} {self.k}" + (f" x {self.l}" if self.l > 1 else "")
 
     def record(self) -> dict[str, Any]:
@@ -45,18 +45,18 @@ class DualGemm(_Sizes, interface.Shape):
         return self._asdict()
 
     def work(self) -> Work:
-        """Two products; their operands, and C."""
+        """Multiply-adds of two products; the operands read and C written."""
         read = (self.m + 2 * self.n) * (self.k // 2 + self.k // GROUP_ELEMS)
         written = FP16_BYTES * self.m * self.n
         return Work(2 * self.m * self.n * self.k * self.l, read * self.l, written * self.l)
 
     def checking_bytes(self) -> int:
-        """Dequantized operands and products, of one batch at a time, or outputs in float64 to compare."""
+        """The larger of: one batch's dequantized operands and products; all outputs in float64."""
         reference = (self.m + 2 * self.n) * self.k * FP32_BYTES + 2 * self.m * self.n * FP32_BYTES
         return max(reference, self.m * self.n * self.l * FP64_BYTES)
 
     def inputs(self) -> list[Block]:
-        """Nine: packed, by rows and permuted, of a, b1 and b2 each."""
+        """Nine: codes, scale factors by rows and permuted ones, each for a, b1 and b2."""
         rows = ((self.m, ACTIVATIONS), (self.n, WEIGHTS), (self.n, WEIGHTS))
         return [
             *(interface.packed(count, self.k, self.l, role) for count, role in rows),
@@ -76,11 +76,11 @@ class DualGemm(_Sizes, interface.Shape):
         return data[-1]
 
     def output_name(self, index: int) -> str:
-        """There is one."""
+        """ "": there is one output."""
         return ""
 
     def generate(self, seed: int, kind: str, device: torch.device) -> list[torch.Tensor]:
-        """generate_input's tensors; those of full data have all e4m3 scale magnitudes of either sign, and NaNs."""
+        """reference.generate_input()'s tensors; full data also has NaN scale factors."""
         from reference import full_data, nvfp4, reference
 
         full = kind == interface.FULL

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reference.check import Oracle
 
 FP32_BYTES, FP64_BYTES = 4, 8
-TENSORS_A_GROUP = 6  # packed, by rows and permuted, of a and of b
+TENSORS_A_GROUP = 6  # codes, scale factors by rows and permuted ones, of a and b
 MOST_GROUPS = 256  # CUSTOM_KERNEL_MAX_GROUPS of submission/custom_kernel.h
 
 
@@ -27,15 +27,15 @@ class _Sizes(NamedTuple):
 class GroupGemm(_Sizes, interface.Shape):
     """M, N and K of each group: a is M x K, b is N x K, c is M x N; M may be 0.
 
-    data: lists with a tuple a group, of (a, b, c), of (sfa, sfb) on the CPU, of the same in blocks, and of
-    (m, n, k, 1); the list of c is returned.
+    data: four lists with a tuple per group: (a, b, c), (sfa, sfb) on the CPU, blocked (sfa, sfb), and (m, n, k, 1).
+    The kernel returns the list of all c.
     """
 
     __slots__ = ()
 
     @property
     def problem(self) -> Problem:
-        """This one."""
+        """The grouped GEMM."""
         return PROBLEM
 
     @property
@@ -44,7 +44,7 @@ class GroupGemm(_Sizes, interface.Shape):
         return list(zip(self.m, self.n, self.k, strict=True))
 
     def text(self) -> str:
-        """`M N K`, each with as many values as differ: 80,176 4096 7168 are two groups of one N and K."""
+        """`M N K`; a size that all groups share appears once: 80,176 4096 7168 is two groups with one N and K."""
         extents = [[values[0]] if len(set(values)) == 1 else values for values in self]
         count = f" x {len(self.m)}" if all(len(values) == 1 for values in extents) and len(self.m) > 1 else ""
         return " ".join(",".join(map(str, values)) for values in extents) + count
@@ -54,19 +54,19 @@ class GroupGemm(_Sizes, interface.Shape):
         return {"m": list(self.m), "n": list(self.n), "k": list(self.k), "g": len(self.m)}
 
     def work(self) -> Work:
-        """The sum over all groups. A group without rows reads nothing."""
+        """The sum over all groups; a group with M = 0 reads nothing."""
         groups = [(m, n, k) for m, n, k in self.groups if m]
         adds = sum(m * n * k for m, n, k in groups)
         read = sum((m + n) * (k // 2 + k // GROUP_ELEMS) for m, n, k in groups)
         return Work(adds, read, FP16_BYTES * sum(m * n for m, n, _ in groups))
 
     def checking_bytes(self) -> int:
-        """The dequantized operands and the product of the largest group, or outputs in float64 to compare."""
+        """The larger of: the largest group's dequantized operands and product; its output in float64."""
         reference = max((m + n) * k * FP32_BYTES + m * n * FP32_BYTES for m, n, k in self.groups)
         return max(reference, max(m * n for m, n, _ in self.groups) * FP64_BYTES)
 
     def inputs(self) -> list[Block]:
-        """Six of each group: packed, by rows in the host's memory and permuted, of a and b."""
+        """Six per group: codes, scale factors by rows in host memory and permuted ones, each for a and b."""
         blocks = []
         for m, n, k in self.groups:
             blocks += [interface.packed(m, k, 1, ACTIVATIONS), interface.packed(n, k, 1, WEIGHTS)]
@@ -75,7 +75,7 @@ class GroupGemm(_Sizes, interface.Shape):
         return blocks
 
     def output(self) -> list[Block]:
-        """One of each group."""
+        """One per group."""
         return [interface.output(m, n, 1) for m, n, _ in self.groups]
 
     def data(self, inputs: Sequence[torch.Tensor], output: Sequence[torch.Tensor]) -> tuple[list[Any], ...]:
@@ -93,12 +93,12 @@ class GroupGemm(_Sizes, interface.Shape):
         return [c for _, _, c in data[0]]
 
     def output_name(self, index: int) -> str:
-        """The group and its sizes."""
+        """The group's number and sizes."""
         m, n, k = self.groups[index]
         return f"group {index} of {len(self.m)} (M N K = {m} {n} {k})"
 
     def generate(self, seed: int, kind: str, device: torch.device) -> list[torch.Tensor]:
-        """group_reference's tensors, six a group."""
+        """group_reference.generate_input()'s tensors, six per group."""
         from reference import group_reference
 
         abc, plain, blocked, _ = group_reference.generate_input(
@@ -142,7 +142,7 @@ def _oracle(data: Any, roundings: float | None) -> list[Oracle]:
 
 
 def _alike(m: Sequence[int], n: int, k: int) -> GroupGemm:
-    """Groups that differ in M alone."""
+    """Groups that differ only in M."""
     return GroupGemm(tuple(m), (n,) * len(m), (k,) * len(m))
 
 

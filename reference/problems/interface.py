@@ -1,9 +1,9 @@
-"""What the harness, the bundle and the scripts know of a problem.
+"""The interface between a problem (dual GEMM, grouped GEMM) and the harness, the bundle and the scripts.
 
-A problem is described by a `Problem`; its sizes in one case are a `Shape`, which every part of the harness takes and
-hands on without looking into it.  A kernel gets one object, `data`, made of input tensors and of the output that is
-offered to it: a tensor, or a list of tensors.  Nothing here needs torch before tensors are asked for: a command line is
-judged before torch is loaded, which takes seconds.
+A `Problem` describes a problem.  A `Shape` holds its sizes in one case; the harness passes it on without looking into
+it.  A kernel gets one object, `data`, with the input tensors and the output to write: a tensor or a list of tensors.
+This module imports torch only when tensors are made: torch takes seconds to load, and a wrong command line should be
+refused at once.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from reference.check import Oracle
 
 Output = Any  # a torch.Tensor, or a list of them
-BOARD, FULL = KINDS = ("board", "full")  # of data: the leaderboard's, or every code and scale factor
+BOARD, FULL = KINDS = ("board", "full")  # kinds of data: as the leaderboard draws it; every code and scale factor
 FP16_BYTES = 2
-GROUP_ELEMS = 16  # of K that share a scale factor
-SCALE_TILE_ROWS, SCALE_TILE_K = 128, 64  # what a tile of the blocked layout covers
+GROUP_ELEMS = 16  # elements of K that share a scale factor
+SCALE_TILE_ROWS, SCALE_TILE_K = 128, 64  # a tile of the blocked layout
 K_MULTIPLE = 64
 
-# What a block's rows are to the harness, which spoils some until the cache is flushed (eval/lending/canaries.py).
+# What a block holds.  The harness changes some rows until the cache is flushed (eval/lending/canaries.py).
 ACTIVATIONS, WEIGHTS, OTHER = "activations", "weights", "other"
 
 
@@ -36,29 +36,29 @@ class Block(NamedTuple):
     dtype: str
     view: tuple[int, ...]
     role: str = OTHER
-    on_host: bool = False  # in the host's memory wherever the rest lies
+    on_host: bool = False  # in host memory, even if the other tensors are on a GPU
 
     @property
     def bytes(self) -> int:
         """Its size in memory."""
-        elements = FP16_BYTES if self.dtype == "float16" else 1  # every other one here is of bytes
+        elements = FP16_BYTES if self.dtype == "float16" else 1  # all other dtypes here have one byte
         for size in self.memory:
             elements *= size
         return elements
 
 
 def packed(rows: int, k: int, batches: int, role: str) -> Block:
-    """The codes of an operand: (rows, K/2, L) over memory (L, rows, K/2)."""
+    """An operand's codes: (rows, K/2, L) over memory (L, rows, K/2)."""
     return Block((batches, rows, k // 2), "float4_e2m1fn_x2", (1, 2, 0), role)
 
 
 def scales(rows: int, k: int, batches: int, on_host: bool = False) -> Block:
-    """Its scale factors by rows: (rows, K/16, L) over memory (L, rows, K/16)."""
+    """An operand's scale factors, row by row: (rows, K/16, L) over memory (L, rows, K/16)."""
     return Block((batches, rows, k // GROUP_ELEMS), "float8_e4m3fn", (1, 2, 0), on_host=on_host)
 
 
 def permuted(rows: int, k: int, batches: int) -> Block:
-    """Its scale factors in blocks of 128 rows: (32, 4, ceil(rows/128), 4, K/64, L)."""
+    """An operand's scale factors in blocks of 128 rows: (32, 4, ceil(rows/128), 4, K/64, L)."""
     tiles_m, tiles_k = -(-rows // SCALE_TILE_ROWS), k // SCALE_TILE_K
     return Block((batches, tiles_m, tiles_k, 32, 4, 4), "float8_e4m3fn", (3, 4, 1, 5, 2, 0))
 
@@ -69,7 +69,7 @@ def output(m: int, n: int, batches: int) -> Block:
 
 
 class Work(NamedTuple):
-    """What a problem takes at least: multiply-adds, and bytes that have to pass through memory."""
+    """The least work of a case: multiply-adds, and bytes read from and written to memory."""
 
     multiply_adds: int
     read_bytes: int  # codes, and scale factors in one layout
@@ -82,27 +82,27 @@ class Shape(ABC):
     @property
     @abstractmethod
     def problem(self) -> Problem:
-        """Whose sizes these are."""
+        """The problem that has these sizes."""
 
     @abstractmethod
     def text(self) -> str:
-        """As a report's column `problem.columns` shows them."""
+        """The sizes as a report shows them, in its column `problem.columns`."""
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
-        """By the names that a case line has."""
+        """The sizes by the names that a case line uses."""
 
     @abstractmethod
     def work(self) -> Work:
-        """What it takes at least."""
+        """The least work."""
 
     @abstractmethod
     def checking_bytes(self) -> int:
-        """Memory that the reference takes beside inputs and outputs, at least."""
+        """A lower bound on the memory that the reference needs in addition to inputs and outputs."""
 
     @abstractmethod
     def inputs(self) -> list[Block]:
-        """The input tensors, in the order of `generate`."""
+        """The input tensors, in the order of generate()."""
 
     @abstractmethod
     def output(self) -> Block | list[Block]:
@@ -110,54 +110,54 @@ class Shape(ABC):
 
     @abstractmethod
     def data(self, inputs: Sequence[torch.Tensor], output: Output) -> tuple[Any, ...]:
-        """What custom_kernel takes."""
+        """The argument of custom_kernel()."""
 
     @abstractmethod
     def offered(self, data: tuple[Any, ...]) -> Output:
-        """The output that lies in data, as a kernel returns it."""
+        """The output tensors in `data`, in the form in which a kernel returns them."""
 
     @abstractmethod
     def output_name(self, index: int) -> str:
-        """What output `index` is called; "" for the only one."""
+        """The name of output `index`; "" if it is the only one."""
 
     @abstractmethod
     def generate(self, seed: int, kind: str, device: torch.device) -> list[torch.Tensor]:
-        """Inputs of a kind.  A seed gives the same on one kind of device."""
+        """Random inputs of a kind (KINDS).  The same seed gives the same inputs on the same kind of device."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem."""
+    """A problem."""
 
-    name: str  # as --problem takes it
+    name: str  # the value of --problem
     formula: str
     leaderboard: str
-    backend_member: str  # of struct backend (submission/core/backend.h): what runs it
-    task: str  # its text, as a path in the checkout
-    submission: str  # the package's own
+    backend_member: str  # the member of struct backend (submission/core/backend.h) that runs it
+    task: str  # path of its text in the checkout
+    submission: str  # path of this package's submission
     cases: str  # the folder of test.txt, benchmark.txt and full.txt
-    columns: str  # of a report, above Shape.text
+    columns: str  # heading of Shape.text() in a report
     example: str  # a case line
-    keys: tuple[str, ...]  # of a case line; the last one is the seed
-    lists: frozenset[str]  # those of them whose value is a list
-    inputs: int  # distinct ones in a timed round of the leaderboard
-    rounds: int  # it makes at most
-    published_us: dict[str, dict[Shape, float]]  # least times by the chip they were published for
-    trials: tuple[Shape, ...]  # small ones that show whether a kernel works at all
-    # Sizes by their names, integers or lists of them.  Raises ValueError saying what is wrong.
+    keys: tuple[str, ...]  # keys of a case line; the last one is the seed
+    lists: frozenset[str]  # the keys whose value is a list
+    inputs: int  # distinct inputs in a timed round of the leaderboard
+    rounds: int  # most rounds that the leaderboard times
+    published_us: dict[str, dict[Shape, float]]  # published lower bounds of the time, by chip
+    trials: tuple[Shape, ...]  # small cases that show whether a kernel works at all
+    # Makes the Shape of sizes by name (integers or lists of them).  Raises ValueError for a wrong size.
     shape: Callable[[dict[str, Any]], Shape]
-    # The leaderboard's result for data, and the one in float64; the latter takes how many roundings sums are due.
+    # The leaderboard's result for data; and the float64 result with an error bound, given `roundings` of the sums.
     reference: Callable[[tuple[Any, ...]], Output]
     oracle: Callable[[tuple[Any, ...], float | None], Oracle | list[Oracle]]
 
 
 def parts(whole: Any) -> list[Any]:
-    """What an output consists of: the list of its tensors, or the one tensor."""
+    """An output's parts as a list: its tensors, or the one tensor."""
     return whole if isinstance(whole, list) else [whole]
 
 
 def blank(shape: Shape, device: torch.device) -> Output:
-    """An output of these sizes, uninitialised."""
+    """An uninitialised output for these sizes."""
     import torch
 
     def made(block: Block) -> torch.Tensor:
@@ -167,5 +167,5 @@ def blank(shape: Shape, device: torch.device) -> Output:
 
 
 def like(whole: Any, made: Sequence[Any]) -> Any:
-    """What was made of each of an output's parts, in the form of that output."""
+    """`made`, one item for each of parts(whole), in the form of `whole`: a list, or the one item."""
     return list(made) if isinstance(whole, list) else made[0]

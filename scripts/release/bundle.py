@@ -35,7 +35,7 @@ from scripts.release.lint import Finding, lint
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIM = DEFAULT.submission
-SHARED_END = "# --- the dual GEMM:"  # of that shim: above it is what the other problems' shims take from it
+SHARED_END = "# --- the dual GEMM:"  # the line of SHIM above which all problems share its code
 LOADER = "scripts/release/bundle_loader.py"
 OWN = ("scripts/release/bundle.py", "scripts/release/bundle_targets.py", LOADER)  # what else shapes a bundle
 SEAM = "_library_path"  # the function of the shim that the loader's replaces
