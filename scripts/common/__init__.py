@@ -1,1 +1,1 @@
-"""What several products' scripts need: the library's tile table, the CUDA compiler, Markdown tables."""
+"""Modules that scripts of several folders share: the library's tile table, the toolchain, the simulator, Markdown."""

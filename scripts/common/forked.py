@@ -1,7 +1,7 @@
-"""Runs Python programs in processes of their own that start with torch imported.
+"""Runs Python programs in separate processes that start with torch already imported.
 
-Importing torch takes seconds. One process does it, multiprocessing's fork server, which has no threads and none of our
-libraries; each program runs in a copy of it, with an environment, descriptors and an exit code of its own.
+Importing torch takes seconds. multiprocessing's fork server does it once, without threads and without our libraries;
+each program runs in a fork of it, with its own environment, standard files and exit code.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FAILED = 1  # as of an interpreter that ends with a traceback
+FAILED = 1  # exit code of an interpreter that ends with a traceback
 
 
 def _become(code: str, arguments: Sequence[str], environment: dict[str, str], files: Sequence[str]) -> None:
-    """Runs the program in this process, whose standard streams become the three files, and ends it."""
+    """Runs the program in this process, with the three files as standard input, output and error; then exits."""
     for descriptor, file in enumerate(files):
         opened = os.open(file, os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_APPEND)
         os.dup2(opened, descriptor)
@@ -43,7 +43,7 @@ def _become(code: str, arguments: Sequence[str], environment: dict[str, str], fi
         print(status, file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit, whose way out multiprocessing cuts short: libraries write reports when the process ends.
+    # Not sys.exit(): multiprocessing would skip the exit handlers in which libraries write their reports.
     ctypes.CDLL(None).exit(status if isinstance(status, int) else FAILED if status else 0)
 
 
@@ -54,7 +54,7 @@ def run(
     stdin: str = "",
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """`python -c code arguments...` in the checkout, as subprocess.run has it with its output captured as text.
+    """Like subprocess.run on `python -c code arguments...` in the checkout, with its output captured as text.
 
     Raises subprocess.TimeoutExpired after `timeout` seconds.
     """

@@ -1,4 +1,4 @@
-"""Markdown as the generated pages have it."""
+"""Markdown tables for generated pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulator's library through ctypes, and the frame of a kernel for it."""
+"""The simulator's library through ctypes, and a frame for test kernels in PTX."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERDICTS = ("clean", "review", "error", "incomplete")
 RUN_ERROR = 5
 
 
-# Of a kernel: an array stands for its address.  Of a grid, a block or a cluster: x alone, or x, y and z.
+# A kernel's argument (an array stands for its address); the size of a grid, block or cluster as x or (x, y, z).
 Argument = np.ndarray | bytes | float | int
 Extent = int | tuple[int, int, int]
 
@@ -37,7 +37,7 @@ def library() -> ctypes.CDLL:
 
 
 class PtxError(Exception):
-    """The text cannot be read."""
+    """The simulator cannot parse the PTX."""
 
 
 def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.uint32) -> np.ndarray:
@@ -49,9 +49,12 @@ def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.uint32) -> n
 
 
 class Sim:
-    """`chip`: simulate time on it, by its name or its file. `no_values`: MMAs leave their results as they are.
-    `timeline`: keep what happened when. `sms`: of the chip; 0: those of the one that the module is for.
-    `machine_code`: the folder that tells what ptxas made of the module."""
+    """A simulator with one module of PTX loaded.
+
+    chip: simulate time on this chip, given by name or file.  no_values: MMAs do not write their results.  timeline:
+    record when things happen.  sms: number of SMs; 0 for that of the module's chip.  machine_code: folder with the
+    module's machine code (scripts/common/machine_code).
+    """
 
     def __init__(
         self,
@@ -111,7 +114,7 @@ class Sim:
         strides: Sequence[int] | None = None,
         fill: int = 0,
     ) -> bytes:
-        """Innermost dimension first in `box`; sizes and strides as the array's, turned round."""
+        """Encodes a tensor map.  box, sizes and strides start with the innermost dimension; default: the array's."""
         sizes = list(sizes or array.shape[::-1])
         strides = list(strides or array.strides[-2::-1])
         pad = lambda values, rest: [*values, *[rest] * (5 - len(values))]  # noqa: E731
@@ -167,7 +170,7 @@ class Sim:
         return self.lib.sim_launch(self.sim, self.module, kernel.encode(), ctypes.byref(launch))
 
     def event(self, queue: int) -> ctypes.c_void_p:
-        """What a queue holds now; sim_event_free ends it."""
+        """Records an event in a queue; sim_event_free() frees it."""
         return ctypes.c_void_p(self.lib.sim_event_record(self.sim, queue))
 
     @property
@@ -189,12 +192,12 @@ class Sim:
 
     @property
     def time(self) -> Time | None:
-        """Simulated time; None: none is simulated."""
+        """Simulated time; None without a chip."""
         time = Time()
         return time if self.lib.sim_time(self.sim, ctypes.byref(time)) & 1 else None
 
     def report(self, path: Path, what: str = "sim_print_json") -> str:
-        """The JSON report's text, or another that the library prints, by way of a file."""
+        """The JSON report, or another text that function `what` of the library prints to a file."""
         libc = ctypes.CDLL(None)
         libc.fopen.restype = ctypes.c_void_p
         file = ctypes.c_void_p(libc.fopen(str(path).encode(), b"w"))
@@ -208,7 +211,7 @@ class Sim:
 
 
 def body(*lines: str, params: str = ".param .u64 p", registers: str = "", before: str = "") -> str:
-    """A kernel `k` whose statements are given; %r, %rd, %f, %p, %rs, %fd are declared."""
+    """PTX of a kernel `k` with the given statements; registers %r, %rd, %f, %p, %rs and %fd are declared."""
     return (
         f"{HEADER}{before}\n.visible .entry k({params})\n{{\n"
         ".reg .pred %p<16>; .reg .b16 %rs<32>; .reg .b32 %r<64>; .reg .b64 %rd<64>; .reg .f32 %f<32>;"

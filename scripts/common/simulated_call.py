@@ -1,4 +1,4 @@
-"""Calls of the package's kernels on simulated time: its library on the PTX simulator, in a process of its own."""
+"""Times the package's kernels on the PTX simulator, in a separate process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.common.machine_code.assemble import VARIABLE, by_machine_code, edit
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
-MACHINE_CODE = BUILD / "machine_code" / edition()  # of all programs that are timed so
+MACHINE_CODE = BUILD / "machine_code" / edition()  # machine code of all simulated programs
 CHIPS = {"hopper": "h200", "blackwell": "b200", "geforce": "rtx5090"}
 CALL = """
 import sys
@@ -37,11 +37,11 @@ def simulated_calls(
     machine_code: bool = False,
     **settings: str,
 ) -> dict[str, Any]:
-    """The report's "time" of calls one behind another, each with inputs of its own (M, N, K; no values are computed).
+    """Simulates `calls` calls in a row on shape (M, N, K), each with inputs of its own; returns the report's "time".
 
-    root: another checkout, with its library built in build.  machine_code: the clock goes by what ptxas makes of
-    the kernels, which needs ptxas and nvdisasm; else by their PTX.  settings: more environment variables.  Raises
-    CalledProcessError where the run fails.
+    No values are computed.  root: a checkout whose library is built in its folder build.  machine_code: time the
+    kernels' machine code (needs ptxas and nvdisasm) instead of their PTX.  settings: further environment variables.
+    Raises CalledProcessError if the run fails.
     """
     if machine_code:
 

@@ -1,4 +1,4 @@
-"""One digest for the sources of the library, whether they lie in a folder or in a commit."""
+"""A digest of the library's sources, from a folder or from a commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def source_digest(files: Iterable[tuple[str, bytes]]) -> str:
 
 @lru_cache(maxsize=128)
 def commit_digest(root: Path, commit: str) -> str | None:
-    """The digest of submission/ at a commit of the repository at `root`; None where git does not know it."""
+    """The digest of submission/ at a commit of the repository at `root`; None if git does not know the commit."""
     listed = _git(root, "ls-tree", "-r", "-z", commit, "submission/")
     if not listed:
         return None

@@ -1,5 +1,5 @@
-"""The tensor cores' arithmetic, through the library of batch calls (tests/simulator/tensorcore/batch.c), and the words
-of their descriptors.
+"""The simulator's tensor-core arithmetic, through a library of batch calls (tests/simulator/tensorcore/batch.c); and
+matrix and instruction descriptors.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def rule(
     scale_block: int = 0,
     **flags: int,
 ) -> Rule:
-    """The C rule of a family's products: formats by name."""
+    """The C rule for a family of MMAs, with formats by name."""
     return Rule(FAMILIES[family], FORMATS[a], FORMATS[b], FORMATS[d], k, FORMATS[scale], scale_block, **flags)
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """The test library."""
+    """The library of batch calls."""
     loaded = ctypes.CDLL(str(built("libtensor_test.so")))
     loaded.batch_row_bytes.restype = ctypes.c_int64
     return loaded
@@ -81,7 +81,7 @@ def pointer(array: np.ndarray | None) -> ctypes.c_void_p:
 
 
 def to_f32(fmt: str, codes: np.ndarray) -> np.ndarray:
-    """fp32 of codes of a format."""
+    """Codes of a format -> fp32."""
     codes = np.ascontiguousarray(codes, np.uint32)
     out = np.empty(codes.shape, np.float32)
     library().batch_to_f32(FORMATS[fmt], pointer(codes), pointer(out), ctypes.c_int64(codes.size))
@@ -89,7 +89,7 @@ def to_f32(fmt: str, codes: np.ndarray) -> np.ndarray:
 
 
 def from_f32(fmt: str, x: np.ndarray, mode: str = "rn", flags: int = 0, random: np.ndarray | None = None) -> np.ndarray:
-    """Codes of a format, rounded as `mode` says; `random` holds the bits of stochastic rounding."""
+    """fp32 -> codes of a format, with rounding `mode`; `random`: the bits for stochastic rounding."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     out = np.empty(bits.shape, np.uint32)
     if random is not None:
@@ -101,7 +101,7 @@ def from_f32(fmt: str, x: np.ndarray, mode: str = "rn", flags: int = 0, random: 
 
 
 def force_isa(name: str) -> bool:
-    """Takes this instruction set's path; False where the machine lacks it."""
+    """Selects an instruction set for the arithmetic; False if this machine lacks it."""
     return bool(library().batch_isa(name.encode()))
 
 
@@ -115,7 +115,7 @@ def mma(
     accumulate: bool = True,
     generic: bool = False,
 ) -> np.ndarray:
-    """D = A . B^T + D on a copy of d; a and b hold rows of bytes as mma_arith.h describes them."""
+    """D = A B^T + D on a copy of d; a and b are rows of bytes as described in mma_arith.h."""
     d = np.array(d, np.uint32)
     m, n = d.shape
     library().batch_mma(
@@ -130,14 +130,14 @@ SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM32")
 def matrix_descriptor(
     start: int, leading: int = 0, stride: int = 0, swizzle: str = "none", base_offset: int = 0, wgmma: bool = False
 ) -> int:
-    """A shared-memory matrix descriptor: offsets in bytes, swizzle by name."""
+    """A shared-memory matrix descriptor; offsets in bytes, swizzle by name."""
     modes = {"none": 0, "128B": 1, "64B": 2, "32B": 3} if wgmma else dict(zip(SWIZZLES, (0, 6, 4, 2, 1), strict=True))
     bits = (start >> 4) | (leading >> 4) << 16 | (stride >> 4) << 32 | base_offset << 49
     return bits | modes[swizzle] << 62 if wgmma else bits | 1 << 46 | modes[swizzle] << 61
 
 
 def plain(m: int = 128, n: int = 128, d: int = 1, a: int = 0, b: int = 0, **bits: int) -> int:
-    """The instruction descriptor of the kinds without scale factors, its fields by the PTX ISA's table."""
+    """Instruction descriptor of the kinds without scale factors (fields: PTX ISA)."""
     word = d << 4 | a << 7 | b << 10 | n >> 3 << 17 | m >> 4 << 24
     places = {"selector": 0, "sparse": 2, "saturate": 3, "neg_a": 13, "neg_b": 14, "mn_a": 15, "mn_b": 16, "shift": 30}
     return word | sum(value << places[name] for name, value in bits.items())
@@ -153,7 +153,7 @@ def scaled(
     sfb: np.ndarray | None = 0,
     **bits: int,
 ) -> int:
-    """The instruction descriptor of the block-scaled kinds, likewise."""
+    """Instruction descriptor of the block-scaled kinds (fields: PTX ISA)."""
     word = sfb << 4 | a << 7 | b << 10 | n >> 3 << 17 | ue8m0 << 23 | m >> 7 << 27 | sfa << 29
     places = {"sparse": 2, "neg_a": 13, "neg_b": 14, "mn_a": 15, "mn_b": 16, "k96": 31}
     return word | sum(value << places[name] for name, value in bits.items())

@@ -1,6 +1,6 @@
-"""The GPU backends' tiles as the library itself prints them: build/tile_table, which `make build` makes.
+"""The GPU backends' tiles and tile selection, as the library prints them.
 
-submission/tile_table/tile_table.c says what the program prints.
+The program is build/tile_table (`make build`; submission/tile_table/tile_table.c).
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ PROGRAM = BUILD / "tile_table"
 
 
 def printed(*arguments: str) -> dict[str, Any]:
-    """The program's answer; FileNotFoundError, with what to do, before `make build`."""
+    """The program's JSON output.  Raises FileNotFoundError before `make build`."""
     if not PROGRAM.is_file():
         raise FileNotFoundError(f"{PROGRAM} does not exist; run `make build` first")
     return json.loads(subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=True).stdout)
 
 
 def tiles(backend: str) -> dict[str, dict[str, int]]:
-    """Name of each of a backend's tiles -> its figures, named as the members of `struct BACKEND_config`."""
+    """Name of each of a backend's tiles -> the members of its struct BACKEND_config."""
     return printed()[backend]["tiles"]
 
 
 def names(backend: str) -> list[str]:
-    """The names of all of a backend's tiles, in the order in which the library lists them."""
+    """The names of a backend's tiles, in the library's order."""
     table = printed()[backend]
     return [*table["tiles"], *table.get("narrow_tiles", {})]
 
 
 def grouped_names(backend: str) -> list[str]:
-    """The same of the grouped GEMM's tiles."""
+    """The names of the grouped GEMM's tiles, in the library's order."""
     return list(printed()[backend]["grouped_tiles"])
 
 
 def costs(backend: str) -> dict[str, int]:
-    """The constants of a backend's tile selection."""
+    """The constants of a backend's tile selection, by name."""
     return printed()[backend]["costs"]
 
 

@@ -1,4 +1,4 @@
-"""What stands ready to run here: the CUDA compiler, and files that make makes."""
+"""The CUDA compiler, the build folder and the files that make builds."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / (os.environ.get("BUILD") or "build")  # where make builds
+BUILD = ROOT / (os.environ.get("BUILD") or "build")
 
 
 class NoCompiler(Exception):
-    """Why there is no usable compiler."""
+    """The reason why no nvcc can be used."""
 
 
 @cache
 def nvcc() -> str:
-    """The nvcc that the Makefile uses, by scripts/find_nvcc.sh; NoCompiler where none can be used."""
+    """The nvcc that the Makefile uses (scripts/find_nvcc.sh).  Raises NoCompiler if none can be used."""
     done = subprocess.run(["scripts/find_nvcc.sh"], cwd=ROOT, capture_output=True, text=True, check=False)
     if not done.stdout.strip():
         raise NoCompiler(done.stderr.strip() or "no nvcc")
@@ -26,7 +26,7 @@ def nvcc() -> str:
 
 @cache
 def built(name: str) -> Path:
-    """A file that make makes, in BUILD (default build); under `make test` it is there already."""
+    """The path of a file in BUILD (default: build), after make has built it; `make test` has built it before."""
     target = os.environ.get("BUILD") or "build"
     if "NVFP4_TESTS_BUILT" not in os.environ or not (BUILD / name).exists():
         done = subprocess.run(["make", "-s", f"{target}/{name}"], cwd=ROOT, capture_output=True, text=True, check=False)

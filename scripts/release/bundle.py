@@ -2,9 +2,9 @@
 
     ./nvfp4 bundle [--problem NAME] [--target auto|b200|h200|geforce|cpu] [--output FILE] [--check] [--no-compile]
 
-What breaks a rule of the leaderboard is reported as FILE:LINE:COLUMN and nothing is written; nor is what does not
-compile here, or gives a wrong result on a few small problems.  The same commit and target give the same bytes.
-Exit status 0, 1 for findings, 2 for wrong usage.
+The file is checked before it is written: violations of the leaderboard's rules are reported as FILE:LINE:COLUMN, then
+the file is compiled and run on a few small problems.  If a check fails, nothing is written.  The same commit and target
+give the same bytes.  Exit status 0, 1 for findings, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ SHIM = DEFAULT.submission
 SHARED_END = "# --- the dual GEMM:"  # the line of SHIM above which all problems share its code
 LOADER = "scripts/release/bundle_loader.py"
 OWN = ("scripts/release/bundle.py", "scripts/release/bundle_targets.py", LOADER)  # what else shapes a bundle
-SEAM = "_library_path"  # the function of the shim that the loader's replaces
+SEAM = "_library_path"  # the shim's function that the loader replaces by its own
 CONSTANTS_BEGIN, CONSTANTS_END = "# --- constants of the target: begin", "# --- constants of the target: end"
 COMPILE_LIMIT_S = 120  # the leaderboard's
-# Run on a bundle with the checkout's modules at hand: prints the seconds of its first import, and where its results
-# were compared with the oracle.
+# A program that imports the bundle and compares its results with the oracle, with the checkout's modules in PYTHONPATH.
+# Prints the seconds of the first import, then the devices.
 TRIAL = """
 import importlib.util, sys, time
 start = time.monotonic()
@@ -69,7 +69,7 @@ print(" and ".join(devices))
 
 
 class Piece(NamedTuple):
-    """Lines of the bundle and where they come from; line is that of the first in its origin."""
+    """Lines of the bundle.  `origin`: the file they come from; `line`: their first line there."""
 
     text: str
     origin: str | None = None
@@ -83,7 +83,7 @@ class Bundle(NamedTuple):
     pieces: tuple[Piece, ...]
 
     def origin(self, line: int) -> tuple[str, int] | None:
-        """The file and line of the checkout that a line of the bundle stands for."""
+        """The file and line of the checkout that a line of the bundle comes from."""
         first = 1
         for piece in self.pieces:
             after = first + piece.text.count("\n")
@@ -94,7 +94,7 @@ class Bundle(NamedTuple):
 
 
 def describe_commit(root: Path = ROOT) -> str:
-    """The commit that the bundle is made of, for its comment."""
+    """Names the checkout's commit, for a comment in the bundle."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -119,7 +119,7 @@ def _is_import(node: ast.stmt) -> bool:
 
 
 def _imports(*modules: ast.Module) -> str:
-    """The union of the modules' imports, __future__ first, then plain and from imports as isort has them."""
+    """The union of the modules' imports in isort's order: __future__, plain imports, from imports."""
     plain: set[str] = set()
     names: dict[str, set[str]] = {}
     for module in modules:
@@ -129,7 +129,7 @@ def _imports(*modules: ast.Module) -> str:
                 raise BundleError(f"an import renames {renamed[0].name}; a bundle's imports keep their names")
             if isinstance(node, ast.Import):
                 plain |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:  # relative ones are of what is in the bundle
+            elif isinstance(node, ast.ImportFrom) and not node.level:  # relative imports: their code is in the bundle
                 names.setdefault(node.module or "", set()).update(alias.name for alias in node.names)
     froms = {module: f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)}
     lines = [froms.pop("__future__", "from __future__ import annotations"), ""]
@@ -146,7 +146,7 @@ def _body(path: str, text: str, module: ast.Module) -> list[str]:
 
 
 def _literal(name: str, text: str) -> str:
-    """A raw string literal of the text, to be read as it is."""
+    """The text as a raw string literal."""
     for quotes in ('"""', "'''"):
         if quotes not in text and not text.startswith(quotes[0]):
             return f"r{quotes}{text}{quotes}"
@@ -164,8 +164,10 @@ def _constants(target: Target) -> str:
 
 
 def _shim_after(seam: int, body: list[str], first: int, problem: Problem, root: Path) -> tuple[Piece, ...]:
-    """What follows the seam, which ends at line `seam` of SHIM whose body begins at `first`: the rest of it, or what is
-    shared of it and the problem's own shim."""
+    """The pieces after SEAM, which ends at line `seam` of SHIM, whose body begins at line `first`.
+
+    For the dual GEMM, the rest of SHIM; for another problem, the shared part of SHIM and the problem's own shim.
+    """
     if problem is DEFAULT:
         return (Piece("".join(body[seam - first + 1 :]), SHIM, seam + 1),)
     end = next((i for i, line in enumerate(body) if line.startswith(SHARED_END)), None)
@@ -180,12 +182,12 @@ def _shim_after(seam: int, body: list[str], first: int, problem: Problem, root: 
 
 
 def _first_line(text: str, ending: str) -> int:
-    """The number of the line that the ending of a text begins on."""
+    """The number of the line at which the ending of a text begins."""
     return text.count("\n") - ending.count("\n") + 1
 
 
 def make_bundle(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> Bundle:
-    """The bundle of a target; BundleError where its parts are missing or not as expected."""
+    """Makes the bundle of a target.  Raises BundleError if a part is missing or not as expected."""
     sources = collect_sources(target, root, problem)
     if not runs(problem, target, root):
         raise BundleError(
@@ -234,16 +236,16 @@ def make_bundle(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> B
 
 
 def locate(bundle: Bundle, output: Path, finding: Finding) -> str:
-    """The finding with its place: in the checkout where the line comes from one, else in the bundle."""
+    """Formats a finding with its place in the checkout, or in the bundle for a line that comes from no file."""
     origin = bundle.origin(finding.line)
     place, line = origin or (output, finding.line)
     return f"{place}:{line}:{finding.column}: {finding.rule}: {finding.message}"
 
 
 def try_bundle(text: str) -> tuple[float | None, str]:
-    """Imports a bundle in an empty folder with an empty cache, and compares results of small problems.
+    """Imports a bundle in an empty folder with an empty cache, and checks its results on small problems.
 
-    Returns the seconds of the import and where it was right, or None and what went wrong.
+    Returns the seconds of the import and the devices on which it was right; or None and what went wrong.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission.py"
@@ -251,7 +253,7 @@ def try_bundle(text: str) -> tuple[float | None, str]:
         environment = {**os.environ, "NVFP4_CACHE": str(Path(folder) / "cache"), "PYTHONPATH": str(ROOT)}
         try:
             done = subprocess.run(
-                [sys.executable, "-P", "-B", "-c", TRIAL, str(path)],  # -B: the folder stays as it was
+                [sys.executable, "-P", "-B", "-c", TRIAL, str(path)],  # -B: leaves no .pyc files
                 cwd=folder,
                 env=environment,
                 capture_output=True,
@@ -268,7 +270,7 @@ def try_bundle(text: str) -> tuple[float | None, str]:
 
 
 def has_compiler(target: str) -> bool:
-    """Whether the bundle would find the target's compilers here."""
+    """True if the bundle would find the target's compilers here."""
     try:
         bundle_loader.find_compilers(bool(TARGETS[target].nvcc_flags))
     except ImportError:
@@ -277,7 +279,7 @@ def has_compiler(target: str) -> bool:
 
 
 def run_harness(text: str, cases: Path, on_cpu: bool) -> int:
-    """The exit status of the harness's tests of the bundle, run from an empty folder, on the CPU or what is there."""
+    """Runs the harness's tests of the bundle from an empty folder, on the CPU or the default device; exit status."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission.py"
         path.write_text(text, encoding="utf-8")
@@ -287,8 +289,10 @@ def run_harness(text: str, cases: Path, on_cpu: bool) -> int:
 
 
 def choose_target(problem: Problem = DEFAULT) -> str:
-    """The target that fits this machine: its GPU's, else the newest chip's that nvcc can compile here, else cpu; of
-    those that have the problem."""
+    """The target for this machine, of those that support the problem.
+
+    That of its GPU; without a GPU, that of the newest chip for which nvcc can compile here; else cpu.
+    """
     import torch
 
     wanted = ["b200", "h200"]
@@ -310,9 +314,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--target", choices=["auto", *TARGETS], default="auto")
     parser.add_argument("--problem", choices=PROBLEMS, default=DEFAULT.name)
     parser.add_argument("--output", type=Path, help="default: submission_TARGET.py, or PROBLEM_TARGET.py, in BUILD")
-    parser.add_argument("--check", action="store_true", help="run the harness's ten tests, too")
-    parser.add_argument("--cases", type=Path, help="those of --check")
-    parser.add_argument("--no-compile", action="store_true", help="neither compile it nor try it")
+    parser.add_argument("--check", action="store_true", help="also run the harness's ten tests")
+    parser.add_argument("--cases", type=Path, help="case file for --check")
+    parser.add_argument("--no-compile", action="store_true", help="neither compile the bundle nor try it")
     options = parser.parse_args(arguments)
     problem = PROBLEMS[options.problem]
     target = choose_target(problem) if options.target == "auto" else options.target
@@ -329,7 +333,7 @@ def main(arguments: list[str] | None = None) -> int:
     for finding in findings:
         print(locate(bundle, options.output, finding))
     compiled = "not compiled here"
-    on_cpu = target == "cpu"  # a GPU that is there is not for this bundle, or no backend of it can run on it
+    on_cpu = target == "cpu"  # later also if the trial found no GPU that the bundle can use
     if not findings and not options.no_compile:
         if has_compiler(target):
             seconds, said = try_bundle(bundle.text)

@@ -1,7 +1,6 @@
-"""The part of a bundled submission that compiles its sources on first import; scripts/release/bundle.py inserts it.
+"""Compiles a bundled submission's sources on first import; scripts/release/bundle.py inserts this code in the bundle.
 
-In the bundle, the constants that follow are replaced by those of its target and `_SOURCES` by the C and CUDA
-sources by path.  It is a module of its own so that it is formatted, checked and tested like any other.
+In the bundle, the target's constants replace those below, and `_SOURCES` maps paths to the C and CUDA sources.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ LIBRARY_NAME = "libcustom_kernel.so"
 _SOURCES: dict[str, str] = {}
 _C_FLAGS: tuple[str, ...] = ()
 _LINK_FLAGS: tuple[str, ...] = ()
-# Sources by the end of their name that are built where the C compiler accepts these flags; they define a macro.
+# End of a source's name -> flags that the C compiler must accept for the source to be built, and a macro to define.
 _OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {}
 _NVCC_FLAGS: tuple[str, ...] = ()
 # --- constants of the target: end
 
 _CACHE_VARIABLE = "NVFP4_CACHE"
-_CHECKSUM_NAME = "sha256"  # of the library beside it
-_PRIVATE_UMASK = 0o077  # what this user makes is this user's, whatever the process's own umask
+_CHECKSUM_NAME = "sha256"  # a file with the library's checksum, next to it
+_PRIVATE_UMASK = 0o077  # files in the cache are accessible to this user only
 _WRITABLE_BY_OTHERS = 0o022
 _LIBRARIES_KEPT = 16
-_SWEEP_AFTER_S = 3600  # a build ends long before, so an older one was killed
+_SWEEP_AFTER_S = 3600  # no build takes this long, so the process of an older build folder was killed
 _COMPILE_LIMIT_S = 120  # the leaderboard's
 _OUTPUT_SHOWN = 8000  # characters; the leaderboard cuts at 16 KB
 _PROBE = "#include <immintrin.h>\n__m512i probe;\n"
@@ -53,7 +52,7 @@ def _find_nvcc() -> str:
     if found is None:
         found = next((path for home in homes if (path := shutil.which("nvcc", path=f"{home}/bin"))), None)
     if found is None:
-        from torch.utils.cpp_extension import CUDA_HOME  # knows the toolkit's usual places
+        from torch.utils.cpp_extension import CUDA_HOME  # torch's guess of the toolkit's folder
 
         found = shutil.which("nvcc", path=f"{CUDA_HOME}/bin") if CUDA_HOME else None
     if found is None:
@@ -62,7 +61,7 @@ def _find_nvcc() -> str:
 
 
 def find_compilers(cuda: bool) -> list[str]:
-    """The paths of the C compiler and, for CUDA sources, of nvcc; ImportError says which is missing."""
+    """The paths of the C compiler and, for CUDA sources, of nvcc.  Raises ImportError naming the missing one."""
     return [_find_c_compiler(), *([_find_nvcc()] if cuda else [])]
 
 
@@ -71,14 +70,14 @@ def _version(compiler: str) -> str:
 
 
 def _digest(compilers: list[str]) -> str:
-    """Of all that the library depends on: sources, flags, and the compilers with their versions."""
+    """Digest of everything that determines the library: sources, flags, compilers and their versions."""
     parts = [*_C_FLAGS, *_LINK_FLAGS, *_NVCC_FLAGS, repr(_OPTIONAL), repr(sorted(_SOURCES.items()))]
     parts += [text for compiler in compilers for text in (compiler, _version(compiler))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def _cache_root() -> Path:
-    """This user's folder of built libraries; one that others can write to is refused."""
+    """This user's folder of built libraries.  Raises ImportError if others can write to it."""
     chosen = os.environ.get(_CACHE_VARIABLE)
     root = Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"nvfp4-dual-gemm-{os.getuid()}"
     advice = f"remove it or set {_CACHE_VARIABLE} to another folder"
@@ -89,7 +88,7 @@ def _cache_root() -> Path:
         reason = f"{error.filename}: {error.strerror}"
         raise ImportError(f"{root} cannot be used ({reason}); set {_CACHE_VARIABLE} to a folder of your own") from None
     if not stat.S_ISDIR(status.st_mode) or not _mine_alone(status):
-        raise ImportError(f"{root} is not this user's alone; {advice}")
+        raise ImportError(f"{root} is not owned and writable by this user alone; {advice}")
     if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
         raise ImportError(f"{root} lies in a folder where anyone can replace it; {advice}")
     return root
@@ -100,7 +99,7 @@ def _mine_alone(status: os.stat_result) -> bool:
 
 
 def _run_all(commands: list[list[str]], folder: Path, deadline: float) -> None:
-    """Runs the commands side by side; raises ImportError with the output of the first that fails."""
+    """Runs the commands in parallel; raises ImportError with the output of the first one that fails."""
     running: list[subprocess.Popen[str]] = []
     try:
         for command in commands:
@@ -111,7 +110,7 @@ def _run_all(commands: list[list[str]], folder: Path, deadline: float) -> None:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
-                    process_group=0,  # a driver runs the real compilers as children, which have to end with it
+                    process_group=0,  # compiler drivers start child processes, which must be killed with them
                 )
             )
         for process in running:
@@ -129,7 +128,7 @@ def _run_all(commands: list[list[str]], folder: Path, deadline: float) -> None:
 
 
 def _accepted(compiler: str, folder: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """The optional parts whose flags the compiler takes."""
+    """The entries of _OPTIONAL whose flags the compiler accepts."""
     (folder / "probe.c").write_text(_PROBE)
 
     def accepts(flags: tuple[str, ...]) -> bool:
@@ -140,24 +139,26 @@ def _accepted(compiler: str, folder: Path) -> dict[str, tuple[tuple[str, ...], s
 
 
 def _cuda_toolkit(nvcc: str, folder: Path) -> tuple[Path, Path]:
-    """The toolkit's folder of headers and its static runtime library, as nvcc itself sees them."""
+    """The toolkit's include folder and its static runtime library, found with nvcc --dryrun."""
     (folder / "empty.cu").write_text("")
     dry_run = subprocess.run(
         [nvcc, "--dryrun", "-c", "-o", "empty.o", "empty.cu"], cwd=folder, capture_output=True, text=True, check=False
     )
     top = re.search(r"^#\$ TOP=(.*)$", dry_run.stderr, re.MULTILINE)
     if top is None:
-        raise ImportError(f"{nvcc} does not say where its toolkit is:\n{dry_run.stderr[:_OUTPUT_SHOWN]}")
+        raise ImportError(
+            f"`{nvcc} --dryrun` does not name its toolkit (no line TOP=...):\n{dry_run.stderr[:_OUTPUT_SHOWN]}"
+        )
     toolkit = Path(top.group(1))
     for libraries in ("lib64", "lib", "targets/x86_64-linux/lib"):
         runtime = toolkit / libraries / "libcudart_static.a"
         if runtime.is_file():
             return toolkit / "include", runtime
-    raise ImportError(f"{nvcc} has no libcudart_static.a beside it")
+    raise ImportError(f"the toolkit of {nvcc}, {toolkit}, has no libcudart_static.a")
 
 
 def _build(folder: Path, compiler: str, nvcc: str | None) -> Path:
-    """Compiles every source in folder and links the library there."""
+    """Writes every source to `folder`, compiles them and links the library there."""
     deadline = time.monotonic() + _COMPILE_LIMIT_S
     for name, text in _SOURCES.items():
         path = folder / name
@@ -189,7 +190,7 @@ def _checksum(path: Path) -> str:
 
 
 def _is_sound(entry: Path) -> bool:
-    """Whether a whole library lies there, as an import of this user's left it."""
+    """True if the cache entry holds a library with the right checksum that only this user can write."""
     library = entry / LIBRARY_NAME
     try:
         statuses = (entry.lstat(), library.lstat())
@@ -200,26 +201,26 @@ def _is_sound(entry: Path) -> bool:
 
 
 def _keep(library: Path, entry: Path) -> None:
-    """Puts a library that was built into the cache, in the place of a damaged one if one is there."""
+    """Moves a newly built library to its cache entry, replacing a damaged one."""
     finished = library.parent / "finished"
     finished.mkdir()
     (finished / _CHECKSUM_NAME).write_text(_checksum(library))
     library.rename(finished / LIBRARY_NAME)
     for name in (LIBRARY_NAME, _CHECKSUM_NAME):
         with (finished / name).open("rb") as file:
-            os.fsync(file.fileno())  # or a crash of the machine could leave the name and not the bytes
+            os.fsync(file.fileno())  # after a crash, a file must not exist without its bytes
     if not _is_sound(entry):
-        with contextlib.suppress(OSError):  # none is there, or another process has just moved it away
+        with contextlib.suppress(OSError):  # no entry exists, or another process has just moved it
             entry.rename(library.parent / "damaged")
     try:
-        finished.rename(entry)  # at once, so that no other process sees half a library
+        finished.rename(entry)  # atomic: no other process sees an incomplete library
     except OSError:
         if not _is_sound(entry):
-            raise  # otherwise another process was first, with the same bytes of source
+            raise  # else another process was faster and built the same sources
 
 
 def _sweep(root: Path, entry: Path) -> None:
-    """Removes what killed builds left, and all libraries but those used last."""
+    """Removes the folders of killed builds, and all libraries but the most recently used ones."""
 
     def used(path: Path) -> float:
         try:
@@ -236,14 +237,14 @@ def _sweep(root: Path, entry: Path) -> None:
 
 
 def _library_path() -> Path:
-    """The library compiled from the sources above: by an earlier import, or now."""
+    """The library compiled from the sources above; builds it unless an earlier import has."""
     compilers = find_compilers(bool(_NVCC_FLAGS))
     umask = os.umask(_PRIVATE_UMASK)
     try:
         root = _cache_root()
         entry = root / _digest(compilers)
         if _is_sound(entry):
-            os.utime(entry)  # used now
+            os.utime(entry)  # marks it as used now
         else:
             scratch = Path(tempfile.mkdtemp(prefix="build-", dir=root))
             try:

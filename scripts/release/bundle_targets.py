@@ -1,4 +1,4 @@
-"""What a bundle is made of for each kind of machine: which sources it takes, and how they are compiled."""
+"""The bundle's targets (b200, h200, geforce, cpu): the sources of each and how they are compiled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reference.problems.interface import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The flags of the Makefile that shape code; warnings are not errors on a machine that was never seen.
+# The Makefile's flags that affect code.  No -Werror: an unknown compiler may have new warnings.
 C_FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-pthread", "-ffp-contract=off", "-D_GNU_SOURCE")
 LINK_FLAGS = ("-Wl,-z,defs", "-Wl,--exclude-libs,ALL", "-lm")
 AVX2 = ("-mavx2", "-mfma", "-mf16c")
@@ -21,7 +21,7 @@ NVCC_HOST_FLAGS = ("-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden
 
 CORE = ("submission/*.h", "submission/core/*.[ch]")
 CPU = ("submission/cpu/**/*.[ch]",)
-# On a GPU's machine the portable part alone stands in for tensors in host memory.
+# A GPU target has only the portable CPU kernels, for tensors in host memory.
 CPU_PORTABLE = tuple(
     f"submission/cpu/{name}"
     for name in ("cpu_backend.c", "cpu_machine.c", "extended_epilogue.c", "kernels/kernels_portable.c", "pack.c", "*.h")
@@ -30,21 +30,22 @@ CPU_PORTABLE = tuple(
 
 @dataclass(frozen=True)
 class Target:
-    """One kind of machine: what the directive calls it, which sources it takes, and how they are compiled."""
+    """A kind of machine: its name in the !POPCORN gpu directive, its sources and its compiler flags."""
 
     gpu: str
-    sources: tuple[str, ...]  # globs; each has to match
+    sources: tuple[str, ...]  # globs, each of which must match a file
     c_flags: tuple[str, ...] = C_FLAGS
-    optional: tuple[tuple[str, tuple[str, ...], str], ...] = ()  # end of a file's name, flags, macro
+    # Sources built only if the compiler accepts their flags: end of the file name, flags, macro to define.
+    optional: tuple[tuple[str, tuple[str, ...], str], ...] = ()
     nvcc_flags: tuple[str, ...] = ()
-    backend: str = "submission/cpu/cpu_backend.c"  # the file that defines the struct backend
-    left_out: tuple[str, ...] = ()  # globs of sources that would match
-    # What one member of the backend alone needs, by its name: globs, and the macro that goes without.
+    backend: str = "submission/cpu/cpu_backend.c"  # the file that defines its struct backend
+    left_out: tuple[str, ...] = ()  # globs of sources to exclude
+    # Sources that only one member of struct backend needs: member, globs, macro that compiles without them.
     own: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
 
 def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) -> Target:
-    """also: what else the host side is told by macro."""
+    """`also`: further C flags."""
     sources = tuple(f"submission/{folder}/**/*{end}" for end in (".c", ".cu", ".h"))
     headers = (
         f"submission/{folder}/**/*.cuh",
@@ -76,7 +77,7 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
 TARGETS = {
     "b200": _gpu_target("B200", "blackwell", "100a"),
     "h200": _gpu_target("H200", "hopper", "90a"),
-    # No board has these: for one's own machine.  sm_121a needs CUDA 12.9.
+    # No leaderboard has these GPUs; the target is for a machine of one's own.  sm_121a needs CUDA 12.9.
     "geforce": _gpu_target("GEFORCE", "geforce", "120a", "121a", also=("-DNVFP4_HAVE_SM_121",)),
     "cpu": Target(
         "CPU",
@@ -92,7 +93,7 @@ TARGETS = {
 
 
 def plan(target: str, problem: Problem = DEFAULT) -> Target:
-    """A target without what other problems alone need: nvcc would take half as long again."""
+    """The target without the sources that only other problems need, which would make nvcc take half as long again."""
     found = TARGETS[target]
     for member, sources, macro in found.own:
         if member != problem.backend_member:
@@ -102,11 +103,11 @@ def plan(target: str, problem: Problem = DEFAULT) -> Target:
 
 
 class BundleError(Exception):
-    """Why no bundle can be made."""
+    """The reason why no bundle can be made."""
 
 
 def collect_sources(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> dict[str, str]:
-    """The sources of a target for a problem by path, sorted; BundleError where some do not exist."""
+    """The text of a target's sources for a problem, by path and sorted.  Raises BundleError if one does not exist."""
     found: set[Path] = set()
     left_out = {path for pattern in plan(target, problem).left_out for path in root.glob(pattern)}
     for pattern in TARGETS[target].sources:
@@ -127,7 +128,7 @@ def collect_sources(target: str, root: Path = ROOT, problem: Problem = DEFAULT) 
 
 
 def runs(problem: Problem, target: str, root: Path = ROOT) -> bool:
-    """Whether the target's backend has what runs the problem."""
+    """True if the target's backend defines the member of struct backend that runs the problem."""
     path = root / TARGETS[target].backend
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     defined = re.search(r"(?:const struct backend \w+ = \{|^GPU_BACKEND\()(.*?)[)}];", text, re.DOTALL | re.MULTILINE)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 MAX_BYTES = 1_000_000
 FILTERED_WORD = "stream"
 ENTRY_POINT = "custom_kernel"
-# What the leaderboard's runners have beside the standard library: torch with triton, the packages its images
-# install, and the modules its evaluator puts beside a submission.
+# Modules on the leaderboard's runners besides the standard library: torch with triton, the packages of their images,
+# and the modules that the evaluator puts next to a submission.
 RUNNER_MODULES = frozenset(
     {"torch", "triton", "numpy", "ninja", "setuptools", "cutlass", "cuda", "task", "utils", "reference"}
 )
@@ -36,11 +36,11 @@ ABSOLUTE_PATH = re.compile(
 )
 C_TEXT = re.compile(r"#\s*(?:include|define|pragma)\b|__global__|extern \"C\"")
 POINTER_CALLS = frozenset({"data_ptr", "untyped_storage", "storage", "const_data_ptr", "_data_ptr"})
-# Calls whose result is as good a key as their arguments.
+# Calls whose result identifies their arguments, so a key made by them from an address counts as an address.
 KEY_MAKERS = frozenset({"tuple", "list", "frozenset", "hash", "int", "str", "repr", "hex", "sorted", "join", "format"})
 LOOKUPS = frozenset({"get", "setdefault", "pop", "__getitem__", "__setitem__", "__contains__"})
 KERNELGUARD_LIMIT_S = 120
-# In the detector's evidence: dotted names and calls, such as sys.modules or threading.Thread().
+# Dotted names and calls in the detector's evidence, such as sys.modules or threading.Thread().
 CODE_NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+|[A-Za-z_]\w*(?=\()")
 
 
@@ -54,7 +54,7 @@ class Finding(NamedTuple):
 
 
 def lint_bytes(content: bytes) -> list[Finding]:
-    """Every rule that can be checked offline, in the order of lines; the text rules only for valid UTF-8."""
+    """Checks every offline rule; findings in the order of lines.  Text rules need valid UTF-8."""
     findings = []
     if len(content) >= MAX_BYTES:
         findings.append(Finding(1, 1, "size", f"the file has {len(content)} bytes; expected fewer than {MAX_BYTES}"))
@@ -145,7 +145,7 @@ def _check_import(node: ast.Import | ast.ImportFrom) -> Iterator[Finding]:
 
 
 def _check_pasting(node: ast.Constant, lines: list[str]) -> Iterator[Finding]:
-    """Token pasting in C or CUDA text; the leaderboard takes it as hiding names from its filter."""
+    """Finds token pasting in C or CUDA text, which the leaderboard regards as hiding names from its filter."""
     last = node.end_lineno or node.lineno
     for number in range(node.lineno, last + 1):
         line = lines[number - 1]
@@ -155,7 +155,7 @@ def _check_pasting(node: ast.Constant, lines: list[str]) -> Iterator[Finding]:
 
 
 class _PointerKeys(ast.NodeVisitor):
-    """Finds look-ups whose key comes from an address: data_ptr(), id() or a name assigned from them."""
+    """Finds look-ups keyed by an address: data_ptr(), id(), or a name assigned from them."""
 
     def __init__(self) -> None:
         self.tainted: set[str] = set()
@@ -170,7 +170,7 @@ class _PointerKeys(ast.NodeVisitor):
             if name in POINTER_CALLS or (isinstance(function, ast.Name) and name == "id"):
                 return True
             if name not in KEY_MAKERS:
-                return False  # what a kernel returns is no address, though it was given some
+                return False  # a kernel's result is no address, even if its arguments are
         return any(self._is_address(child) for child in ast.iter_child_nodes(node))
 
     def _report(self, node: ast.expr) -> None:
@@ -179,7 +179,7 @@ class _PointerKeys(ast.NodeVisitor):
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         outer = set(self.tainted)
-        for _ in range(2):  # a second time, for names assigned below their use in a loop
+        for _ in range(2):  # the second pass sees names that a loop assigns after their use
             self.generic_visit(node)
         self.tainted = outer
 
@@ -234,7 +234,10 @@ def _check_pointer_keys(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _place(evidence: str, text: str) -> tuple[int, int]:
-    """Where the first name of the evidence stands in the text; the detector gives no places. (1, 1) if nowhere."""
+    """Line and column of the first name in the evidence that the text contains; (1, 1) for none.
+
+    The detector itself gives no places.
+    """
     for name in CODE_NAME.findall(evidence):
         match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
         if match is not None:
@@ -243,7 +246,7 @@ def _place(evidence: str, text: str) -> tuple[int, int]:
 
 
 def kernelguard_findings(content: bytes) -> list[Finding] | None:
-    """What the leaderboard's detector says, or None if it is not installed here."""
+    """The findings of the leaderboard's detector; None if it is not installed here."""
     if importlib.util.find_spec("kernelguard") is None:
         return None
     done = subprocess.run(
@@ -271,7 +274,7 @@ def kernelguard_findings(content: bytes) -> list[Finding] | None:
 
 
 def lint(content: bytes) -> tuple[list[Finding], list[str]]:
-    """Findings of every rule, and notes on what could not be checked here."""
+    """Findings of all rules, and notes on checks that could not run here."""
     findings, guard = lint_bytes(content), kernelguard_findings(content)
     if guard is None:
         return findings, ["kernelguard is not installed, so the leaderboard's detector was not run"]

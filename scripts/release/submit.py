@@ -1,11 +1,11 @@
-"""Submits a file with popcorn-cli and reads its verdict.
+"""Submits a file with popcorn-cli and reports the verdict.
 
     python -m scripts.release.submit [FILE] [--mode test|benchmark|leaderboard] [--local] [--gpu NAME] [--dry-run]
 
-The file is linted first; nothing is sent where there are findings.  --local runs the leaderboard's checks on
-one's own cloud account (`popcorn submit --local`, popcorn-cli of August 2026 or later), which works with a closed
-board.  --dry-run prints the command, as does a machine without popcorn-cli.  Exit status: 0 passed (or --dry-run), 1
-findings or a verdict that is not a pass, 2 wrong usage, 3 nothing sent since popcorn-cli is not installed.
+The file is linted first and not sent if there are findings.  --local runs the leaderboard's checks on your own cloud
+account (`popcorn submit --local`, popcorn-cli of August 2026 or later); it works even if the board is closed.
+--dry-run prints the command and sends nothing, and so does a machine without popcorn-cli.  Exit status: 0 passed (or
+--dry-run), 1 findings or a verdict that is not a pass, 2 wrong usage, 3 not sent because popcorn-cli is missing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import NamedTuple
 from scripts.common.toolchain import BUILD
 from scripts.release.lint import DIRECTIVE, lint
 
-PROGRAMS = ("popcorn-cli", "popcorn")  # its names by package and by installer
-OWN_MACHINES = {"CPU": "a CPU", "GEFORCE": "a GeForce GPU"}  # directives of bundles for one's own machine
+PROGRAMS = ("popcorn-cli", "popcorn")  # the program's names from its package and from its installer
+OWN_MACHINES = {"CPU": "a CPU", "GEFORCE": "a GeForce GPU"}  # `gpu` directives that no leaderboard has
 MODES = ("test", "benchmark", "leaderboard")
 NOT_INSTALLED = 3
-# What popcorn-cli prints for a run that did not pass, most telling first.
+# popcorn-cli's output for a run that did not pass.
 FAILURE = re.compile(
     r"❌|Compilation failed|Execution failed|evaluation failed|^Error\b|\bnot ranked\b|timed out|\bcheck: fail\b"
     r"|\bstatus: fail\b|: failed\b",
@@ -41,14 +41,14 @@ FAILURES_SHOWN = 10
 
 
 class Verdict(NamedTuple):
-    """Whether the submission passed, and the lines that say so or why not."""
+    """True if the submission passed; and the lines of output that say so, or why it did not."""
 
     passed: bool
     lines: tuple[str, ...]
 
 
 def command_line(program: str, path: Path, leaderboard: str, gpu: str, mode: str, local: bool) -> list[str]:
-    """The command that submits the file without a terminal interface."""
+    """The popcorn-cli command that submits the file without its terminal interface."""
     options = ["--leaderboard", leaderboard, "--gpu", gpu, "--mode", mode]
     return [program, "submit", *(["--local"] if local else ["--no-tui"]), *options, str(path)]
 
@@ -64,7 +64,7 @@ def directives(text: str) -> dict[str, str]:
 
 
 def _json_objects(text: str) -> Iterator[dict[str, object]]:
-    """Every JSON object in the text, those inside others included."""
+    """Every JSON object in the text, nested ones included."""
     decoder, position = json.JSONDecoder(), 0
     while (start := min((i for i in (text.find("{", position), text.find("[", position)) if i >= 0), default=-1)) >= 0:
         try:
@@ -83,7 +83,7 @@ def _json_objects(text: str) -> Iterator[dict[str, object]]:
 
 
 def read_verdict(output: str, status: int, mode: str, local: bool) -> Verdict:
-    """The verdict in popcorn-cli's output: any failure wins; a pass needs what the mode promises."""
+    """The verdict in popcorn-cli's output.  Any failure fails it; a pass needs the result that the mode promises."""
     objects = list(_json_objects(output))
     failures = [line.strip() for line in output.splitlines() if FAILURE.search(line)]
     for entry in objects:
@@ -97,7 +97,7 @@ def read_verdict(output: str, status: int, mode: str, local: bool) -> Verdict:
     runs = [entry for entry in objects if entry.get("passed") is True]
     scores = SCORE.findall(output)
     if mode == "leaderboard":
-        # The public score counts only where the run with the secret seed passed; a local one has no secret seed.
+        # A public score is ranked only if the run with the secret seed passed; a local run has no secret seed.
         secret = any(entry.get("secret") is True for entry in runs)
         if scores and (local or secret or "(secret)" in output):
             return Verdict(True, tuple(scores))
@@ -113,12 +113,12 @@ def read_verdict(output: str, status: int, mode: str, local: bool) -> Verdict:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Submit a file with popcorn-cli and read its verdict.")
+    parser = argparse.ArgumentParser(description="Submit a file with popcorn-cli and report the verdict.")
     parser.add_argument("file", nargs="?", type=Path, default=BUILD / "submission_b200.py")
     parser.add_argument("--mode", choices=MODES, default="test")
     parser.add_argument("--gpu", help="the leaderboard's name of the GPU (default: the file's directive)")
-    parser.add_argument("--local", action="store_true", help="run on one's own cloud account")
-    parser.add_argument("--dry-run", action="store_true", help="print the command only")
+    parser.add_argument("--local", action="store_true", help="run on your own cloud account")
+    parser.add_argument("--dry-run", action="store_true", help="print the command and send nothing")
     options = parser.parse_args(arguments)
     try:
         content = options.file.read_bytes()

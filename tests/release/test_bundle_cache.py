@@ -89,10 +89,10 @@ def test_the_cache_is_this_users_alone(alone, copies, tmp_path):
     shared.mkdir()
     shared.chmod(0o777)
     code, _, errors = alone(cache=shared, CC=copies)
-    assert code != 0 and f"{shared} is not this user's alone" in errors
+    assert code != 0 and f"{shared} is not owned and writable by this user alone" in errors
     link = tmp_path / "link"
     link.symlink_to(alone.cache)
-    assert "is not this user's alone" in alone(cache=link, CC=copies)[2]
+    assert "writable by this user alone" in alone(cache=link, CC=copies)[2]
 
 
 def test_without_the_variable_the_cache_is_in_the_temporary_folder(alone, copies, tmp_path):

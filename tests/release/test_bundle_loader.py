@@ -79,7 +79,7 @@ def test_the_toolkit_is_where_nvcc_says(tmp_path):
     nvcc = program(
         tmp_path, "nvcc", f"{asked}; echo '#$ _SPACE_= ' >&2; echo '#$ TOP={toolkit}' >&2; echo '#$ PATH=x' >&2"
     )
-    with pytest.raises(ImportError, match=r"nvcc has no libcudart_static\.a beside it"):
+    with pytest.raises(ImportError, match=r"nvcc, .* has no libcudart_static\.a"):
         bundle_loader._cuda_toolkit(nvcc, tmp_path)
     for libraries in ("targets/x86_64-linux/lib", "lib", "lib64"):  # the last is looked at first
         runtime = toolkit / libraries / "libcudart_static.a"
@@ -87,7 +87,7 @@ def test_the_toolkit_is_where_nvcc_says(tmp_path):
         runtime.write_text("")
         assert bundle_loader._cuda_toolkit(nvcc, tmp_path) == (toolkit / "include", runtime)
     silent = program(tmp_path, "silent", "echo broken >&2; exit 1")
-    with pytest.raises(ImportError, match=r"silent does not say where its toolkit is:\nbroken"):
+    with pytest.raises(ImportError, match=r"silent --dryrun` does not name its toolkit .*:\nbroken"):
         bundle_loader._cuda_toolkit(silent, tmp_path)
 
 
@@ -167,7 +167,9 @@ def test_a_cache_that_others_can_write_to_is_refused(monkeypatch, tmp_path, mode
     if safe:
         assert bundle_loader._cache_root() == folder
     else:
-        with pytest.raises(ImportError, match="is not this user's alone; remove it or set NVFP4_CACHE"):
+        with pytest.raises(
+            ImportError, match="is not owned and writable by this user alone; remove it or set NVFP4_CACHE"
+        ):
             bundle_loader._cache_root()
 
 
@@ -193,7 +195,7 @@ def test_a_cache_of_another_user_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("NVFP4_CACHE", str(tmp_path))
     tmp_path.chmod(0o700)
     monkeypatch.setattr(bundle_loader.os, "getuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(ImportError, match="is not this user's alone"):
+    with pytest.raises(ImportError, match="writable by this user alone"):
         bundle_loader._cache_root()
 
 

@@ -211,9 +211,7 @@ def test_the_shim_alone_runs_on_the_default_queue_and_asks_for_cs_memory(library
     c = room[64:].view(1, 64, 1)
     module.custom_kernel((*inputs, c))
     room.untyped_storage().resize_(c.nbytes)  # as many bytes as c has, all before it
-    with pytest.raises(
-        ValueError, match=r"^c has 128 bytes, of which its storage holds 0; expected a storage that"
-    ):
+    with pytest.raises(ValueError, match=r"^c has 128 bytes, of which its storage holds 0; expected a storage that"):
         module.custom_kernel((*inputs, c))
     assert len(packed) == 3, "the library was not called"
 

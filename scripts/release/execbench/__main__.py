@@ -2,10 +2,11 @@
 
     python -m scripts.release.execbench [--target b200|h200] [--output FOLDER]     (make bundle BOARD=sol-execbench)
 
-By that project's published schemas (NVIDIA/SOL-ExecBench, docs/definition.md, workload.md and solution.md, 8d2237d).
-The definition is the dual GEMM of the leaderboard's largest weights, N = 4096 and K = 7168, of any M, with scale
-factors by rows.  The solution is the sources of the target's bundle as they are: beside a binding, a file a C source
-that includes it, since the board compiles what lies in the folder itself.  The same commit gives the same bytes.
+The files follow that project's schemas (NVIDIA/SOL-ExecBench, docs/definition.md, workload.md, solution.md, 8d2237d).
+The definition is the dual GEMM with the leaderboard's largest weights, N = 4096 and K = 7168, any M, and row-by-row
+scale factors.  The solution holds the sources of the target's bundle unchanged, a binding, and one top-level file per
+C source that includes it, because the board compiles only files in the top folder.  The same commit gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from scripts.release.bundle_targets import BundleError, collect_sources, plan
 
 ROOT = Path(__file__).resolve().parents[3]
 OUTPUT = ROOT / "build" / "sol-execbench"
-HARDWARE = {"b200": "B200", "h200": "LOCAL"}  # what the board calls it
+HARDWARE = {"b200": "B200", "h200": "LOCAL"}  # the board's names
 N, K = 4096, 7168
 ROWS = (1, 17, 128, 130, 256, 512, 1024)
 NAME = f"nvfp4_dual_gemm_swiglu_n{N}_k{K}"
 INPUTS = {"a": ("M", "K_packed"), "b1": ("N", "K_packed"), "b2": ("N", "K_packed"),
           "sfa": ("M", "K_groups"), "sfb1": ("N", "K_groups"), "sfb2": ("N", "K_groups")}  # fmt: skip
-C_FLAGS = ("-x", "c", "-std=gnu11")  # the board compiles .c files by its C++ compiler
+C_FLAGS = ("-x", "c", "-std=gnu11")  # the board compiles .c files with its C++ compiler
 
 
 def definition() -> dict[str, object]:
-    """The operation's contract."""
+    """definition.json: the operation's contract."""
     folder = Path(__file__).parent
     inputs = {
         name: {"shape": list(shape), "dtype": "float4_e2m1fn_x2" if shape[1] == "K_packed" else "float8_e4m3fn"}
@@ -40,8 +41,8 @@ def definition() -> dict[str, object]:
     return {
         "name": NAME,
         "op_type": "gemm",
-        "description": "silu(a @ b1^T) * (a @ b2^T): NVFP4 operands, of which the even element of K is in a byte's low "
-        "half, with an e4m3 scale factor for each 16 of K, whose sign is ignored; sums and SiLU in float32.",
+        "description": "silu(a @ b1^T) * (a @ b2^T). NVFP4 operands: the even element of K is in a byte's low half; "
+        "16 elements of K share an e4m3 scale factor, whose sign is ignored. Sums and SiLU are float32.",
         "axes": {
             "M": {"type": "var", "description": "rows of a and c"},
             "N": {"type": "const", "value": N, "description": "rows of b1 and of b2, columns of c"},
@@ -57,7 +58,7 @@ def definition() -> dict[str, object]:
 
 
 def workloads() -> list[dict[str, object]]:
-    """One for each number of rows; the leaderboard's tolerance, of every element but what a sum near zero loses."""
+    """workload.jsonl: one per number of rows; leaderboard's tolerance, except for sums that cancel to almost 0."""
     return [
         {
             "uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{NAME}/{m}")),
@@ -70,7 +71,7 @@ def workloads() -> list[dict[str, object]]:
 
 
 def solution(target: str = "b200", root: Path = ROOT) -> dict[str, object]:
-    """The sources of the target, and how the board compiles them.  Raises BundleError where they are missing."""
+    """solution.json: the target's sources and how to compile them.  Raises BundleError if one is missing."""
     sources = collect_sources(target, root)
     planned = plan(target)
     macros = [flag for flag in planned.c_flags if flag.startswith("-D")]

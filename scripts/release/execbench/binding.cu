@@ -1,11 +1,11 @@
-// run() of SOL-ExecBench's solution: the definition's tensors to custom_kernel(), on torch's current stream.
+// run() of the SOL-ExecBench solution: passes the definition's tensors to custom_kernel(), on torch's current stream.
 #include <ATen/cuda/CUDAContext.h>
 #include <torch/extension.h>
 
 #include "submission/custom_kernel.h"
 
 static const void *address_of(const torch::Tensor &tensor, const char *name, int64_t rows, int64_t columns) {
-    TORCH_CHECK(tensor.is_cuda() && tensor.is_contiguous(), name, " is not contiguous memory of a GPU");
+    TORCH_CHECK(tensor.is_cuda() && tensor.is_contiguous(), name, " is not a contiguous tensor on a GPU");
     TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns &&
                     tensor.element_size() == 1,
                 name, " has shape ", tensor.sizes(), "; expected (", rows, ", ", columns, ") of bytes");
@@ -15,7 +15,7 @@ static const void *address_of(const torch::Tensor &tensor, const char *name, int
 void run(torch::Tensor a, torch::Tensor b1, torch::Tensor b2, torch::Tensor sfa, torch::Tensor sfb1,
          torch::Tensor sfb2, torch::Tensor c) {
     TORCH_CHECK(a.dim() == 2 && c.dim() == 2 && c.scalar_type() == torch::kHalf && c.is_contiguous(),
-                "a and c have two dimensions, c is float16");
+                "a and c must have two dimensions, c must be contiguous float16");
     const int64_t m = c.size(0), n = c.size(1), half_k = a.size(1);
     struct custom_kernel_args args = {};
     args.struct_bytes = sizeof args;

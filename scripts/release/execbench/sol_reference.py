@@ -1,6 +1,6 @@
-"""The definition's reference for SOL-ExecBench: silu(a @ b1^T) * (a @ b2^T) of NVFP4 operands, and inputs for it.
+"""The reference in SOL-ExecBench's definition: silu(a @ b1^T) * (a @ b2^T) of NVFP4 operands, and random inputs.
 
-Its text goes into definition.json as it is, so that it imports nothing of this checkout.
+definition.json contains this file's text, so the file imports nothing from this checkout.
 """
 
 import torch
@@ -30,7 +30,7 @@ def dequantize(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 def run(
     a: torch.Tensor, b1: torch.Tensor, b2: torch.Tensor, sfa: torch.Tensor, sfb1: torch.Tensor, sfb2: torch.Tensor
 ) -> torch.Tensor:
-    """(M, N) float16."""
+    """silu(a @ b1^T) * (a @ b2^T) as (M, N) float16."""
     left = dequantize(a, sfa)
     gate, up = left @ dequantize(b1, sfb1).t(), left @ dequantize(b2, sfb2).t()
     return (gate / (1 + torch.exp(-gate)) * up).half()
