@@ -51,14 +51,14 @@ class Checkout:
             makefile.write_text(makefile.read_text().replace("\t+@", "\t@"))
 
     def run(self, *command: str) -> str:
-        """Standard output and error, then the exit status where it is not 0; the clone's folder reads `CHECKOUT`."""
+        """Standard output and error, then an exit status other than 0; the clone's folder and addresses are masked."""
         removed = ("MAKEFLAGS", "MAKELEVEL", "BUILD", "NVFP4_LIBRARY")
         environment = {name: value for name, value in os.environ.items() if name not in removed}
         environment |= {"PYTHON": sys.executable, "COLUMNS": "120"}
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
         done = subprocess.run(command, cwd=self.folder, env=environment, text=True, check=False, **streams)
         text = done.stdout + done.stderr + (f"exit status {done.returncode}\n" if done.returncode else "")
-        return text.replace(str(self.folder), "CHECKOUT")
+        return re.sub(r"\b0x[0-9a-f]{9,}\b", "ADDRESS", text.replace(str(self.folder), "CHECKOUT"))
 
 
 def make(checkout: Checkout) -> Outputs:

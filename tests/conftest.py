@@ -1,4 +1,4 @@
-"""Shared fixtures: the built library, and environment variables the package reads kept away from tests."""
+"""Shared fixtures; removes environment variables that would change what the package does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ for _name in ("NVFP4_BACKEND", "NVFP4_CPU_ISA", "POPCORN_FD", "POPCORN_SEED"):
     os.environ.pop(_name, None)
 
 
-# Files that take longest, first: with several workers (pytest-xdist) none is left with one of them at the end.
+# The slowest files start first, so that with several workers (pytest-xdist) none runs alone at the end.
 LONGEST_FILES = (
     "test_journeys.py",
     "test_eval_protocol.py",
@@ -30,12 +30,12 @@ LONGEST_FILES = (
     "test_hopper_kernels.py",
 )
 
-# Development packages that a machine without a network may lack: what needs them skips (scripts/setup.sh).
+# Packages that a machine without a network may lack: tests that need them skip (scripts/setup.sh).
 OPTIONAL_PACKAGES = {"hypothesis", "jsonschema", "matplotlib", "safetensors"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of tests that hold a record; and the configuration's `timeout`, where pytest-timeout is missing."""
+    """Options of tests that keep recorded values; accepts the `timeout` setting without pytest-timeout, too."""
     parser.addoption("--record-times", action="store_true", help="write tests/simulator/clock/recorded_times.json anew")
     parser.addoption("--record-outcomes", action="store_true", help="write the records of tests/rounds anew")
     if importlib.util.find_spec("pytest_timeout") is None:
@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector):
-    """Skips a module whose import fails for want of an optional package."""
+    """Skips a module that cannot be imported because an optional package is missing."""
     report = yield
     missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", str(report.longrepr)) if report.failed else None
     if missing and missing[1] in OPTIONAL_PACKAGES:
@@ -56,7 +56,7 @@ def pytest_make_collect_report(collector: pytest.Collector):
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the longest files first."""
     place = {name: number for number, name in enumerate(LONGEST_FILES)}
-    if "PYTEST_XDIST_WORKER" in os.environ:  # one at a time, the order given on the command line holds
+    if "PYTEST_XDIST_WORKER" in os.environ:  # without workers, the order of the command line holds
         items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
@@ -68,7 +68,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def library_path(root: Path) -> Path:
-    """The library `make build` made."""
+    """The library that `make build` built."""
     path = Path(os.environ.get("NVFP4_LIBRARY", BUILD / "libcustom_kernel.so"))
     if not path.is_file():
         pytest.fail(f"{path} does not exist; run `make build` first")
@@ -83,12 +83,12 @@ class Tiles:
         self.table = tile_table.printed()
 
     def selected(self, backend: str, sms: int, *shape: int) -> dict[str, int | str]:
-        """The tile selected for m, n, k and maybe l, its CTAs and its predicted cost."""
+        """The tile selected for m, n, k and optionally l, with its CTAs and predicted cost."""
         text = "x".join(map(str, shape))
         return tile_table.selected(backend, sms, text)[text]
 
 
 @pytest.fixture(scope="session")
 def tiles() -> Tiles:
-    """The library's own tile table."""
+    """The library's tile table."""
     return Tiles()

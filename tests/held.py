@@ -1,4 +1,4 @@
-"""What a process holds, for tests that ask whether calls give back what they take."""
+"""Memory, open files and threads of a process, for tests that a call releases what it takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 RUNS, ROUNDS = 8, 4
-LEAST_BLOCK = 16  # of glibc's allocator
+LEAST_BLOCK = 16  # bytes, the smallest block of glibc's allocator
 
 
 class Mallinfo(ctypes.Structure):
@@ -26,7 +26,7 @@ MALLINFO = getattr(ctypes.CDLL(None), "mallinfo2", None)
 
 
 def held() -> tuple[int, int, int]:
-    """Bytes of the heap in use, open files, threads: of this process."""
+    """Heap bytes in use, open files and threads of this process."""
     assert MALLINFO is not None
     MALLINFO.restype = Mallinfo
     info = bytes(MALLINFO())
@@ -36,7 +36,7 @@ def held() -> tuple[int, int, int]:
 
 
 def print_what_stays(name: str, action: Callable[[], object]) -> None:
-    """A line: how much more is held after RUNS runs; the least of some rounds, since Python takes memory at times."""
+    """Prints how much more is held after RUNS runs: the least of some rounds, since Python allocates at times."""
     rounds = []
     for _ in range(ROUNDS):
         before = held()
@@ -47,11 +47,11 @@ def print_what_stays(name: str, action: Callable[[], object]) -> None:
 
 
 def assert_all_is_given_back(root: Path, module: str, lines: int) -> None:
-    """A module's main(), which prints what stays line by line, in a process in which nothing else takes memory."""
+    """Runs a module's main(), which prints what stays, in a process of its own and asserts that nothing does."""
     if MALLINFO is None:
         pytest.skip("needs glibc's mallinfo2")
     command = [sys.executable, "-c", f"from {module} import main; main()"]
-    # A block in a thread's cache counts as one in use.
+    # Without this, blocks in a thread's cache would count as in use.
     environment = {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

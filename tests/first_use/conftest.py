@@ -1,4 +1,4 @@
-"""A machine as a newcomer finds it: a checkout at a path with a space, an empty HOME, no torch, no rights."""
+"""A newcomer's machine: a checkout at a path with a space, an empty HOME, no torch, no rights."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 
 OTHER_USER = 65534
 AS_OTHER = ("setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups")
-# Where only root can read the tests' Python: root, for whom permissions hold as for everyone.
+# For a Python that only root can read: root without the rights to pass over permissions.
 AS_POWERLESS_ROOT = ("setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search,-fowner,-chown")
-# One small case a file instead of the leaderboard's ten and four, so that a command takes seconds.
+# One small case per file instead of ten and four, so that a command takes seconds.
 CASE = "m: 128; n: 128; k: 128; l: 1; seed: 1111\n"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}
 
 
 class Newcomer:
-    """Who runs commands in the checkout, as a user without rights where the tests' user is root."""
+    """Runs commands in the checkout, as a user without rights if the tests run as root."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.folder, self.checkout, self.built = folder, folder / "a checkout", folder / "built"
@@ -29,7 +29,7 @@ class Newcomer:
         folder.chmod(0o755)
         self.drop: tuple[str, ...] = ()
         if os.geteuid() == 0:
-            probe = ["sh", "-c", f"'{sys.executable}' -c ''"]  # by a shell, which has the rights of its user alone
+            probe = ["sh", "-c", f"'{sys.executable}' -c ''"]  # through a shell, which has its user's rights only
             asked = subprocess.run([*AS_OTHER, *probe], capture_output=True, check=False)
             self.drop = AS_OTHER if asked.returncode == 0 else AS_POWERLESS_ROOT
         self.clone(root)
@@ -40,7 +40,7 @@ class Newcomer:
         self.write_protect(True)
 
     def clone(self, root: Path) -> None:
-        """What `git clone` gives, with the changes at hand and one small case a file as a commit more."""
+        """Clones the checkout, uncommitted changes included, and commits one small case per file."""
         subprocess.run(["git", "clone", "--quiet", root, self.checkout], check=True)
         listing = ["git", "-C", root, "diff", "-z", "--name-only", "HEAD"]
         changed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
@@ -62,13 +62,13 @@ class Newcomer:
             subprocess.run(["chown", "-R", f"{OTHER_USER}:{OTHER_USER}", path], check=True)
 
     def write_protect(self, on: bool) -> None:
-        """Takes the right to write the checkout away, or gives it (and the checkout) to the newcomer."""
+        """Makes the checkout read-only, or gives it to the newcomer."""
         if not on:
             self.own(self.checkout)
         subprocess.run(["chmod", "-R", "a-w" if on else "u+w", self.checkout], check=True)
 
     def run(self, command: str, with_torch: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
-        """What a shell makes of a command typed in the checkout."""
+        """Runs a shell command in the checkout."""
         variables = {
             "PATH": f"{self.python.parent}:/usr/bin:/bin",
             "HOME": str(self.folder / "home"),
@@ -91,7 +91,7 @@ class Newcomer:
 
 @pytest.fixture(scope="package")
 def newcomer(root):
-    """One for all journeys; the checkout is write-protected until a test gives it away."""
+    """One newcomer for all tests; the checkout is read-only until a test changes that."""
     if not (root / ".git").exists() or (os.geteuid() == 0 and not shutil.which("setpriv")):
         pytest.skip("no git checkout, or no setpriv to drop rights with")
     folder = Path(tempfile.mkdtemp(prefix="nvfp4-first-use-"))

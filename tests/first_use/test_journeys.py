@@ -1,18 +1,17 @@
-"""The first steps of a newcomer, in order: what is missing is told at once, and what README prints works as printed.
+"""A newcomer's first steps, in order: missing tools are reported at once, and the commands of the pages run as printed.
 
-One build serves all of them: that of the read-only checkout, into a folder of the newcomer's own.
+The build of the read-only checkout, into a folder of the newcomer's own, serves all tests.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 
 from scripts.common.toolchain import BUILD
 
 COMMAND = re.compile(r"^ {4}((?:make|\./nvfp4|pip|cc|export|python|NVFP4_\w+=\S+) .*?)(?: {2,}#.*)?$", re.MULTILINE)
-# What README's placeholders stand for.
+# Placeholders of the pages and their values.
 PLACEHOLDERS = {"FILE": "submission/submission.py"}
 # Printed commands that other tests run, or that need a card.
 RUN_ELSEWHERE = {
@@ -23,7 +22,7 @@ RUN_ELSEWHERE = {
 }
 
 
-# --- what is missing is told, and nothing is left -------------------------------------------------------------
+# --- missing tools ------------------------------------------------------------------------------------------
 
 
 def test_without_torch_a_program_says_how_to_get_it(newcomer):
@@ -34,13 +33,13 @@ def test_without_torch_a_program_says_how_to_get_it(newcomer):
     assert "Traceback" not in done.stderr
 
 
-def test_a_checkout_that_cannot_be_written_is_told_with_both_cures(newcomer):
+def test_a_read_only_checkout_is_reported_with_both_cures(newcomer):
     done = newcomer.run("make run", with_torch=False)
     assert done.returncode != 0 and "give BUILD= a folder of your own, and NVFP4_VENV= one" in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
-def test_without_torch_or_network_nothing_is_built_and_nothing_left(newcomer):
+def test_without_torch_and_network_nothing_is_built_or_left(newcomer):
     done = newcomer.run(f"make run BUILD={newcomer.built}", with_torch=False)
     assert done.returncode != 0 and "torch could not be installed; set PYTHON to a Python that has it" in done.stderr
     assert "the package index does not answer; is there a network?" in done.stderr
@@ -50,22 +49,22 @@ def test_without_torch_or_network_nothing_is_built_and_nothing_left(newcomer):
 # --- a read-only checkout -------------------------------------------------------------------------------------
 
 
-def test_a_read_only_checkout_builds_and_judges_in_folders_of_ones_own(newcomer):
+def test_a_read_only_checkout_builds_and_judges_in_other_folders(newcomer):
     done = newcomer.run(f"make run BUILD={newcomer.built}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cpu        built" in done.stdout and "hopper     not built: GPU=0" in done.stdout
     shown = [line for line in done.stdout.splitlines() if line.startswith(("gcc", "cc "))]
-    assert not shown and "  CC\tsubmission/cpu/pack.c" in done.stdout, "a line a file"
+    assert not shown and "  CC\tsubmission/cpu/pack.c" in done.stdout, "a line per file"
     assert "1 of 1 tests pass" in done.stdout and re.search(r"128\D+128\D+128\D+\d", done.stdout), "no benchmark"
     digest = hashlib.sha256((newcomer.built / "libcustom_kernel.so").read_bytes()).hexdigest()[:12]
     judged = re.findall(r"^backend: cpu \(\S.*libcustom_kernel\.so \(sha256 (\w+)\)$", done.stdout, re.MULTILINE)
-    assert judged == [digest, digest], "what was judged is what was built"
+    assert judged == [digest, digest], "the library just built was judged"
 
 
-# --- README as printed ------------------------------------------------------------------------------------------
+# --- commands as printed ------------------------------------------------------------------------------------------
 
 
-def test_every_command_of_the_readme_runs_as_printed(root, newcomer):
+def test_every_command_of_the_pages_runs_as_printed(root, newcomer):
     newcomer.write_protect(False)
     newcomer.built.rename(newcomer.checkout / "build")
     pages = ("README.md", "eval/README.md", "scripts/release/README.md")
@@ -92,14 +91,4 @@ def test_every_command_of_the_readme_runs_as_printed(root, newcomer):
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     assert (newcomer.checkout / "build" / "submission_b200.py").is_file()
     left = newcomer.run("git status --porcelain").stdout.split("\n")
-    assert left == ["?? minimal", "?? out.json", ""], "all is written where git ignores it, but for what commands name"
-
-
-def test_the_tables_of_help_name_programs_and_targets_that_exist(root):
-    said = subprocess.run([root / "nvfp4"], capture_output=True, text=True, check=True).stdout
-    for program in re.findall(r"^  (\w+)", said, re.MULTILINE):
-        assert re.search(rf"\b{program}\b", (root / "nvfp4").read_text().split("case $program in")[1]), program
-    readme = (root / "README.md").read_text()
-    targets = subprocess.run(["make", "-C", root, "help"], capture_output=True, text=True, check=True).stdout
-    for target in re.findall(r"(?:`|^    )make ([a-z-]+)", readme, re.MULTILINE):
-        assert re.search(rf"^  make {target} ", targets, re.MULTILINE), target
+    assert left == ["?? minimal", "?? out.json", ""], "only files that the commands name are outside ignored folders"

@@ -1,4 +1,4 @@
-"""The build and the two commands, as a newcomer meets them."""
+"""make help, builds with missing tools, and rebuilds after a change of flags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 def make(folder, *arguments, **environment):
-    """Runs make as a person would from a shell, not as a child of the make that runs these tests."""
+    """Runs make as from a shell, not as a child of the make that runs these tests."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("BUILD", "MAKEFLAGS", "MAKELEVEL")}
     return subprocess.run(
         ["make", "-C", str(folder), *arguments],
@@ -22,7 +22,7 @@ def make(folder, *arguments, **environment):
     )
 
 
-# A C compiler that compiles nothing: what make does with it takes a second.
+# A C compiler that writes empty files, so that a build takes a second.
 WRITES_EMPTY_FILES = """#!/bin/sh
 while [ $# -gt 0 ]; do [ "$1" != -o ] || : > "$2"; shift; done
 """
@@ -30,7 +30,7 @@ while [ $# -gt 0 ]; do [ "$1" != -o ] || : > "$2"; shift; done
 
 @pytest.fixture
 def sources(root, tmp_path):
-    """What make reads of the checkout, to build in, and a folder `bin` with a compiler that writes empty files."""
+    """A copy of the sources that make needs, next to a folder `bin` with a compiler that writes empty files."""
     target = tmp_path / "package"
     for folder in ("submission", "scripts", "eval/timing"):
         shutil.copytree(root / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -49,7 +49,7 @@ def test_help_is_the_default_and_lists_the_two_commands(root):
 
 
 @pytest.mark.parametrize("folder", ["a folder", ""])
-def test_a_build_folder_that_make_cannot_take_is_told_in_a_line(sources, folder):
+def test_a_build_folder_with_a_space_in_its_name_is_refused_in_one_line(sources, folder):
     done = make(sources, "build", f"BUILD={folder}", "GPU=0")
     said = done.stderr.splitlines()
     assert done.returncode == 2 and len(said) == 1, said
@@ -88,8 +88,7 @@ def test_without_nvcc_the_build_says_so_and_builds_the_cpu_backend(sources, tmp_
     assert (sources / "build" / "libcustom_kernel.so").exists()
 
 
-def test_what_tests_run_beside_the_library_is_made_before_them(root, tmp_path):
-    """As commands, in a folder where nothing is built."""
+def test_programs_that_tests_run_are_built_before_them(root, tmp_path):
     done = make(root, "-n", "test-programs", f"BUILD={tmp_path}", "GPU=0", "V=1")
     linked = set(re.findall(rf"\s-o {tmp_path}/(\S+) ", done.stdout))
     assert linked >= {"ptxsim", "libptxsim.so", "libtensor_test.so", "ptxsim_no_memory"}, done.stdout + done.stderr
@@ -106,7 +105,7 @@ def test_changed_flags_rebuild_the_objects(sources, tmp_path):
     assert changed.stdout.count("-O1") == first.stdout.count("  CC\t") > 5 and "-shared" in changed.stdout
 
 
-def test_targets_with_flags_of_their_own_leave_each_others_objects_alone(root, sources, tmp_path):
+def test_targets_with_their_own_flags_do_not_rebuild_shared_objects(root, sources, tmp_path):
     shutil.copytree(root / "simulator", sources / "simulator", ignore=shutil.ignore_patterns("__pycache__"))
     gcc = f"CC={tmp_path / 'bin' / 'gcc'}"
     for target in ("library", "simulator"):

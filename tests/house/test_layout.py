@@ -1,4 +1,4 @@
-"""Who may import whom, one way to find modules, and folders that can be read at a glance."""
+"""Imports between products, edits of sys.path, and the number of files in a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAY_EDIT_THE_PATH = {"eval/workers/worker.py"}
 PATH_EDIT = re.compile(r"\bsys\.path(?:\[[^\]\n]*\])?\s*\+?=(?!=)|\bsys\.path\.\w+\(")
 MOST_FILES = 13
 NOT_COUNTED = {"__init__.py", "README.md"}
-RECORDS = "shark_tank/"  # files named by number, which no one reads through
+RECORDS = "shark_tank/"  # its files are numbered, so that many fit in a folder
 C_SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 
 
@@ -34,17 +34,17 @@ def tracked(root: Path, *patterns: str) -> list[str]:
 
 
 @pytest.mark.parametrize("product", FORBIDDEN)
-def test_a_product_imports_only_what_it_stands_on(root, product):
+def test_a_product_does_not_import_upward(root, product):
     wrong = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(FORBIDDEN[product])})\b", re.MULTILINE)
     assert [name for name in tracked(root, f"{product}/*.py") if wrong.search((root / name).read_text())] == []
 
 
-def test_modules_are_found_by_their_package_alone(root):
+def test_no_module_edits_sys_path(root):
     modules = tracked(root, *(f"{product}/*.py" for product in FORBIDDEN))
     assert {name for name in modules if PATH_EDIT.search((root / name).read_text())} == MAY_EDIT_THE_PATH
 
 
-def test_an_edit_of_the_path_is_seen():
+def test_an_edit_of_sys_path_is_found():
     for line in ("sys.path.insert(0, 'x')", "sys.path[0] = 'x'", "sys.path[:0] = ['x']", "sys.path += ['y']"):
         assert PATH_EDIT.search(line), line
     for line in ("wheels = [folder for folder in sys.path if folder]", "os.path.join('a', 'b')", "sys.path == []"):
@@ -52,18 +52,18 @@ def test_an_edit_of_the_path_is_seen():
 
 
 def crowded(names: list[str]) -> dict[str, int]:
-    """Folders of more files than can be read at a glance; a source file and its header count as one."""
+    """Folders with more than MOST_FILES files; a source file and its header count as one."""
     paths = [PurePath(name) for name in names]
     paths = [path for path in paths if path.name not in NOT_COUNTED and path.suffix != ".mk"]
     count = Counter(str(path.parent) for path in {p.with_suffix("") if p.suffix in C_SUFFIXES else p for p in paths})
     return {name: files for name, files in count.items() if files > MOST_FILES}
 
 
-def test_a_folder_can_be_read_at_a_glance(root):
+def test_no_folder_has_too_many_files(root):
     assert crowded([name for name in tracked(root) if not name.startswith(RECORDS)]) == {}
 
 
-def test_a_crowded_folder_is_seen():
+def test_a_crowded_folder_is_found():
     units = [f"a/b/x{i}{suffix}" for i in range(MOST_FILES) for suffix in (".c", ".h")]
     assert crowded([*units, "a/b/build.mk", "a/b/README.md", "a/x.py"]) == {}
     assert crowded([*units, "a/b/y.h"]) == crowded([*units, "a/b/y.md"]) == {"a/b": MOST_FILES + 1}

@@ -77,7 +77,7 @@ def test_each_fault_of_python(line, operator, faulty):
     assert (operator, body.format(faulty)) in edits("x.py", body.format(line))
 
 
-def test_what_changes_nothing_is_no_fault():
+def test_no_fault_leaves_the_result_as_it_was():
     body = "void f(struct s *p, int a) {{\n{}\n}}\n"
     for line, operator in (
         ("g((uint64_t)a);", "cast"),
@@ -89,7 +89,7 @@ def test_what_changes_nothing_is_no_fault():
     assert "swap" not in [found for found, _ in edits("x.py", "def g(a, b):\n    return max(a, b)\n")]
 
 
-def test_one_more_in_a_local_array_is_room_that_nothing_uses_unless_its_size_is_asked():
+def test_a_local_array_grows_only_where_sizeof_reads_its_size():
     def extents(declared, then="", path="x.c"):
         body = f"void f(void) {{\n{declared}\n{then}\n}}\n"
         return sorted(
@@ -106,7 +106,7 @@ def test_one_more_in_a_local_array_is_room_that_nothing_uses_unless_its_size_is_
     assert len(outside) == 6
 
 
-def test_text_is_left_alone():
+def test_comments_strings_and_types_have_no_faults():
     assert edits("x.c", '/* a < b */\n#include "a-1.h"\n_Static_assert(1 + 1 == 2, "a < b");\n') == []
     assert edits("x.py", '"""a < b"""\nimport a\n\n\ndef g(x: tuple[int, 3]) -> None:\n    """1 + 1"""\n') == []
 
@@ -189,7 +189,7 @@ def test_a_survivor_is_reported_and_the_copy_left_clean(toy):
     assert (toy.folder / "toy.py").read_text() == SOURCE
 
 
-def test_equal_machine_code_and_what_does_not_build_do_not_count(toy):
+def test_equivalent_and_unbuildable_faults_do_not_count(toy):
     run = planted(toy, Area(("program.c",), ("test_c.py",), ("build/program",)))
     outcome = {(result.before, result.after): result.outcome for result in run.results}
     assert outcome["return (int64_t)count != 1;", "return count != 1;"] == "equivalent"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +47,13 @@ def test_nvfp4_passes_help_on(root, arguments):
 def test_nvfp4_refuses_what_is_no_program(root, arguments, status):
     done = subprocess.run([root / "nvfp4", *arguments], capture_output=True, text=True)
     assert done.returncode == status and "Traceback" not in done.stderr
+
+
+def test_help_and_pages_name_programs_and_targets_that_exist(root):
+    said = subprocess.run([root / "nvfp4"], capture_output=True, text=True, check=True).stdout
+    for program in re.findall(r"^  (\w+)", said, re.MULTILINE):
+        assert re.search(rf"\b{program}\b", (root / "nvfp4").read_text().split("case $program in")[1]), program
+    pages = [(root / page).read_text() for page in ("README.md", "CONTRIBUTING.md", "scripts/release/README.md")]
+    targets = subprocess.run(["make", "-C", root, "help"], capture_output=True, text=True, check=True).stdout
+    for target in re.findall(r"(?:`|^    )make ([a-z-]+)", "\n".join(pages), re.MULTILINE):
+        assert re.search(rf"^  make {target} ", targets, re.MULTILINE), target

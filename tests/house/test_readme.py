@@ -59,12 +59,12 @@ def test_ratios_are_geometric_means_over_shapes():
     assert "| 20.0 | 40.0 | 28.3 | 0.50 |" in group_hopper(data) and "28.3" not in hopper(data).split("Triton")[0]
 
 
-def test_the_set_told_of_few_rows_is_what_the_cpu_backend_takes(root):
+def test_the_table_of_cpu_rows_switches_sets_where_the_backend_does(root):
     source = (root / "submission/cpu/kernels/tiles.h").read_text()
     assert f"BF16_LEAST_ROWS = {AMX_LEAST_ROWS}," in source
 
 
-def test_cpu_rows_tell_the_set_taken_and_leave_out_what_was_not_timed():
+def test_cpu_rows_name_the_instruction_set_and_leave_untimed_cells_empty():
     ms = {"1x64x32": {"avx512": 2.0, "amx": 3.0}, "8x64x32": {"avx512": 5.0, "amx": 4.0}, "8x96x32": {"amx": 6.25}}
     paired = {"1x64x32": {"avx512": 0.2, "amx": 0.3}, "8x64x32": {"avx512": 0.5, "amx": 0.4}, "8x96x32": {"amx": 0.625}}
     of = {"chip": "a CPU", "versions": {"torch": "2"}, "rows_of_b_as_they_lie": {"ms": ms, "paired": paired}}

@@ -18,7 +18,7 @@ FUZZED_TENSOR_CORE = ["tests/simulator/tensorcore/test_fuzz.py", "-k", "not rand
 
 @pytest.fixture(scope="module")
 def sanitized(root):
-    """make of targets with both sanitizers, in a build of its own; answers with that build's folder."""
+    """Builds a target with both sanitizers in build/sanitize; returns that folder."""
     probe = subprocess.run(
         ["gcc", "-fsanitize=address,undefined", "-x", "c", "-", "-o", os.devnull],
         input="int main(void) { return 0; }",
@@ -41,14 +41,14 @@ def fuzzer(sanitized):
     return sanitized("build/sanitize/abi_fuzz") / "abi_fuzz"
 
 
-def test_random_operations_of_the_tensor_core_stay_in_their_memories(root, sanitized):
+def test_random_tensor_core_operations_stay_in_bounds(root, sanitized):
     build = sanitized("tensor-test-library")
     runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True)
     environment = {
         **os.environ,
         "BUILD": str(build.relative_to(root)),
         "NVFP4_TESTS_BUILT": "1",
-        "LD_PRELOAD": runtime.stdout.strip(),  # Python itself is built without it, and its buffers are to be watched
+        "LD_PRELOAD": runtime.stdout.strip(),  # Python is not built with it, but its buffers must be watched
         "ASAN_OPTIONS": "detect_leaks=0",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", *FUZZED_TENSOR_CORE]

@@ -48,7 +48,7 @@ INSTALLS = """for last; do :; done; last=$(cat "$last")
   case "$last" in *torch*) echo torch >> "$modules" ;; esac
   case "$last" in *pytest*) for name in {modules}; do echo $name >> "$modules"; done ;; esac"""
 OFFLINE = 'echo "ERROR: connection broken" >&2; exit 1'
-# An index that lacks one of the requirements: all at once fails, one at a time all but that one.
+# An index that lacks kernelguard: installing all at once fails, one by one all but that one succeed.
 LACKING = """for last; do :; done; read name rest < "$last"
   case "$last $name" in *dev.lock* | *kernelguard*) echo "ERROR: no kernelguard" >&2; exit 1 ;; esac
   name=$(echo "$name" | sed 's/=.*//; s/pytest-xdist/xdist/; s/-/_/g'); echo $name >> "$modules" """
@@ -56,7 +56,7 @@ LACKING = """for last; do :; done; read name rest < "$last"
 
 @pytest.fixture
 def setup(root, tmp_path):
-    """setup.sh of a checkout of its own; run(tier, modules at hand) gives its answer and the commands of pip."""
+    """Runs setup.sh in a copy: run(tier, modules of the Python at hand) -> status, path, messages, calls of pip."""
     checkout = tmp_path / "checkout"
     (checkout / "scripts").mkdir(parents=True)
     for name in ("setup.sh", "download_size.py", "dev.lock"):
@@ -89,30 +89,30 @@ def setup(root, tmp_path):
 TAMPERED = 'echo "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE." >&2; exit 1'
 
 
-def test_a_python_that_cannot_make_an_environment_is_reported_with_its_words(setup):
+def test_a_failure_to_make_the_environment_shows_the_pythons_message(setup):
     done = setup("run", "numpy", BROKEN="1")
     assert done.status == 1 and "no ensurepip" in done.said and "python3-venv" in done.said
     assert not (setup.checkout / ".venv").exists()
 
 
-def test_a_python_with_all_is_used_as_it_is(setup):
+def test_a_python_with_every_module_is_used_as_it_is(setup):
     for tier, modules in (("run", "torch"), ("test", MODULES)):
         done = setup(tier, modules)
         assert (done.status, done.python, done.calls, done.said) == (0, "AT_HAND", [], "")
 
 
-def test_a_venv_with_torch_comes_before_the_python_at_hand(setup):
+def test_an_environment_with_torch_is_preferred_to_the_python_at_hand(setup):
     done = setup("run", "torch", venv="torch")
     assert (done.python, done.calls) == ("VENV", [])
     assert setup("run", "torch", venv="numpy").python == "AT_HAND"
 
 
-def test_a_python_that_is_too_old_is_refused(setup):
+def test_an_old_python_is_refused(setup):
     done = setup("run", "torch", old=1)
     assert done.status == 1 and done.python == "" and "not Python 3.11 or later" in done.said
 
 
-def test_without_torch_it_is_installed_into_a_venv_once_it_is_told_what_will_be_fetched(setup):
+def test_missing_torch_is_installed_after_the_download_size_is_printed(setup):
     done = setup("run", "numpy")
     assert (done.status, done.python) == (0, "VENV")
     assert done.calls[0] == f"-m venv {setup.checkout / '.venv'}"
@@ -122,35 +122,35 @@ def test_without_torch_it_is_installed_into_a_venv_once_it_is_told_what_will_be_
     assert len(done.calls) == 2 and "setup: no torch in " in done.said and "\nfetching\n" in done.said
 
 
-def test_without_torch_or_an_index_nothing_is_left_and_the_cures_are_told(setup):
+def test_without_torch_and_index_setup_fails_and_leaves_nothing(setup):
     done = setup("run", "numpy", reachable=1)
     assert done.status == 1 and done.python == "" and not (setup.checkout / ".venv").exists()
     assert "torch could not be installed" in done.said and "PYTHON" in done.said and "PIP_FIND_LINKS" in done.said
-    assert [call[:7] for call in done.calls] == ["-m venv"], "pip is not asked for what it cannot fetch"
+    assert [call[:7] for call in done.calls] == ["-m venv"], "pip is not run when the index is unreachable"
 
 
-def test_another_word_than_the_three_ends_it(setup):
+def test_an_unknown_tier_is_refused(setup):
     done = setup("tests", "torch")
     assert (done.status, done.python, done.calls) == (2, "", [])
     assert "'tests'" in done.said
 
 
-def test_looking_for_a_python_changes_nothing(setup):
+def test_find_changes_nothing(setup):
     done = setup("find", "numpy")
     assert (done.status, done.python, done.calls) == (1, "", [])
     assert "`make setup`" in done.said and "PYTHON" in done.said
     assert setup("find", "torch").python == "AT_HAND"
 
 
-def test_the_environment_has_its_place_by_a_variable(setup):
-    place = setup.folder / "a place" / "of its own" / "env"  # neither folder is there yet
+def test_nvfp4_venv_names_the_environments_folder(setup):
+    place = setup.folder / "a folder" / "of its own" / "env"  # neither exists yet
     done = setup("run", "numpy", NVFP4_VENV=str(place))
     assert (done.status, done.python) == (0, f"{place}/bin/python")
     assert not (setup.checkout / ".venv").exists()
 
 
-def test_a_place_that_cannot_be_written_is_told_with_its_cure(setup):
-    place = setup.folder / "file" / "below" / "env"  # which no user can make
+def test_an_environment_that_cannot_be_written_is_reported(setup):
+    place = setup.folder / "file" / "below" / "env"  # below a file no folder can be made
     (setup.folder / "file").touch()
     done = setup("run", "numpy", NVFP4_VENV=str(place))
     assert done.status == 1 and done.python == "" and not any(call.startswith("-m venv") for call in done.calls)
@@ -166,7 +166,7 @@ def test_a_place_that_cannot_be_written_is_told_with_its_cure(setup):
         ({"python3": "old"}, None),
     ],
 )
-def test_a_newer_python_is_found_by_itself(root, tmp_path, held, taken):
+def test_a_newer_python_is_found_in_path(root, tmp_path, held, taken):
     for name, has in held.items():
         answers = f'*version_info*) exit {int(has == "old")} ;; *" torch"*) exit {int(has != "torch")} ;;'
         program(tmp_path / "bin" / name, f'case "$*" in {answers} esac\nexit 1')
@@ -190,44 +190,44 @@ LOCKED = "-m pip install --quiet --disable-pip-version-check --require-hashes -r
 
 
 @pytest.mark.parametrize("missing", MODULES.split()[1:])
-def test_every_package_of_the_tests_is_asked_for_as_the_lock_has_it(setup, missing):
+def test_a_missing_package_is_installed_from_the_lock(setup, missing):
     done = setup("test", " ".join(name for name in MODULES.split() if name != missing))
     assert (done.status, done.python) == (0, "VENV")
     assert done.calls[0] == f"-m venv --system-site-packages {setup.checkout / '.venv'}" and len(done.calls) == 2
     assert done.calls[1] == LOCKED.format(setup.checkout / "scripts" / "dev.lock")
 
 
-def test_a_venv_that_is_there_is_added_to(setup):
+def test_an_existing_environment_gets_the_missing_packages(setup):
     done = setup("test", "", venv="torch")
     assert (done.status, done.python) == (0, "VENV") and [call[:6] for call in done.calls] == ["-m pip"]
 
 
-def test_without_a_network_what_is_there_is_used(setup):
+def test_without_a_network_the_installed_packages_are_used(setup):
     done = setup("test", "torch pytest", pip=OFFLINE)
-    assert (done.status, done.python) == (0, "VENV") and len(done.calls) == 2  # nothing tried one by one
+    assert (done.status, done.python) == (0, "VENV") and len(done.calls) == 2  # packages are not tried one by one
     assert "connection broken" in done.said
     done = setup("test", "torch", pip=OFFLINE, venv="torch")
     assert done.status == 1 and "pytest is missing" in done.said
 
 
-def test_of_an_index_that_lacks_some_the_rest_is_installed(setup):
+def test_an_index_without_one_package_still_serves_the_others(setup):
     done = setup("test", "torch", pip=LACKING)
     assert (done.status, done.python) == (0, "VENV")
     assert "setup: could not install kernelguard==" in done.said and "could not install pytest" not in done.said
-    assert all("--require-hashes" in call for call in done.calls[1:]), "none without its hash"
+    assert all("--require-hashes" in call for call in done.calls[1:]), "every install checks hashes"
     alone = [call for call in done.calls if "dev.lock" not in call and call.startswith("-m pip")]
     assert len(alone) > 9 and all(" --no-deps " in call for call in alone), (
-        "a package that is lacking comes by no other"
+        "no package is fetched as a dependency of another"
     )
 
 
-def test_a_package_of_another_hash_than_the_locks_ends_the_set_up(setup):
+def test_a_package_with_a_wrong_hash_ends_the_set_up(setup):
     done = setup("test", "torch pytest", pip=TAMPERED)
-    assert (done.status, done.python) == (1, "") and len(done.calls) == 2, "nor is the rest tried"
+    assert (done.status, done.python) == (1, "") and len(done.calls) == 2, "the rest is not tried"
     assert "DO NOT MATCH THE HASHES" in done.said and "none was installed" in done.said
 
 
-def test_the_lock_has_every_development_tool_with_a_version_that_will_do_and_hashes(root):
+def test_the_lock_has_an_allowed_version_and_hashes_of_every_tool(root):
     requirements = pytest.importorskip("packaging.requirements")
     wanted = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]["dev"]
     locked = {}
@@ -240,16 +240,16 @@ def test_the_lock_has_every_development_tool_with_a_version_that_will_do_and_has
         assert versions and all(version in requirement.specifier for version in versions), f"{requirement}: `make lock`"
 
 
-# --- what is to be fetched ----------------------------------------------------------------------------------------
+# --- download sizes ----------------------------------------------------------------------------------------
 
 
-def test_what_will_be_fetched_is_told_the_largest_first():
+def test_the_largest_download_is_named_first():
     said = describe([("a 1", 2_400_000), ("torch 2", 192_000_000), ("tiny 3", 999), ("b 4", None)], 7_000_000_000)
     assert re.search(r"4 packages, 194 MB, and 1 of unknown size: torch 2 \(192 MB\), a 1 \(2 MB\), b 4\b", said)
     assert "7000 MB" in said and "tiny" not in said
 
 
-def test_the_size_of_a_file_is_known_and_that_of_a_missing_one_is_not(tmp_path):
+def test_the_size_of_a_missing_file_is_unknown(tmp_path):
     (tmp_path / "a wheel").write_bytes(b"12345")
     assert size_of((tmp_path / "a wheel").as_uri()) == 5
     assert size_of((tmp_path / "none").as_uri()) is None
@@ -259,14 +259,12 @@ def test_the_size_of_a_file_is_known_and_that_of_a_missing_one_is_not(tmp_path):
     ("version", "place", "knows_parts", "asked"),
     [
         ("23.0.1", "environment", True, ["--upgrade pip>=25.1", "parts"]),
-        ("24.3", "elsewhere", True, ["parts"]),  # another's Python is left as it is
+        ("24.3", "elsewhere", True, ["parts"]),  # pip of another Python is not upgraded
         ("25.1b2", "environment", True, ["parts"]),
         ("26.3", "environment", False, ["parts", "whole files"]),
     ],
 )
-def test_sizes_are_asked_for_without_fetching_the_files(
-    monkeypatch, tmp_path, capsys, version, place, knows_parts, asked
-):
+def test_sizes_are_found_without_downloading_files(monkeypatch, tmp_path, capsys, version, place, knows_parts, asked):
     calls = []
 
     def pip(*arguments):
@@ -285,7 +283,7 @@ def test_sizes_are_asked_for_without_fetching_the_files(
     assert capsys.readouterr().err
 
 
-def test_an_index_that_does_not_answer_is_told_within_seconds(root, tmp_path):
+def test_an_index_that_does_not_answer_is_reported_within_a_minute(root, tmp_path):
     pytest.importorskip("pip")
     (tmp_path / "list").write_text("torch==2.13.0\n")
     done = subprocess.run(
