@@ -36,7 +36,7 @@ override LDFLAGS += -fsanitize=$(SANITIZE)
 endif
 
 # --- what a build needs: checked before anything is fetched or built ------------------------------------------
-NO_BUILD := help clean format lint lint-submission bundle submit setup lock history rounds-check rounds-render
+NO_BUILD := help clean format lint lint-submission bundle submit setup lock history rounds-check rounds-render validation-report
 # Targets that set up first and then build through a make of their own.
 SETS_UP := run test bench compare sweep sanitize mutate bring-up
 WANTED := $(or $(MAKECMDGOALS),help)
@@ -124,7 +124,7 @@ include submission/install.mk
 # Expanded here: as a prerequisite of a target with its own flags, the stamp would otherwise hold those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
-.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table bring-up sanitize mutate micro timeline compare-outputs
+.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table validation-report bring-up sanitize mutate micro timeline compare-outputs
 FORCE:
 
 help: ## start: list the targets
@@ -250,6 +250,9 @@ blackwell-table: build $(SIM_LIBRARY) ## measure: simulate the Blackwell backend
 
 geforce-table: build $(SIM_LIBRARY) ## measure: simulate the GeForce backend: problems x configurations x modes (hours)
 	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m simulator.validation.backend_table geforce $(TABLE_ARGS)
+
+validation-report: ## measure: write every row that validates the simulator into build/validation/, and simulator/results/*.md
+	@python=$$(scripts/setup.sh test) && "$$python" -m simulator.validation.report $(BUILD)/validation
 
 MICRO_ARGS ?=
 micro: $(BUILD)/micro ## measure: on an sm_90a device: measure the clock model's parameters, write build/micro.json

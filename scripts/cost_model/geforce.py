@@ -47,7 +47,7 @@ divide well by {sms}, and the tensor cores of some SMs wait.
 CUTLASS = """
 Example 79a of CUTLASS is compiled from its source (fetched, not kept) for sm_120a and run on the same clock at the size
 of both products; its own comparison of values passes on the simulator
-([the table of others' kernels](../../simulator/results/third_party/THIRD_PARTY.md)). At 256 4096 7168 its run takes L2
+([the table of others' kernels](../../simulator/results/THIRD_PARTY.md)). At 256 4096 7168 its run takes L2
 for 73 % of the time and the memory for 34 %, and L2's rates are assumed: until a chip is compared, the ratio says more
 of the clock than of the kernels. Its authors tell of 1,629 TFLOP/s at 8192^3 on an RTX PRO 6000 (CUTLASS, pull
 request 3272).

@@ -1,10 +1,10 @@
-"""Runs a backend for chips that are not at hand on the simulator: sets of problems x configurations x modes.
+"""Runs a backend whose chips are not at hand on the simulator: sets of problems x configurations x modes.
 
-Each output is compared with the reference in float64; writes simulator/results/BLACKWELL.md or GEFORCE.md.
+Compares each output with the reference in float64. Rows go to simulator/results/data/backends.csv; a run of a part
+replaces that part.
 
-usage: make blackwell-table, make geforce-table, or python -m simulator.validation.backend_table NAME [--sets NAME ...]
-[--configs NAME ...] [--modes NAME ...] (with torch and an nvcc; hours of one core for everything).  Results are kept
-in the JSON file beside the page: a run of a part replaces that part.
+usage: make blackwell-table, make geforce-table, or ./nvfp4 validate backend_table NAME [--sets NAME ...]
+[--configs NAME ...] [--modes NAME ...] (needs torch and an nvcc; everything takes hours of one core)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import os
 import re
 import sys
 import tempfile
-import textwrap
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -24,18 +24,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scripts.common import forked
+from scripts.common.markdown import table
 from scripts.common.toolchain import BUILD
+from simulator.validation import datasets
 
 ROOT = Path(__file__).resolve().parents[2]
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "random:3", "poison")
-INTRODUCTION = """Written by `make {name}-table` (`backend_table.py`); `{name}.json` has the
-figures. The backend's own host code and PTX, with all checks on. A cell: outputs that agree with the float64
-reference, of how many problems; the verdict on all of them; host seconds of the calls (on a shared machine: no
-benchmark). Empty: not run. `chosen` takes the configuration that the plan chooses for {sms} SMs; one that splits K is
-not given problems with too few stages. Inputs: the leaderboard's; `full`: every e2m1 code and every finite scale
-factor, zero and subnormal among them, a third with NaN scale factors too; edges: M and N of 1, 40, 72, 129, 200,
-1000, K that ends within a stage, L of 1 and 3, both layouts of scale factors."""
-CHOSEN = "chosen"  # the configuration that the plan chooses, for each problem
+INTRODUCTION = """The backends' own host code and PTX on the simulator, with all checks on: `make blackwell-table` and
+`make geforce-table` run them (hours), `./nvfp4 validate report` prints a row for each mode. A cell: outputs that
+agree with the float64 reference, of how many, and in how many modes. `chosen` takes the configuration that the plan
+chooses for 148 SMs (Blackwell) or 170 (GeForce); a configuration that splits K skips problems with too few stages.
+Inputs: the leaderboard's; `full inputs`: every e2m1 code and every finite scale factor, zero and subnormal ones too,
+a third with NaN scale factors; `edge sizes`: M and N of 1, 40, 72, 129, 200, 1000, K that ends within a stage, L of 1
+and 3, both layouts of scale factors."""
+CHOSEN = "chosen"  # for each problem, the configuration that the plan chooses
+KEY = ("backend", "set", "config", "mode")  # what tells a row from the others
 
 DRIVER = """
 import json, sys, time
@@ -72,21 +75,11 @@ class Problem(NamedTuple):
 
 
 class Backend(NamedTuple):
-    """A backend, the chip that the simulator takes for it, and how it writes its configurations down."""
+    """A backend, and how its sources list its configurations."""
 
     name: str
-    title: str
-    sms: int
     stage_k: int
     splits_k: bool  # the last number of a configuration is its shares of K
-
-    @property
-    def results(self) -> Path:
-        return ROOT / f"simulator/results/{self.name}.json"
-
-    @property
-    def table(self) -> Path:
-        return ROOT / f"simulator/results/{self.name.upper()}.md"
 
     def shares(self) -> dict[str, int]:
         """How many shares of K each configuration has."""
@@ -100,8 +93,8 @@ class Backend(NamedTuple):
         return [problem for problem in problems if -(-problem.k // self.stage_k) >= shares]
 
 
-BLACKWELL = Backend("blackwell", "Blackwell", 148, 256, splits_k=True)
-GEFORCE = Backend("geforce", "GeForce", 170, 128, splits_k=False)
+BLACKWELL = Backend("blackwell", 256, splits_k=True)
+GEFORCE = Backend("geforce", 128, splits_k=False)
 BACKENDS = {backend.name: backend for backend in (BLACKWELL, GEFORCE)}
 
 
@@ -175,6 +168,7 @@ def execute(backend: Backend, run: Run, library: Path) -> dict:
     if len(rows) < len(run.problems):
         wrong.append(f"{tuple(run.problems[len(rows)])}: {done.stderr.strip()[-300:]}")
     return {
+        "backend": backend.name,
         "set": run.name,
         "config": run.config,
         "mode": run.mode,
@@ -187,42 +181,50 @@ def execute(backend: Backend, run: Run, library: Path) -> dict:
     }
 
 
-def render(backend: Backend, rows: list[dict]) -> str:
-    """The whole file."""
-    good = sum(row["right"] for row in rows), sum(row["problems"] for row in rows)
+def summary(rows: list[dict]) -> str:
+    """The page of simulator/results: a line for each configuration."""
+    right, problems = (sum(row[key] for row in rows) for key in ("right", "problems"))
     clean = sum(row["verdict"] == "clean" for row in rows)
-    lines = [
-        f"# The {backend.title} backend on the simulator",
-        "",
-        f"    make {backend.name}-table".ljust(83) + "# everything",
-        f"    make {backend.name}-table TABLE_ARGS='--configs {next(iter(backend.shares()))} --modes late'".ljust(83)
-        + "# a part",
-        "",
-        textwrap.fill(INTRODUCTION.format(name=backend.name, sms=backend.sms), 120, break_on_hyphens=False),
-        "",
-        f"{good[0]} of {good[1]} outputs are right, {clean} of {len(rows)} runs clean.",
-        "",
-    ]
-    modes = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
-    lines += [f"| problems | configuration | {' | '.join(modes)} |", "| --- " * (2 + len(modes)) + "|"]
-    cells = {(row["set"], row["config"], row["mode"]): row for row in rows}
-    for name, config in dict.fromkeys((row["set"], row["config"]) for row in rows):
-        texts = []
-        for mode in modes:
-            row = cells.get((name, config, mode))
-            kinds = f" ({', '.join(row['kinds'])})" if row and row["kinds"] else ""
-            texts.append(
-                f"{row['right']}/{row['problems']} {row['verdict']}{kinds} {row['seconds']:.0f} s" if row else ""
-            )
-        lines.append(f"| {name} | {config} | {' | '.join(texts)} |")
-    lines += ["", *(f"- wrong: {row['config']}, {row['mode']}, {text}" for row in rows for text in row["wrong"])]
+    lines = ["# Backends for other chips on the simulator", "", INTRODUCTION, ""]
+    lines += [f"{right} of {problems} outputs are right, {clean} of {len(rows)} runs clean.", ""]
+    sets = [name for name in SETS if any(row["set"] == name for row in rows)]
+    found, body = defaultdict(list), []
+    for row in rows:
+        found[row["backend"], row["config"], row["set"]].append(row)
+    for backend, config in dict.fromkeys((row["backend"], row["config"]) for row in rows):
+        cell = [""] * len(sets)
+        for i, name in enumerate(sets):
+            if some := found[backend, config, name]:
+                right, problems = (sum(row[key] for row in some) for key in ("right", "problems"))
+                unclean = sum(row["verdict"] != "clean" for row in some)
+                cell[i] = f"{right} of {problems}, {len(some)} mode{'s' * (len(some) > 1)}"
+                cell[i] += f", {unclean} not clean" if unclean else ""
+        body.append([backend, config, *cell])
+    lines.append(table(["backend", "configuration", *sets], body))
+    lines += [f"- wrong: {row['config']}, {row['mode']}, {text}" for row in rows for text in row["wrong"]]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def order(backend: Backend, row: dict) -> tuple[int, int, int]:
-    configs = [CHOSEN, *backend.shares()]
+def page(rows: list[dict]) -> str:
+    """Every row: sets and configurations by modes."""
+    modes = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
+    found = {(row["backend"], row["set"], row["config"], row["mode"]): row for row in rows}
+    body = []
+    for key in dict.fromkeys(key[:3] for key in found):
+        texts = []
+        for row in (found.get((*key, mode)) for mode in modes):
+            kinds = f" ({', '.join(row['kinds'])})" if row and row["kinds"] else ""
+            shown = f"{row['right']}/{row['problems']} {row['verdict']}{kinds} {row['seconds']:.0f} s" if row else ""
+            texts.append(shown)
+        body.append([*key, *texts])
+    return table(["backend", "problems", "configuration", *modes], body) + "\n"
+
+
+def order(row: dict) -> tuple[int, int, int, int]:
+    """Where a row stands among the others."""
+    configs = [CHOSEN, *BACKENDS[row["backend"]].shares()]
     place = configs.index(row["config"]) if row["config"] in configs else len(configs)
-    return list(SETS).index(row["set"]), place, MODES.index(row["mode"])
+    return list(BACKENDS).index(row["backend"]), list(SETS).index(row["set"]), place, MODES.index(row["mode"])
 
 
 def main(arguments: list[str]) -> int:
@@ -238,19 +240,20 @@ def main(arguments: list[str]) -> int:
     if unknown := set(configs) - {CHOSEN, *backend.shares()}:
         parser.error(f"--configs is {', '.join(sorted(unknown))}; expected of {CHOSEN}, {', '.join(backend.shares())}")
     library = Path(os.environ.get("NVFP4_LIBRARY", BUILD / "libcustom_kernel_sim.so"))
-    rows = json.loads(backend.results.read_text()) if backend.results.is_file() else []
+    rows = datasets.read("backends")
     begin = time.monotonic()
     with ThreadPoolExecutor(options.workers) as pool:
         wanted = list(runs(backend, options.sets, configs, options.modes))
         for row in pool.map(lambda run: execute(backend, run, library), wanted):
-            key = [row[name] for name in ("set", "config", "mode")]
-            rows = [old for old in rows if [old[name] for name in ("set", "config", "mode")] != key]
-            rows = sorted([*rows, row], key=lambda each: order(backend, each))
-            backend.results.write_text(json.dumps(rows, indent=1) + "\n")
+            key = [row[name] for name in KEY]
+            rows = [old for old in rows if [old[name] for name in KEY] != key]
+            rows = sorted([*rows, row], key=order)
+            datasets.write("backends", rows)
             print(*key, f"{row['right']}/{row['problems']}", row["verdict"], *row["wrong"], row["seconds"], flush=True)
-    backend.table.write_text(render(backend, rows))
+    (datasets.RESULTS / "BACKENDS.md").write_text(summary(rows))
     print(f"{len(wanted)} runs in {time.monotonic() - begin:.0f} s")
-    return int(any(row["right"] < row["problems"] or row["verdict"] != "clean" for row in rows))
+    mine = [row for row in rows if row["backend"] == backend.name]
+    return int(any(row["right"] < row["problems"] or row["verdict"] != "clean" for row in mine))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""SentryWard and the simulator on the same PTX: runs both on correct kernels and mutants, writes the table.
+"""SentryWard and the simulator on the same PTX: runs both on correct kernels and mutants of them.
 
     python3 -m venv VENV && VENV/bin/pip install sentryward
-    python -m simulator.validation.sentryward VENV/bin/sentryward [learn-cuda=CHECKOUT]
-    python -m simulator.validation.sentryward VENV/bin/sentryward --only "Blackwell grouped"
-    python -m simulator.validation.sentryward --render
+    ./nvfp4 validate sentryward VENV/bin/sentryward [learn-cuda=CHECKOUT]
+    ./nvfp4 validate sentryward VENV/bin/sentryward --only "Blackwell grouped"
 
-Results go to simulator/results/third_party: sentryward.json, and the table to SENTRYWARD.md; --only
-measures those rows of the Hopper and the Blackwell backend again whose kernels' names begin so.
+Rows go to simulator/results/data/sentryward.csv, and a page to SENTRYWARD.md; --only measures again those rows of the
+Hopper and the Blackwell backend whose kernels' names begin so.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from scripts.common.ptxsim import VERDICTS
 from scripts.common.toolchain import BUILD, nvcc
+from simulator.validation import datasets
 from simulator.validation.mutants.backends.blackwell_dual import Kernel as Blackwell
 from simulator.validation.mutants.backends.blackwell_dual import entries as blackwell_entries
 from simulator.validation.mutants.backends.blackwell_grouped import Kernel as Grouped
@@ -35,7 +35,7 @@ from simulator.validation.sentryward.sentryward_cases import (
     learn_cuda,
     pipelines,
 )
-from simulator.validation.sentryward.sentryward_page import render
+from simulator.validation.sentryward.sentryward_page import summary
 from simulator.validation.third_party.cuda.libraries import TRIALS, Trial, build, inputs_of, run
 from simulator.validation.third_party.outcome import in_a_child
 
@@ -46,31 +46,36 @@ TIME_LIMIT = 600
 
 
 def sentryward(program: str, case: Case, folder: Path) -> dict:
-    """Its result, first diagnostics and time."""
+    """Its result, checks, first diagnostics and time."""
     (folder / "case.ptx").write_text(case.text)
     (folder / "input.json").write_text(json.dumps(case.input()))
     command = [program, str(folder / "case.ptx"), "--input", str(folder / "input.json"), "--timeout", str(TIME_LIMIT)]
     begin = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    row = {"seconds": round(time.monotonic() - begin, 2)}
+    row = {"their_seconds": round(time.monotonic() - begin, 2)}
     try:
         report = json.loads(done.stdout)
     except json.JSONDecodeError:
-        return row | {"result": "no report", "said": [(done.stderr or done.stdout).strip()[-300:]]}
+        return row | {"result": "no report", "said": [in_a_cell((done.stderr or done.stdout).strip()[-300:])]}
     said = []
     for each in report.get("diagnostics", []):
         line = each.get("details", {}).get("ptx_line")
         text = f"{each.get('code')}: {each.get('message', '')}" + (f" (line {line})" if line else "")
-        if text not in said:
-            said.append(text[:300])
-    return row | {"result": report["result"], "checks": report.get("checks", {}), "said": said[:3]}
+        said.append(in_a_cell(text[:300]))
+    checks = [f"{check} {result}" for check, result in report.get("checks", {}).items()]
+    return row | {"result": report["result"], "checks": checks, "said": list(dict.fromkeys(said))[:3]}
+
+
+def in_a_cell(text: str) -> str:
+    """One of several texts of a cell."""
+    return text.replace(datasets.BETWEEN, ",")
 
 
 def worst(reports: list[dict], seconds: float) -> dict:
     """One verdict of several runs."""
     verdict = max((report["verdict"] for report in reports), key=ORDER.index)
-    kinds = sorted({(f["verdict"], f["kind"]) for report in reports for f in report["findings"]})
-    in_modes = {mode: report["verdict"] for mode, report in zip(MODES, reports, strict=True)}
+    kinds = sorted({f"{f['verdict']} {f['kind']}" for report in reports for f in report["findings"]})
+    in_modes = [f"{mode} {report['verdict']}" for mode, report in zip(MODES, reports, strict=True)]
     return {"verdict": verdict, "kinds": kinds, "modes": in_modes, "seconds": round(seconds, 2)}
 
 
@@ -127,8 +132,7 @@ def measure_backends(program: str, named: str) -> list[dict]:
                 continue
             ours = simulate_blackwell(case) if case.scope else {"verdict": "clean", "kinds": [], "by": case.by}
             theirs = sentryward(program, case, folder)
-            rows.append({"kernel": case.kernel, "mutant": case.mutant, "ours": ours, "theirs": theirs})
-            rows[-1] |= {"scope": case.scope} if case.scope else {}
+            rows.append({"kernel": case.kernel, "mutant": case.mutant, "scope": case.scope} | ours | theirs)
             print(case.kernel, ours["verdict"], theirs["result"], theirs["seconds"], flush=True)
     return rows
 
@@ -152,7 +156,7 @@ def measure(program: str, checkout: Path | None) -> list[dict]:
 
     def add(case: Case, ours: dict) -> None:
         theirs = sentryward(program, case, folder)
-        rows.append({"kernel": case.kernel, "mutant": case.mutant, "ours": ours, "theirs": theirs})
+        rows.append({"kernel": case.kernel, "mutant": case.mutant} | ours | theirs)
         print(case.kernel, case.mutant, ours.get("verdict"), theirs["result"], flush=True)
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -174,25 +178,20 @@ def measure(program: str, checkout: Path | None) -> list[dict]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("program", nargs="?", help="the sentryward command")
+    parser.add_argument("program", help="the sentryward command")
     parser.add_argument("checkout", nargs="?", help="learn-cuda=PATH")
-    parser.add_argument("--json", type=Path, default=ROOT / "simulator/results/third_party/sentryward.json")
     parser.add_argument("--only", metavar="NAME", help="kernels of the GPU backends whose names begin so")
-    parser.add_argument("--render", action="store_true")
     options = parser.parse_args()
-    if not options.render:
-        checkout = Path(options.checkout.split("=", 1)[1]).resolve() if options.checkout else None
-        python = Path(options.program).parent / "python"
-        show = "import importlib.metadata; print(importlib.metadata.version('sentryward'))"
-        version = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
-        if options.only:
-            old = json.loads(options.json.read_text())["rows"]
-            rows = with_rows(old, measure_backends(options.program, options.only))
-        else:
-            rows = measure(options.program, checkout)
-        data = {"version": version, "rows": rows}
-        options.json.write_text(json.dumps(data, indent=1) + "\n")
-    (ROOT / "simulator/results/third_party/SENTRYWARD.md").write_text(render(json.loads(options.json.read_text())))
+    checkout = Path(options.checkout.split("=", 1)[1]).resolve() if options.checkout else None
+    python = Path(options.program).parent / "python"
+    show = "import importlib.metadata; print(importlib.metadata.version('sentryward'))"
+    version = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
+    if options.only:
+        rows = with_rows(datasets.read("sentryward"), measure_backends(options.program, options.only))
+    else:
+        rows = measure(options.program, checkout)
+    datasets.write("sentryward", [row | {"version": version} for row in rows])
+    (datasets.RESULTS / "SENTRYWARD.md").write_text(summary(datasets.read("sentryward")))
 
 
 if __name__ == "__main__":

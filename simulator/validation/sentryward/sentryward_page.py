@@ -1,24 +1,24 @@
-"""simulator/results/third_party/SENTRYWARD.md from what simulator/validation/sentryward/__main__.py measured."""
+"""The page on SentryWard in simulator/results, and the full table, from sentryward.csv."""
 
 from __future__ import annotations
 
-import textwrap
+from collections import Counter
 
-INTRODUCTION = """# SentryWard on the same PTX
+from scripts.common.markdown import table
 
-SentryWard {version} (PyPI; a static verifier of PTX: synchronisation and memory races in every schedule, for one launch
-shape) and the simulator (modes eager, late, random:1; the worst verdict) on kernels and mutants of them.
-`./nvfp4 validate sentryward` runs both and writes this file; `sentryward.json` has the full words of both.
+INTRODUCTION = """SentryWard {version} (PyPI) verifies PTX statically: synchronisation and memory races in every
+schedule, for one launch shape. It and the simulator (modes eager, late and random:1; the worst verdict counts) judge
+the same kernels and mutants of them. `./nvfp4 validate sentryward` runs both, `./nvfp4 validate report` prints a row
+for each text.
 
-Its limits, by its README: fences and the full memory model are not modelled, sizes and the launch are fixed. By trial:
-no `wgmma`; no bulk copy from shared memory to global without a tensor map; no collector qualifiers of `tcgen05.mma`;
-no scale factors of N = 192; tensor memory addresses are followed through add, not through mad; neither `elect.sync` nor
-a predicate that goes through selp and setp is followed, so that it takes an elected lane's work for that of all lanes
-(`barrier_initialized_multiple_times`) and a wait for one that may go on without success. So that it can say something,
-texts marked ported have mul and add for mad, typed pointers, rank 0, lane 0 for the elected one, waits that branch on
-their own predicate, no collector qualifiers, and plain stores for the bulk store: the same text goes to both.
-"""
-# What it finds wrong and yet calls unsupported.
+Its limits, by its README: it models neither fences nor the full memory model, and sizes and the launch are fixed. By
+trial: it refuses `wgmma`, bulk copies from shared memory to global without a tensor map, collector qualifiers of
+`tcgen05.mma`, and scale factors of N = 192. It follows tensor memory addresses through add, not through mad. It
+follows neither `elect.sync` nor a predicate that goes through selp and setp, so it takes an elected lane's work for
+that of all lanes (`barrier_initialized_multiple_times`), and takes a wait for one that may go on without success.
+Texts marked `ported` are rewritten for both tools: mul and add for mad, typed pointers, rank 0, lane 0 for the
+elected lane, waits that branch on their own predicate, no collector qualifiers, plain stores for the bulk store."""
+# Diagnostics of a result `unsupported` that name the fault all the same.
 NAMED = (
     "invalid_bulk_transfer_size",
     "tmem_missing_dealloc",
@@ -27,47 +27,49 @@ NAMED = (
     "tmem_unresolved_dealloc",
 )
 FENCES = {"mbarrier-init-fence", "missing-tcgen05-fence"}
-NOTES = """
-SentryWard took {theirs:.0f} s for all, the simulator {ours:.0f} s for three modes each, starts of processes included.
-
-- learn-cuda v1 to v3, right on B200s, are wrong for both, whatever the schedule: a warp can miss a phase of an mbarrier
-  (no arrival at a phase may come before the previous phase was waited for).
-- A `review` blames no one: PTX does not guarantee it, and CUTLASS relies on it.
-- The Blackwell backend: {dual}
-  What m256n192k2 adds to m256n128k2, columns of scale factors that all stages share, SentryWard does not see; its
-  mutants are in `BLACKWELL_MUTANTS.md`.
-- Its grouped kernels: {grouped}
-  With one group the kernel's address of the group found is written as the first group's; with two it is the kernel's
-  own, and SentryWard, which takes each value loaded from such an address for another, cannot tell where C's rows lie.
-- Hopper's GEMMs, the dual and the grouped one alike: SentryWard cannot read `wgmma`; the mutants are in
+NOTES = """- learn-cuda v1 to v3 give right values on B200s, and both tools call them wrong in every schedule: a warp
+  can miss a phase of an mbarrier (no arrival at a phase may come before the previous phase was waited for).
+- A `review` is no blame: PTX does not guarantee the order, and CUTLASS relies on it.
+- Blackwell m256n192k2: all stages share their columns of scale factors, which SentryWard does not see; the kernel's
+  mutants are in [MUTANTS.md](MUTANTS.md).
+- Blackwell's grouped kernels: with one group the text names the first group's address. With two, the kernel computes
+  it, SentryWard takes each value loaded from such an address for another, and cannot tell where C's rows lie.
+- Hopper's GEMMs: SentryWard cannot read `wgmma`; their mutants are in
   `tests/simulator/kernels/test_hopper_kernels.py`."""
 REPORTS = ("not_wellsynced", "potential_race", "invalid_lifecycle")
 
 
+def kinds_of(row: dict) -> list[str]:
+    """Kinds of the simulator's findings, without their verdicts."""
+    return list(dict.fromkeys(each.split(" ", 1)[1] for each in row["kinds"]))
+
+
+def passed_synchronization(row: dict) -> bool:
+    return "synchronization passed" in row["checks"]
+
+
 def judge(row: dict) -> str:
     """Whether the two agree, and if not who is right."""
-    ours, theirs = row["ours"]["verdict"], row["theirs"]["result"]
-    kinds = {kind for _, kind in row["ours"]["kinds"]}
-    said = " ".join(row["theirs"].get("said", []))
+    ours, theirs, kinds = row["verdict"], row["result"], set(kinds_of(row))
     if theirs == "timeout":
-        return "it ran out of time"
+        return "SentryWard ran out of time"
     if theirs == "unsupported":
-        if ours == "error" and any(code in said for code in NAMED):
-            return "agree: it names the fault"
-        passed = row["theirs"].get("checks", {}).get("synchronization") == "passed"
-        return "it cannot say, synchronization passed" if passed and ours == "clean" else "it cannot say"
+        if ours == "error" and any(code in said for code in NAMED for said in row["said"]):
+            return "agree: SentryWard names the fault"
+        passed = passed_synchronization(row) and ours == "clean"
+        return "SentryWard cannot say" + (", synchronization passed" if passed else "")
     if theirs == "race_free":
         if ours == "clean":
             return "agree"
         if kinds <= FENCES:
-            return "simulator: it models no fences" + ("; review, no error" if ours == "review" else "")
+            return "simulator: SentryWard models no fences" + ("; review, no error" if ours == "review" else "")
         if "out-of-bounds" in kinds:
-            return "simulator: it checks no bounds"
-        if kinds & {"tensor-memory-uninitialised"}:
-            return "simulator: it does not ask whether memory was written"
-        if kinds & {"tcgen05-register"}:
+            return "simulator: SentryWard checks no bounds"
+        if "tensor-memory-uninitialised" in kinds:
+            return "simulator: SentryWard does not ask whether memory was written"
+        if "tcgen05-register" in kinds:
             return "simulator: PTX wants wait::ld before the registers and the dealloc"
-        if kinds & {"cta-group"}:
+        if "cta-group" in kinds:
             return "simulator: PTX wants one cta_group in a kernel"
         return "they differ"
     if theirs in REPORTS and ours in ("error", "review"):
@@ -77,45 +79,49 @@ def judge(row: dict) -> str:
     return "they differ"
 
 
-def scope(rows: list[dict], grouped: bool) -> str:
-    """What its verdicts on the Blackwell backend's kernels cover: the dual GEMM's, or the grouped GEMM's."""
-    each = []
-    for row in rows:
-        kernel = row["kernel"].removesuffix(", ported").removeprefix("Blackwell ").removeprefix("grouped ")
-        if "scope" in row and not row["mutant"] and ("grouped" in row["kernel"]) == grouped:
-            theirs = row["theirs"]
-            kind = theirs["result"]
-            if kind == "unsupported" and theirs["checks"]["synchronization"] == "passed":
-                kind = "synchronization passed, memory not judged"
-            each.append(f"{kernel} {kind} in {theirs['seconds']:.0f} s ({row['scope']})")
-    tiles = "two groups of a tile each, or one" if grouped else "one tile"
-    text = f"synchronisation and memory in every schedule of one launch of {tiles}: {'; '.join(each)}."
-    return "\n  ".join(textwrap.wrap(text, 92, break_on_hyphens=False))
+def result_of(row: dict) -> str:
+    """SentryWard's word on a kernel that is no mutant."""
+    if row["result"] == "unsupported" and passed_synchronization(row):
+        return "synchronization passed, memory not judged"
+    return row["result"]
 
 
-def render(data: dict) -> str:
-    """The whole file."""
-    rows = data["rows"]
+def summary(rows: list[dict]) -> str:
+    """The page of simulator/results: how often the two agree, where they do not, and the Blackwell kernels."""
     judged = [judge(row) for row in rows]
-    total = {}
-    for text in judged:
-        key = text.split(":")[0].split(",")[0]
-        total[key] = total.get(key, 0) + 1
-    lines = [INTRODUCTION.format(version=data["version"])]
-    counts = ", ".join(f"{key} {count}" for key, count in sorted(total.items(), key=lambda item: -item[1]))
-    lines += [f"{len(rows)} texts, of which {sum(not row['mutant'] for row in rows)} are no mutants: {counts}.", ""]
-    lines += ["| kernel | mutant | simulator | SentryWard | s | agree, or who is right |", "| --- " * 6 + "|"]
-    for row, text in zip(rows, judged, strict=True):
-        ours, theirs = row["ours"], row["theirs"]
-        kinds = ", ".join(dict.fromkeys(kind for _, kind in ours["kinds"]))
-        modes = [mode for mode, verdict in ours.get("modes", {}).items() if verdict == ours["verdict"]]
-        only = f" ({' '.join(modes)} only)" if 0 < len(modes) < len(ours.get("modes", {})) else ""
-        said = theirs["said"][0].split(":")[0].replace("not_wellsynced", "cannot advance") if theirs.get("said") else ""
-        mine = f"{ours['verdict']}{only}{': ' + kinds if kinds else ''}"
-        other = f"{theirs['result']}{': ' + said if said else ''}"
+    whole = sum(not row["mutant"] for row in rows)
+    theirs, ours = (sum(row[key] or 0 for row in rows) for key in ("their_seconds", "seconds"))
+    text = ["# SentryWard on the same PTX", "", INTRODUCTION.format(version=rows[0]["version"]), ""]
+    text += [f"{len(rows)} texts, {whole} of them no mutants. SentryWard took {theirs:.0f} s for all, the simulator"]
+    text += [f"{ours:.0f} s for three modes each, starts of processes included.", ""]
+    counts = sorted(Counter(judged).items(), key=lambda item: (-item[1], item[0]))
+    text += [table(["agree, or who is right", "texts"], [[what, str(count)] for what, count in counts], 1), ""]
+    scopes = [
+        [
+            row["kernel"].removesuffix(", ported"),
+            row["scope"],
+            row["verdict"],
+            result_of(row),
+            f"{row['their_seconds']:.0f}",
+        ]
+        for row in rows
+        if row["scope"] and not row["mutant"]
+    ]
+    text += [table(["Blackwell kernel", "launch", "simulator", "SentryWard", "s"], scopes, 1), "", NOTES]
+    return "\n".join(text) + "\n"
+
+
+def page(rows: list[dict]) -> str:
+    """Every text."""
+    body = []
+    for row in rows:
+        modes = dict(each.split(" ", 1) for each in row["modes"])
+        hits = [mode for mode, verdict in modes.items() if verdict == row["verdict"]]
+        only = f" ({' '.join(hits)} only)" if 0 < len(hits) < len(modes) else ""
+        kinds = ", ".join(kinds_of(row))
+        first = row["said"][0].split(":")[0].replace("not_wellsynced", "cannot advance") if row["said"] else ""
+        mine = f"{row['verdict']}{only}{': ' + kinds if kinds else ''}"
+        other = f"{row['result']}{': ' + first if first else ''}"
         mutant = row["mutant"].replace("|", " ")
-        lines.append(f"| {row['kernel']} | {mutant} | {mine} | {other} | {theirs['seconds']} | {text} |")
-    seconds = sum(row["theirs"]["seconds"] for row in rows)
-    own = sum(row["ours"].get("seconds", 0) for row in rows)
-    lines.append(NOTES.format(theirs=seconds, ours=own, dual=scope(rows, False), grouped=scope(rows, True)))
-    return "\n".join(lines) + "\n"
+        body.append([row["kernel"], mutant, mine, other, f"{row['their_seconds']}", judge(row)])
+    return table(["kernel", "mutant", "simulator", "SentryWard", "s", "agree, or who is right"], body) + "\n"

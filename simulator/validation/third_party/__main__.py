@@ -4,10 +4,10 @@
     ./nvfp4 validate third_party --project triton          # one project; --only TEXT: kernels whose name has it
     ./nvfp4 validate third_party --checkout NVIDIA/cutlass=FOLDER    # a checkout at hand in the place of a fetch
     ./nvfp4 validate third_party --cases FILE  # kernels of a Python file with a function cases(), too
-    ./nvfp4 validate third_party --render      # only the table, from the JSON; --check: hold it to its rules
+    ./nvfp4 validate third_party --check       # holds the recorded rows to their rules, and stops
 
-What is fetched and compiled stays in --cache (default: third_party/ in the build folder).  Results go to
-simulator/results/third_party: third_party.json, and the table with its judgements to THIRD_PARTY.md.
+What is fetched and compiled stays in --cache (default: third_party/ in the build folder).  Rows go to
+simulator/results/data/third_party_*.csv, and a page with judgements to THIRD_PARTY.md.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.common.toolchain import BUILD, ROOT, NoCompiler, built
-from simulator.validation.third_party import ptx_corpus as corpus
+from simulator.validation.datasets import DATA, RESULTS
+from simulator.validation.third_party import ptx_corpus
 from simulator.validation.third_party.cuda import cutlass, deepgemm, flashinfer, libraries, microbench, thunderkittens
 from simulator.validation.third_party.cute import cute_cases as cute
 from simulator.validation.third_party.nvcc_objects import NotBuilt
 from simulator.validation.third_party.outcome import Case, cases_of
-from simulator.validation.third_party.third_party_page import faults, in_order, key, render
+from simulator.validation.third_party.third_party_page import faults, in_order, summary
+from simulator.validation.third_party.third_party_rows import key, load, save
 from simulator.validation.third_party.third_party_sources import COMMITS, SOURCE_WHEELS, WHEELS, Sources, Unavailable
 from simulator.validation.third_party.triton import triton_cases as triton
 
-RESULTS = ROOT / "simulator/results/third_party"
+CORPUS = DATA / "third_party_corpus.json"
 PRODUCERS = (
     triton.cases,
     cutlass.cases,
@@ -87,43 +89,35 @@ def measure(case: Case, sources: Sources) -> dict:
 
 
 def read_corpus() -> dict:
-    return json.loads((RESULTS / "third_party_corpus.json").read_text())
+    return json.loads(CORPUS.read_text())
 
 
 def write(rows: list[dict]) -> None:
-    """JSON with a line a run and a line a finding, and the table."""
-    rows, parts = in_order(rows, [(case.project, case.name, case.arch) for case in all_cases()]), []
-    for row in rows:
-        head = json.dumps({key: value for key, value in row.items() if key not in ("runs", "findings")})[:-1]
-        runs = ",\n  ".join(json.dumps(run) for run in row["runs"])
-        findings = ",\n  ".join(json.dumps(finding) for finding in row["findings"])
-        parts.append(f'{head},\n "runs": [\n  {runs}],\n "findings": [\n  {findings}]}}')
-    partial = RESULTS / "third_party.json.part"  # a reader finds the old text or the new one
-    partial.write_text("[\n" + ",\n".join(parts) + "\n]\n")
-    partial.rename(RESULTS / "third_party.json")
-    (RESULTS / "THIRD_PARTY.md").write_text(render(rows, read_corpus()))
+    """The rows in the order of the cases, and the page."""
+    save(in_order(rows, [(case.project, case.name, case.arch) for case in all_cases()]))
+    (RESULTS / "THIRD_PARTY.md").write_text(summary(load(), read_corpus()))
 
 
 def measure_corpus(sources: Sources) -> None:
     """The corpus of PTX texts, where it can be had."""
     try:
-        found = corpus.measure(sources)
+        found = ptx_corpus.measure(sources)
     except (Unavailable, NoCompiler) as reason:
-        print(corpus.REPOSITORY, reason, flush=True)
+        print(ptx_corpus.REPOSITORY, reason, flush=True)
         return
-    (RESULTS / "third_party_corpus.json").write_text(json.dumps(found, indent=1) + "\n")
-    print(corpus.REPOSITORY, found["read"], "of", found["assembled"], "read", flush=True)
+    CORPUS.write_text(json.dumps(found, indent=1) + "\n")
+    print(ptx_corpus.REPOSITORY, found["read"], "of", found["assembled"], "read", flush=True)
 
 
 def store(row: dict, cache: Path) -> None:
-    """Puts a row into the JSON, where another run of this program may be writing too."""
+    """Puts a row among the others, where another run of this program may be writing too."""
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        rows = json.loads((RESULTS / "third_party.json").read_text())
+        rows = load()
         same = [each for each in rows if key(each) == key(row)]
         if "not_built" in row and any(each["runs"] for each in same):
-            return  # what was measured once stays, where its source cannot be had today
-        write([each for each in rows if each not in same] + [row])
+            return  # a row that was measured once stays where its source cannot be had today
+        write([each for each in rows if each not in same] + [{"outside": False} | row])
 
 
 def main() -> None:
@@ -133,34 +127,29 @@ def main() -> None:
     parser.add_argument("--checkout", action="append", default=[], help="OWNER/NAME=FOLDER, of " + ", ".join(COMMITS))
     parser.add_argument("--project", default="", help="only projects whose name has this")
     parser.add_argument("--only", default="", help="only kernels whose name and chip have this")
-    parser.add_argument("--missing", action="store_true", help="only kernels that the JSON has no run of")
+    parser.add_argument("--missing", action="store_true", help="only kernels without a recorded run")
     parser.add_argument("--cases", action="append", default=[], type=Path, help="a Python file with cases() of its own")
-    parser.add_argument("--render", action="store_true", help="write the table from the JSON, and stop")
-    parser.add_argument("--check", action="store_true", help="hold the JSON and the table to their rules, and stop")
+    parser.add_argument("--check", action="store_true", help="hold the recorded rows to their rules, and stop")
     options = parser.parse_args()
-    rows = json.loads((RESULTS / "third_party.json").read_text())
     if options.check:
-        wrong = faults(rows, read_corpus())
-        if (RESULTS / "THIRD_PARTY.md").read_text() != render(rows, read_corpus()):
-            wrong.append("THIRD_PARTY.md is not what --render writes")
-        sys.exit("\n".join(wrong) or 0)
-    if not options.render:
-        built("libcudart_sim.a"), built("libptxsim.so")
-        given = {name: Path(path).resolve() for name, path in (item.split("=", 1) for item in options.checkout)}
-        sources = Sources(options.cache.resolve(), options.url, given)
-        if options.project in corpus.REPOSITORY and not options.only:
-            measure_corpus(sources)
-        for case in (*all_cases(), *(case for path in options.cases for case in cases_of(path))):
-            if options.project not in case.project or options.only not in f"{case.name} sm_{case.arch}":
-                continue
-            old = [row for row in rows if key(row) == (case.project, case.name, case.arch)]
-            if options.missing and any(row["runs"] for row in old):
-                continue
-            row = measure(case, sources)
-            shown = [r.get("failed") or f"{r.get('wrong')} {r.get('verdict')}" for r in row["runs"]]
-            print(case.project, case.name, case.arch, row.get("not_built") or shown, flush=True)
-            store(row, sources.cache)
-    write(json.loads((RESULTS / "third_party.json").read_text()))
+        sys.exit("\n".join(faults(load(), read_corpus())) or 0)
+    built("libcudart_sim.a"), built("libptxsim.so")
+    given = {name: Path(path).resolve() for name, path in (item.split("=", 1) for item in options.checkout)}
+    sources = Sources(options.cache.resolve(), options.url, given)
+    if options.project in ptx_corpus.REPOSITORY and not options.only:
+        measure_corpus(sources)
+    rows = load()
+    for case in (*all_cases(), *(case for path in options.cases for case in cases_of(path))):
+        if options.project not in case.project or options.only not in f"{case.name} sm_{case.arch}":
+            continue
+        old = [row for row in rows if key(row) == (case.project, case.name, case.arch)]
+        if options.missing and any(row["runs"] for row in old):
+            continue
+        row = measure(case, sources)
+        shown = [r.get("failed") or f"{r.get('wrong')} {r.get('verdict')}" for r in row["runs"]]
+        print(case.project, case.name, case.arch, row.get("not_built") or shown, flush=True)
+        store(row, sources.cache)
+    write(load())
 
 
 if __name__ == "__main__":

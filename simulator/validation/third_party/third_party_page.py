@@ -1,43 +1,35 @@
-"""THIRD_PARTY.md of simulator/results from the rows of third_party.json, and the rules that the rows are held to."""
+"""The page of third-party kernels in simulator/results, the full tables, and the rules that the rows keep."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from scripts.common.markdown import table
 from simulator.validation.third_party.judgements import RULINGS, corpus_reason, judgement, reason
+from simulator.validation.third_party.third_party_rows import key
 
 LEAST_KERNELS, LEAST_PROJECTS = 60, 6
-INTRODUCTION = """# Third-party kernels on the simulator
-
-Public kernels, and what public compilers make of kernels, on the simulator. CUDA is compiled from its authors'
-files with nvcc 13 and driven by their own host code on `build/libcudart_sim.a`, but for DeepGEMM and ThunderKittens'
-fast kernels, whose launches are ours. Triton and CuTe DSL compile without a GPU, and the launch is ours; so are the
-Triton kernels (`simulator/validation/third_party/triton/`). Nothing of others is kept here. `./nvfp4 validate
-third_party` repeats the trial and writes this file; `third_party.json` has every run and every finding's sentence.
-Rows with a star: source and driver lie outside the tree (`--cases FILE`), and the row alone is kept.
-
-Modes: {modes}.
-Right: every element within the rounding of the result's type, and what the tensor cores' sums may lose, of a float64
-result; for CUTLASS, its examples' own comparison.
-"""
-
-
-def key(row: dict) -> tuple[str, str, str]:
-    """What tells a row from the others."""
-    return row["project"], row["name"], row["arch"]
+VERDICTS = ("clean", "review", "error", "incomplete", "failed", "not built")  # from the best to the worst
+INTRODUCTION = """Public kernels, and kernels that public compilers make, on the simulator. CUDA is compiled from its
+authors' files with nvcc 13 and launched by their own host code on `build/libcudart_sim.a`; the launches of DeepGEMM
+and of ThunderKittens' fast kernels are ours. Triton and CuTe DSL compile without a GPU, and those launches are ours
+too. No source of others is kept here. `./nvfp4 validate third_party` repeats the trial, `./nvfp4 validate report`
+prints a row for each kernel and each finding. Right: every element within the rounding of the result's type, and what
+the tensor cores' sums may lose, of a float64 result; for CUTLASS, its examples' own comparison. Benchmarks compare
+nothing."""
 
 
 def in_order(rows: list[dict], cases: list[tuple[str, str, str]]) -> list[dict]:
     """Rows in the order of the cases, without those of cases that are no more; last, by name, those from outside."""
     found = {key(row): row for row in rows}
-    outside = sorted(name for name, row in found.items() if row.get("outside") and name not in cases)
+    outside = sorted(name for name, row in found.items() if row["outside"] and name not in cases)
     return [found[name] for name in (*cases, *outside) if name in found]
 
 
 def silently_wrong(run: dict) -> bool:
     """Wrong values under a verdict that does not say so."""
-    return bool(run.get("wrong")) and run.get("verdict") not in ("error", "incomplete")
+    return bool(run["wrong"]) and run["verdict"] not in ("error", "incomplete")
 
 
 def by_mode(runs: list[dict], tell: list[str]) -> str:
@@ -49,7 +41,7 @@ def by_mode(runs: list[dict], tell: list[str]) -> str:
 
 
 def value_of(run: dict) -> str:
-    if "wrong" not in run:
+    if run["wrong"] is None:
         return "none"
     return f"{run['wrong']} of {run['of']} wrong" if run["wrong"] else "right"
 
@@ -73,103 +65,131 @@ def kinds(row: dict) -> str:
 
 def refusal(row: dict) -> str:
     """Why there are no values, where there are none."""
-    return row.get("not_built") or next((run["failed"] for run in row["runs"] if "failed" in run), "")
+    return row["not_built"] or next((run["failed"] for run in row["runs"] if run["failed"]), "")
 
 
 def line_of(row: dict) -> str:
-    name = f"{row['project'].rsplit('/', 1)[-1]} `{row['name']}`" + ("*" if row.get("outside") else "")
+    name = f"{short(row['project'])} `{row['name']}`" + ("*" if row["outside"] else "")
     head = f"| {name} | {row['arch']} | {row['shows']} | {row['size']} |"
     if not row["runs"]:
         return f"{head} - | none | not built | - | {row['not_built']} |"
     runs = row["runs"]
-    errors = [run["max_error"] for run in runs if "max_error" in run]
+    errors = [run["max_error"] for run in runs if run["max_error"] is not None]
     seconds = [run["seconds"] for run in runs]
     values = by_mode(runs, [value_of(run) for run in runs])
-    verdict = by_mode(runs, [run.get("verdict", "failed") for run in runs])
+    verdicts = by_mode(runs, [run["verdict"] or "failed" for run in runs])
     why = refusal(row)
-    cells = [f"{min(errors):.3g}" if errors else "-", values, verdict, f"{max(seconds):.1f}", why or kinds(row)]
+    cells = [f"{min(errors):.3g}" if errors else "-", values, verdicts, f"{max(seconds):.1f}", why or kinds(row)]
     return head + " " + " | ".join(cells) + " |"
 
 
-def judged(rows: Iterable[dict]) -> list[str]:
-    """A line a judgement, or a finding without one: project, kind, ruling, lines, sentence."""
+def short(project: str) -> str:
+    """A project without its owner."""
+    return project.rsplit("/", 1)[-1]
+
+
+def judged(rows: Iterable[dict]) -> list[list[str]]:
+    """Project, kind, ruling, sentence and lines of each judgement, or of each finding without one."""
     lines: dict[tuple, set[str]] = defaultdict(set)
     for row in rows:
         for finding in row["findings"]:
             found = judgement(row["project"], row["name"], finding)
-            project = row["project"].rsplit("/", 1)[-1]
-            told = (found.ruling, found.sentence) if found else ("not judged", finding["message"])
-            lines[project, finding["kind"], *told].add(finding["source"])
-    table = ["| project | finding | ruling | why | lines |", "| --- | --- | --- | --- | --- |"]
+            ruling = (found.ruling, found.sentence) if found else ("not judged", finding["message"])
+            lines[short(row["project"]), finding["kind"], *ruling].add(finding["source"])
+    cells = []
     for (project, kind, ruling, sentence), sources in sorted(lines.items()):
         files: dict[str, list[str]] = defaultdict(list)
         for source in sorted(sources):
             name, _, number = source.rpartition(":")
             files[name or source].append(number if name else "")
-        told = "; ".join(f"{name} {', '.join(sorted(filter(None, ns), key=int))}".strip() for name, ns in files.items())
-        table.append(f"| {project} | {kind} | {ruling} | {sentence}. | {told} |")
-    return table
+        places = (f"{name} {', '.join(sorted(filter(None, ns), key=int))}".strip() for name, ns in files.items())
+        cells.append([project, kind, ruling, f"{sentence}.", "; ".join(places)])
+    return cells
+
+
+def rulings(rows: Iterable[dict]) -> list[list[str]]:
+    """Ruling, kind, sentence and projects of each judgement: those that blame a kernel first."""
+    projects: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for project, kind, ruling, sentence, _ in judged(rows):
+        projects[ruling, kind, sentence].append(project)
+    order = ["not judged", *RULINGS]
+    keys = sorted(projects, key=lambda key: (order.index(key[0]), *key[1:]))
+    return [[*key, ", ".join(dict.fromkeys(projects[key]))] for key in keys]
 
 
 def of_corpus(corpus: dict) -> list[str]:
     """The section on the parser's corpus."""
     files: dict[str, list[str]] = defaultdict(list)
     for name, why in corpus["unread"].items():
-        files[corpus_reason(why) or "not judged"].append(name.rsplit("/", 1)[-1])
-    name = corpus["project"].rsplit("/", 1)[-1]
-    counts = f"{corpus['texts']} texts, of which ptxas assembles {corpus['assembled']}"
-    text = ["", f"## The PTX corpus of {name}", ""]
-    text.append(f"At `{corpus['version']}`: {counts}; of these the simulator reads {corpus['read']}.")
+        files[corpus_reason(why) or "not judged"].append(short(name))
+    text = ["", f"## The PTX corpus of {short(corpus['project'])}", ""]
     text.append(
-        f"The others are no whole PTX, mostly extracts without parameters; refused: {corpus['refused_by_both']}."
+        f"At `{corpus['version']}`: {corpus['texts']} texts. ptxas assembles {corpus['assembled']} of them, and the"
+        f" simulator reads {corpus['read']} of these. The simulator refuses {corpus['refused_by_both']} of the others,"
+        " mostly extracts without parameters."
     )
     if files:
-        text += ["", "| not read | texts |", "| --- | --- |"]
-        text += [f"| {why} | {', '.join(names)} |" for why, names in sorted(files.items())]
+        text += ["", table(["not read", "texts"], [[why, ", ".join(names)] for why, names in sorted(files.items())])]
     return text
 
 
-def measured_on(rows: list[dict]) -> list[str]:
-    """Which commit's simulator ran the rows; those of another than most have are named."""
-    commits: dict[str, list[dict]] = defaultdict(list)
-    for row in rows:
-        commits[row.get("simulator", "before commits were noted")].append(row)
-    most, *others = sorted(commits, key=lambda commit: -len(commits[commit]))
-    text = [f"Run on the simulator of commit `{most}`" + (", but for:\n" if others else ".")]
-    for commit in others:
-        names = (f"{row['project'].rsplit('/', 1)[-1]} `{row['name']}` {row['arch']}" for row in commits[commit])
-        text.append(f"- `{commit}`: {', '.join(names)}")
-    return text
+def measured_on(rows: list[dict]) -> str:
+    """The commits whose simulators ran the rows."""
+    commits = Counter(row["simulator"] for row in rows).most_common()
+    most, *others = (f"`{commit}`" for commit, _ in commits)
+    return f"Run on the simulator of commit {most}" + (f", some of {', '.join(others)}." if others else ".")
 
 
-def render(rows: list[dict], corpus: dict) -> str:
-    """The whole file."""
-    modes = max((row["runs"] for row in rows), key=len, default=[])
-    text = [INTRODUCTION.format(modes=", ".join(run["mode"] for run in modes))]
+def verdict(row: dict) -> str:
+    """The worst of its modes."""
+    return max((run["verdict"] or "failed" for run in row["runs"]), key=VERDICTS.index, default="not built")
+
+
+def is_right(row: dict) -> bool:
+    return bool(row["runs"]) and all(run["wrong"] == 0 for run in row["runs"])
+
+
+def counted(rows: list[dict]) -> str:
+    """How many kernels run, and how many are right."""
     running = [row for row in rows if row["runs"]]
-    right = [row for row in running if all(run.get("wrong") == 0 for run in row["runs"])]
-    projects = {row["project"] for row in running}
-    text.append(
-        f"{len(running)} kernels of {len(projects)} projects: {len(right)} right in every mode, "
-        f"{sum(any(silently_wrong(run) for run in row['runs']) for row in running)} wrong without an error, "
-        f"{len(rows) - len(right)} wrong or without values in a mode, each with its reason below.\n"
+    right = sum(map(is_right, rows))
+    silent = sum(any(map(silently_wrong, row["runs"])) for row in running)
+    return (
+        f"{len(running)} kernels of {len({row['project'] for row in running})} projects: {right} right in every mode, "
+        f"{silent} wrong without an error, {len(rows) - right} wrong or without values in a mode."
     )
-    text += [*measured_on(rows), ""]
-    head = ("kernel", "sm", "what it is", "size", "max error", "values", "verdict", "s a mode", "findings, or why not")
-    text += ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    text += [line_of(row) for row in rows]
-    text += ["", "Max error is that of the best mode, seconds of the slowest one on a shared machine. Versions:", ""]
-    text += [f"- {project} at `{at}`" for project, at in sorted({(r["project"], r["version"]) for r in running})]
+
+
+def summary(rows: list[dict], corpus: dict) -> str:
+    """The page of simulator/results: a line for each project, and a line for each ruling."""
+    text = ["# Third-party kernels on the simulator", "", INTRODUCTION, "", counted(rows), measured_on(rows), ""]
+    body = []
+    for project, version in sorted({(row["project"], row["version"]) for row in rows}):
+        mine = [row for row in rows if row["project"] == project]
+        found = Counter(map(verdict, mine))
+        cells = [str(len(mine)), str(sum(map(is_right, mine))), *(str(found[name] or "") for name in VERDICTS)]
+        body.append([project, f"`{version[:12]}`", *cells])
+    text += [table(["project", "version", "kernels", "right", *VERDICTS], body, 2 + len(VERDICTS))]
     text += ["", "## Who is right", "", *(f"- {ruling}: {meaning}" for ruling, meaning in RULINGS.items()), ""]
-    text += judged(rows)
+    text += [table(["ruling", "finding", "why", "projects"], rulings(rows))]
+    return "\n".join([*text, *of_corpus(corpus)]) + "\n"
+
+
+def page(rows: list[dict], corpus: dict) -> str:
+    """A line for each kernel, and the lines of each finding."""
+    head = ("kernel", "sm", "what it is", "size", "max error", "values", "verdict", "s a mode", "findings, or why not")
+    text = [counted(rows), "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head), *map(line_of, rows)]
+    text += ["", "Rows with a star: the driver is not in this repository (`--cases FILE`)."]
+    text += ["Max error is that of the best mode, seconds of the slowest one on a shared machine.", ""]
+    text += [table(["project", "finding", "ruling", "why", "lines"], judged(rows))]
     refused = [row for row in rows if refusal(row)]
     if refused:
-        text += ["", "## What does not run", "", "| kernel | sm | why |", "| --- | --- | --- |"]
-        for row in refused:
-            why = reason(row["project"], row["name"]) or "not judged"
-            text.append(f"| {row['project'].rsplit('/', 1)[-1]} `{row['name']}` | {row['arch']} | {why}. |")
-    text += of_corpus(corpus)
-    return "\n".join(text) + "\n"
+        why = [reason(row["project"], row["name"]) or "not judged" for row in refused]
+        cells = [
+            [f"{short(r['project'])} `{r['name']}`", r["arch"], f"{w}."] for r, w in zip(refused, why, strict=True)
+        ]
+        text += ["", table(["does not run", "sm", "why"], cells)]
+    return "\n".join([*text, *of_corpus(corpus)]) + "\n"
 
 
 def faults(rows: list[dict], corpus: dict) -> list[str]:

@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import signal
 
 import numpy as np
 import pytest
 
+from simulator.validation.report import corpus as recorded_corpus
 from simulator.validation.third_party.judgements import judgement
 from simulator.validation.third_party.outcome import cases_of, compare, in_a_child, told
-from simulator.validation.third_party.third_party_page import INTRODUCTION, faults, in_order, key, render
+from simulator.validation.third_party.third_party_page import faults, in_order, page, summary
+from simulator.validation.third_party.third_party_rows import key, load
 
 
 @pytest.fixture(scope="module")
-def rows(root):
-    return json.loads((root / "simulator/results/third_party/third_party.json").read_text())
+def rows():
+    return load()
 
 
 @pytest.fixture(scope="module")
-def corpus(root):
-    return json.loads((root / "simulator/results/third_party/third_party_corpus.json").read_text())
+def corpus():
+    return recorded_corpus()
 
 
-def test_the_committed_table_keeps_its_rules(rows, corpus):
+def test_the_recorded_rows_keep_their_rules(rows, corpus):
     assert faults(rows, corpus) == []
 
 
-def test_the_committed_page_is_what_the_json_says(root, rows, corpus):
-    assert (root / "simulator/results/third_party/THIRD_PARTY.md").read_text() == render(rows, corpus)
+def test_each_project_and_each_ruling_has_a_line_of_the_page(rows, corpus):
+    text = summary(rows, corpus)
+    for project in {row["project"] for row in rows}:
+        mine = [row for row in rows if row["project"] == project]
+        right = sum(all(run["wrong"] == 0 for run in row["runs"]) for row in mine)
+        assert f"| {project} | `{mine[0]['version'][:12]}` | {len(mine)} | {right} |" in text
+    for row in rows:
+        for finding in row["findings"]:
+            found = judgement(row["project"], row["name"], finding)
+            assert f"| {found.ruling} | {finding['kind']} | {found.sentence}. |" in text
 
 
 def test_rows_of_another_simulator_than_most_are_named(rows, corpus):
     changed = copy.deepcopy(rows)
     changed[1]["simulator"] = "0123abc"
-    assert f"- `0123abc`: triton `{changed[1]['name']}` {changed[1]['arch']}\n" in render(changed, corpus)
+    assert "`0123abc`" in summary(changed, corpus) and "`0123abc`" not in summary(rows, corpus)
 
 
 def a_finding(**given):
@@ -60,7 +69,7 @@ def a_finding(**given):
         (lambda row: row["runs"][1].update(failed="refused"), "no reason is named: refused"),
     ],
 )
-def test_a_fault_of_a_row_is_told(rows, corpus, change, said):
+def test_a_row_that_breaks_a_rule_is_reported(rows, corpus, change, said):
     changed = copy.deepcopy(rows)
     change(changed[0])
     told_of = faults(changed, corpus)
@@ -79,7 +88,7 @@ def test_rows_of_cases_outside_the_tree_stay_last_and_are_marked(rows, corpus, t
     inside = [row for row in rows if not row.get("outside")]
     kept = in_order([theirs, gone, *reversed(inside)], [key(row) for row in inside])
     assert kept == [*inside, theirs]
-    assert "| them `theirs`* |" in render(kept, corpus)
+    assert "| them `theirs`* |" in page(kept, corpus)
 
 
 def test_wrong_values_under_an_error_are_no_fault_of_the_table(rows, corpus):
@@ -92,10 +101,10 @@ def test_what_does_not_run_is_named_without_its_owner(rows, corpus):
     refused = [row for row in rows if not row["runs"]]
     one = {**copy.deepcopy((refused or rows)[0]), "project": "they/them", "name": "theirs", "arch": "90a"}
     one |= {"runs": [], "not_built": "no nvcc", "findings": []}
-    assert "| them `theirs` | 90a | not judged. |" in render([*rows, one], corpus)
+    assert "| them `theirs` | 90a | not judged. |" in page([*rows, one], corpus)
 
 
-def test_too_few_kernels_or_projects_are_told(rows, corpus):
+def test_too_few_kernels_or_projects_are_reported(rows, corpus):
     few = [row for row in rows if row["project"] == "triton"]
     assert faults(few[:59], corpus) == faults(few, corpus) == ["fewer than 60 kernels of 6 projects run"]
 
@@ -127,86 +136,46 @@ def test_a_run_that_crashes_or_does_not_end_is_a_row_that_says_so():
 
 def a_row(project, name, runs, findings=(), **more):
     row = {"project": project, "name": name, "arch": "90a", "size": "64", "shows": f"what {name} shows"}
-    row |= {"simulator": "abc1234", "version": f"v of {project}", "runs": runs, "findings": list(findings)}
-    return row | more
+    row |= {"simulator": "abc1234", "version": f"v of {project}", "outside": False, "not_built": ""}
+    return row | {"runs": runs, "findings": list(findings)} | more
 
 
-def a_run(mode, wrong=0, verdict="clean", seconds=1.04, **more):
-    return {"mode": mode, "status": 0, "wrong": wrong, "of": 8, "verdict": verdict, "seconds": seconds} | more
+def a_run(mode, wrong=0, verdict="clean", **more):
+    run = {"mode": mode, "status": 0, "wrong": wrong, "of": 8, "max_error": None, "verdict": verdict}
+    return run | {"seconds": 1.04, "failed": ""} | more
 
 
-def test_every_word_of_a_small_page():
-    known = {"kind": "mbarrier-init-fence", "verdict": "review", "modes": ["eager", "late"]}
-    lines = [f"tk.cu:{line}" for line in (9, 10, 101)]
+def line(text, name):
+    """The cells of the line that begins with a kernel's name."""
+    return next([cell.strip(" |") for cell in each.split(" | ")] for each in text.splitlines() if f"| {name} |" in each)
+
+
+def test_a_kernels_line_says_in_which_modes_it_is_wrong():
     rows = [
         a_row("o/ThunderKittens", "gemm",
             [a_run("eager", max_error=0.25, seconds=3.06), a_run("late", max_error=0.12345)],
-            [a_finding(**known, source=line) for line in lines]),
+            [a_finding(kind="mbarrier-init-fence", verdict="review", modes=["eager", "late"], source=f"tk.cu:{n}")
+             for n in (9, 10, 101)]),
         a_row("p/other", "sum", [a_run("eager"), a_run("late", 3, "error"), a_run("poison", 3, "clean")],
             [a_finding(verdict="error", modes=["late"], source="PTX line 7"), a_finding(modes=["late", "poison"])]),
-        a_row("p/other", "lost", [{"mode": "eager", "status": 1, "failed": "no such map", "seconds": 0.4}],
-            outside=True),
-        a_row("q/none", "absent", [], not_built="no nvcc", simulator="def5678"),
-        a_row("q/none", "untimed", [{"mode": "eager", "status": 0, "verdict": "clean", "seconds": 2.0}], version="v1"),
+        a_row("p/other", "lost", [a_run("eager", None, "", failed="no such map", seconds=0.4)], outside=True),
+        a_row("q/none", "absent", [], not_built="no nvcc"),
     ]  # fmt: skip
     corpus = {"project": "r/texts", "version": "v2", "texts": 9, "assembled": 7, "read": 5, "refused_by_both": 1}
-    page = render(rows, corpus | {"unread": {"a/x.ptx": "odd", "a/y.ptx": "odd"}})
-    head, rest = page.split("\n\nModes: ")
-    assert head == INTRODUCTION.split("\n\nModes: ")[0]
-    right, table = rest.split("\n\n", 1)
-    assert right.splitlines()[0] == "eager, late, poison."
+    corpus |= {"unread": {"a/x.ptx": "odd", "a/y.ptx": "odd"}}
+    text = page(rows, corpus)
+    assert line(text, "ThunderKittens `gemm`")[4:] == [
+        "0.123", "right", "clean", "3.1", "mbarrier-init-fence (review, 3 lines)",
+    ]  # fmt: skip
+    assert line(text, "other `sum`")[5:7] == [
+        "right (eager); 3 of 8 wrong (late poison)", "clean (eager poison); error (late)",
+    ]  # fmt: skip
+    assert line(text, "other `lost`*")[5:] == ["none", "failed", "0.4", "no such map"]
+    assert "no nvcc" in line(text, "none `absent`")
     sentence = judgement("o/ThunderKittens", "gemm", rows[0]["findings"][0]).sentence
-    assert table.splitlines() == [
-        "4 kernels of 3 projects: 1 right in every mode, 1 wrong without an error, 4 wrong or without values in a mode,"
-        " each with its reason below.",
-        "",
-        "Run on the simulator of commit `abc1234`, but for:",
-        "",
-        "- `def5678`: none `absent` 90a",
-        "",
-        "| kernel | sm | what it is | size | max error | values | verdict | s a mode | findings, or why not |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| ThunderKittens `gemm` | 90a | what gemm shows | 64 | 0.123 | right | clean | 3.1 |"
-        " mbarrier-init-fence (review, 3 lines) |",
-        "| other `sum` | 90a | what sum shows | 64 | - | right (eager); 3 of 8 wrong (late poison) |"
-        " clean (eager poison); error (late) | 1.0 | new-kind (error, 2 lines, late poison) |",
-        "| other `lost`* | 90a | what lost shows | 64 | - | none | failed | 0.4 | no such map |",
-        "| none `absent` | 90a | what absent shows | 64 | - | none | not built | - | no nvcc |",
-        "| none `untimed` | 90a | what untimed shows | 64 | - | none | clean | 2.0 | none |",
-        "",
-        "Max error is that of the best mode, seconds of the slowest one on a shared machine. Versions:",
-        "",
-        "- o/ThunderKittens at `v of o/ThunderKittens`",
-        "- p/other at `v of p/other`",
-        "- q/none at `v1`",
-        "",
-        "## Who is right",
-        "",
-        "- true: the kernel breaks a rule of PTX",
-        "- practice: PTX does not guarantee it, and common practice relies on it: a review",
-        "- follows: a consequence of another finding",
-        "- false: the kernel is right and the simulator is wrong",
-        "",
-        "| project | finding | ruling | why | lines |",
-        "| --- | --- | --- | --- | --- |",
-        f"| ThunderKittens | mbarrier-init-fence | true | {sentence}. | tk.cu 9, 10, 101 |",
-        "| other | new-kind | not judged | is new. | PTX line 7; a.cu 1 |",
-        "",
-        "## What does not run",
-        "",
-        "| kernel | sm | why |",
-        "| --- | --- | --- |",
-        "| other `lost` | 90a | not judged. |",
-        "| none `absent` | 90a | not judged. |",
-        "",
-        "## The PTX corpus of texts",
-        "",
-        "At `v2`: 9 texts, of which ptxas assembles 7; of these the simulator reads 5.",
-        "The others are no whole PTX, mostly extracts without parameters; refused: 1.",
-        "",
-        "| not read | texts |",
-        "| --- | --- |",
-        "| not judged | x.ptx, y.ptx |",
-    ]
-    assert page.endswith("|\n") and "## What does not run" not in render(rows[:2], corpus | {"unread": {}})
-    assert render(rows[:2], corpus | {"unread": {}}).endswith("refused: 1.\n")
+    assert f"| ThunderKittens | mbarrier-init-fence | true | {sentence}. | tk.cu 9, 10, 101 |" in text
+    assert "| other | new-kind | not judged | is new. | PTX line 7; a.cu 1 |" in text
+    assert "| not judged | x.ptx, y.ptx |" in text
+    assert "3 kernels of 2 projects: 1 right in every mode, 1 wrong without an error, 3 wrong or" in summary(
+        rows, corpus
+    )

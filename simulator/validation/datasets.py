@@ -1,0 +1,189 @@
+"""The measured rows of simulator/results/data: a CSV file for each data set, read and written by its schema.
+
+A file with .gz at the end of its name is compressed. A cell of several words has them with semicolons between; an empty
+cell of a number is None.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"  # pages
+DATA = RESULTS / "data"
+BETWEEN = ";"
+
+
+class Column(NamedTuple):
+    """How a cell becomes a value; and what it means, with its unit."""
+
+    read: Callable[[str], Any]
+    meaning: str
+
+
+def text(meaning: str) -> Column:
+    return Column(str, meaning)
+
+
+def whole(meaning: str) -> Column:
+    return Column(lambda cell: int(cell) if cell else None, meaning)
+
+
+def number(meaning: str) -> Column:
+    return Column(lambda cell: float(cell) if cell else None, meaning)
+
+
+def words(meaning: str) -> Column:
+    return Column(lambda cell: cell.split(BETWEEN) if cell else [], f"{meaning} (several)")
+
+
+class DataSet(NamedTuple):
+    """A file of simulator/results/data, what one row is, and its columns in their order."""
+
+    file: str
+    row: str
+    columns: dict[str, Column]
+
+    @property
+    def path(self) -> Path:
+        return DATA / self.file
+
+
+MODES = "modes of the simulator"
+SETS = {
+    "backends": DataSet(
+        "backends.csv",
+        "a set of problems on one configuration of a backend in one mode",
+        {
+            "backend": text("Blackwell's or GeForce's"),
+            "set": text("the problems (backend_table.py)"),
+            "config": text("configuration, or `chosen`: the one that the plan chooses"),
+            "mode": text("mode of the simulator"),
+            "problems": whole("problems run"),
+            "right": whole("outputs that agree with the float64 reference"),
+            "verdict": text("the simulator's verdict on all of them"),
+            "kinds": words("kinds of findings"),
+            "seconds": number("seconds of the calls on a shared machine"),
+            "wrong": words("what was wrong"),
+        },
+    ),
+    "mutants": DataSet(
+        "mutants.csv",
+        "a kernel with one synchronisation removed or altered, at each place where it stands",
+        {
+            "suite": text("kernels that belong together"),
+            "kernel": text("which of them, where there are several"),
+            "mutant": text("what is done to the kernel; empty: nothing, and `found` counts false alarms"),
+            "places": whole("places that were altered, one at a time; runs of the kernel as it is"),
+            "found": whole("places whose fault every mode reports"),
+            "modes": words(MODES),
+            "verdicts": words("worst verdict of each place, without repetition"),
+            "kinds": words("kinds of findings"),
+            "wrong_in": words("modes with wrong values or without an end; `not compared`"),
+        },
+    ),
+    "third_party_kernels": DataSet(
+        "third_party_kernels.csv",
+        "a kernel of another project",
+        {
+            "project": text("owner/name on GitHub, or the wheel whose compiler made the kernel"),
+            "name": text("the kernel"),
+            "arch": text("compute capability"),
+            "size": text("problem"),
+            "shows": text("what the kernel is an example of"),
+            "outside": text("yes: its driver is not in this repository"),
+            "simulator": text("last commit of the simulator's C code that ran it"),
+            "version": text("commit or version of the project"),
+            "not_built": text("why there are no runs"),
+        },
+    ),
+    "third_party_runs": DataSet(
+        "third_party_runs.csv",
+        "one run of such a kernel in one mode",
+        {
+            "project": text("as above"),
+            "name": text("as above"),
+            "arch": text("as above"),
+            "mode": text("mode of the simulator"),
+            "status": whole("status of the launch"),
+            "wrong": whole("values outside the bound"),
+            "of": whole("values compared"),
+            "max_error": number("largest absolute error"),
+            "verdict": text("the simulator's verdict"),
+            "seconds": number("seconds on a shared machine"),
+            "failed": text("why there are no values"),
+        },
+    ),
+    "third_party_findings": DataSet(
+        "third_party_findings.csv.gz",
+        "a kind of finding at one line of such a kernel",
+        {
+            "project": text("as above"),
+            "name": text("as above"),
+            "arch": text("as above"),
+            "verdict": text("review or error"),
+            "kind": text("kind of finding"),
+            "source": text("file and line"),
+            "times": whole("how often, in the mode with most"),
+            "modes": words("modes that have it"),
+            "message": text("the finding's first line"),
+        },
+    ),
+    "sentryward": DataSet(
+        "sentryward.csv",
+        "a PTX text that the simulator and SentryWard both judged",
+        {
+            "version": text("SentryWard's version"),
+            "kernel": text("kernel"),
+            "mutant": text("what was altered; empty: nothing"),
+            "verdict": text("the simulator's worst verdict"),
+            "kinds": words("verdict and kind of its findings"),
+            "modes": words("modes with their verdicts"),
+            "seconds": number("seconds of the simulator in all modes"),
+            "by": text("the test that runs it, where this program does not"),
+            "scope": text("what of the kernel is launched"),
+            "result": text("SentryWard's result"),
+            "checks": words("its checks with their results"),
+            "said": words("its first diagnostics"),
+            "their_seconds": number("seconds of SentryWard"),
+        },
+    ),
+}
+
+
+def decode(data_set: DataSet, content: str) -> list[dict[str, Any]]:
+    """The rows of a CSV text. Raises ValueError where its columns are not the schema's."""
+    reader = csv.DictReader(io.StringIO(content))
+    if list(reader.fieldnames or ()) != list(data_set.columns):
+        raise ValueError(f"{data_set.file} has columns {reader.fieldnames}; expected {list(data_set.columns)}")
+    return [{name: column.read(row[name]) for name, column in data_set.columns.items()} for row in reader]
+
+
+def encode(data_set: DataSet, rows: Iterable[dict[str, Any]]) -> str:
+    """A CSV text of the rows; a key that the schema lacks is an error, one that the row lacks an empty cell."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, data_set.columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: BETWEEN.join(x) if isinstance(x, (list, tuple)) else x for name, x in row.items()})
+    return out.getvalue()
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    """All rows of a data set."""
+    data_set = SETS[name]
+    raw = data_set.path.read_bytes()
+    return decode(data_set, (gzip.decompress(raw) if data_set.file.endswith(".gz") else raw).decode())
+
+
+def write(name: str, rows: Iterable[dict[str, Any]]) -> None:
+    """Replaces a data set; a reader finds the old file or the new one."""
+    data_set = SETS[name]
+    raw = encode(data_set, rows).encode()
+    partial = data_set.path.with_name(f"{data_set.file}.part")
+    partial.write_bytes(gzip.compress(raw, mtime=0) if data_set.file.endswith(".gz") else raw)
+    partial.rename(data_set.path)

@@ -1,0 +1,72 @@
+"""Writes the pages of simulator/results anew from its data sets, and every row of them as tables.
+
+usage: make validation-report, or ./nvfp4 validate report [FOLDER]
+FOLDER (default: validation/ in the build folder) gets the full tables, simulator/results the pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from scripts.common.markdown import table
+from scripts.common.toolchain import BUILD
+from simulator.validation import backend_table, datasets
+from simulator.validation.mutants import mutant_page
+from simulator.validation.sentryward import sentryward_page
+from simulator.validation.third_party import third_party_page, third_party_rows
+
+INTRODUCTION = """Each page here is written from data sets that the programs of `simulator/validation/` measured
+(`./nvfp4 validate PROGRAM`). `make validation-report` writes the pages anew, and every row of the data sets as tables
+into `build/validation/`. The data sets lie in `data/`, which `datasets.py` reads and writes; cells of several words
+have semicolons between them, and files that end in .gz are compressed."""
+
+
+def schema() -> str:
+    """What the columns of every data set mean."""
+    text = ["# Results of validating the simulator", "", INTRODUCTION]
+    for data_set in datasets.SETS.values():
+        columns = [[f"`{name}`", column.meaning] for name, column in data_set.columns.items()]
+        text += ["", f"## {data_set.file}", "", f"A row: {data_set.row}.", "", table(["column", "meaning"], columns)]
+    return "\n".join(text) + "\n"
+
+
+def corpus() -> dict:
+    return json.loads((datasets.DATA / "third_party_corpus.json").read_text())
+
+
+def pages() -> dict[str, str]:
+    """The pages of simulator/results by name."""
+    return {
+        "README.md": schema(),
+        "BACKENDS.md": backend_table.summary(datasets.read("backends")),
+        "MUTANTS.md": mutant_page.summary(datasets.read("mutants")),
+        "THIRD_PARTY.md": third_party_page.summary(third_party_rows.load(), corpus()),
+        "SENTRYWARD.md": sentryward_page.summary(datasets.read("sentryward")),
+    }
+
+
+def full_tables() -> dict[str, str]:
+    """Every row of the data sets, by the name of the page."""
+    return {
+        "backends.md": backend_table.page(datasets.read("backends")),
+        "mutants.md": mutant_page.page(datasets.read("mutants")),
+        "third_party.md": third_party_page.page(third_party_rows.load(), corpus()),
+        "sentryward.md": sentryward_page.page(datasets.read("sentryward")),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=BUILD / "validation", help="default: %(default)s")
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for place, texts in ((datasets.RESULTS, pages()), (folder, full_tables())):
+        for name, text in texts.items():
+            (place / name).write_text(text)
+    print(f"every row: {folder}")
+
+
+if __name__ == "__main__":
+    main()
