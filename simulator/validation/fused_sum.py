@@ -3,8 +3,8 @@
 Written from the rule's text, sharing nothing with simulator/tensorcore: `exact` does one element with Fractions, one
 statement of the rule a line; `vectors` does matrices of elements in int64 and is itself tested against `exact`.
 
-Two details are an H200's (test_recorded.py), not MMA-Sim's, where a zero has exponent -126: in sums of products a zero
-does not count for the largest exponent, and that is at least -133.  The rule of groups is as published.
+Two details are an H200's (test_recorded_sums.py), not MMA-Sim's, where a zero has exponent -126: in sums of products a
+zero does not count for the largest exponent, and that is at least -133.  The rule of groups is as published.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Records what a real H200 gives, packs it into the tests' fixtures, and compares all of it with the simulator.
+"""Records what an H200 gives, packs it into the tests' fixtures, and compares all of it with the simulator.
 
-    record card FOLDER      on the card: runs build/features_h200 and the Hopper backend, writes to FOLDER
-    record pack FOLDER      makes recorded.json and recorded.npz of tests/simulator/h200 of what `card` wrote
-    record compare FOLDER   here: every case on the simulator, the large ones too, and every word of every feature
+./nvfp4 validate h200.record_calls card FOLDER      on the card: runs build/features_h200 and the Hopper backend
+./nvfp4 validate h200.record_calls pack FOLDER      makes recorded.csv and recorded.npz.xz of tests/simulator/h200
+./nvfp4 validate h200.record_calls compare FOLDER   here: every case, the large ones too, and every word of each feature
 
 `card` builds nothing, ends within two minutes whatever the card does, and exits 1 if anything could not be run.
 """
@@ -25,6 +25,7 @@ import numpy as np
 
 from scripts.common.toolchain import BUILD
 from simulator.validation.h200.hopper_cases import COMMITTED_SAMPLE, cases, sample, simulate, ulps
+from simulator.validation.h200.recordings import save_arrays, save_record
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests/simulator/h200"
@@ -181,13 +182,10 @@ def pack(out: Path) -> int:
     if record["failed"]:
         print(f"failed on the card: {', '.join(record['failed'])}", file=sys.stderr)
         return 1
-    features = record.pop("features")
-    lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in features.items()]
-    head = json.dumps({key: value for key, value in record.items() if key != "failed"}, indent=1)
-    (FIXTURES / "recorded.json").write_text(head[:-2] + ',\n "features": {\n' + ",\n".join(lines) + "\n }\n}\n")
+    save_record(FIXTURES / "recorded.csv", {key: value for key, value in record.items() if key != "failed"})
     arrays = {name: sample(output, COMMITTED_SAMPLE) for name, output in samples.items()}
     arrays |= {name: row[:APPROXIMATE_WORDS] for name, row in words.items() if name.startswith(APPROXIMATE)}
-    np.savez_compressed(FIXTURES / "recorded.npz", **arrays)
+    save_arrays(FIXTURES / "recorded.npz.xz", arrays)
     return 0
 
 

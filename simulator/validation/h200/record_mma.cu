@@ -1,4 +1,4 @@
-/* Records what a Hopper card's tensor cores and conversions give, for test_recorded.py: reads cases from a
+/* Records what a Hopper card's tensor cores and conversions give, for test_recorded_sums.py: reads cases from a
  * file, runs one instruction on each, writes the results.  See record_mma.py, which makes the cases and packs
  * the fixture. nvcc -gencode arch=compute_90a,code=sm_90a -O2 -o record_mma record_mma.cu
  *

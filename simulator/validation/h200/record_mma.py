@@ -1,8 +1,8 @@
-"""Makes the cases that record_mma.cu runs on a card, and packs what it gave into the fixture of test_recorded.py.
+"""Makes the cases that record_mma.cu runs on a card, and packs its results into the fixture of test_recorded_sums.py.
 
-record_mma cases CASES [COUNT]       writes COUNT cases an instruction (default 8)
-record_mma pack CASES RESULTS NPZ    packs both
-record_mma compare CASES RESULTS     compares with the C rules, counting the elements that differ
+./nvfp4 validate h200.record_mma cases CASES [COUNT]        writes COUNT cases for each instruction (default 8)
+./nvfp4 validate h200.record_mma pack CASES RESULTS FILE    packs both into a .npz.xz file
+./nvfp4 validate h200.record_mma compare CASES RESULTS      counts the elements that differ from the C rules
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.common.tensorcore import RELU, SATFINITE, Rule, from_f32, mma, rule
+from simulator.validation.h200.recordings import save_arrays
 
 ROWS, COLUMNS = 64, 8
 PACKED_ROWS, PACKED_FLOATS = 16, 2048
@@ -164,7 +165,7 @@ def main(arguments: list[str]) -> None:
             keep = len(STYLES)
             arrays |= {f"{name}{i}": group[name][:keep, :PACKED_ROWS] for name in "ac"}
             arrays |= {f"b{i}": group["b"][:keep], f"d{i}": d[:keep, :PACKED_ROWS]}
-        np.savez_compressed(arguments[3], x=x[:PACKED_FLOATS], codes=codes[:PACKED_FLOATS], **arrays)
+        save_arrays(Path(arguments[3]), {"x": x[:PACKED_FLOATS], "codes": codes[:PACKED_FLOATS]} | arrays)
     else:
         groups, x, codes = read(path, arguments[2])
         for instruction, (group, d) in zip(INSTRUCTIONS, groups, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -10,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from simulator.validation.h200.recordings import load_arrays, load_record
 from tests.simulator.sim_kit import built, nvcc
 
-RECORDED = Path(__file__).parent / "recorded.json"
+RECORDED = Path(__file__).parent / "recorded.csv"
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "poison")
 OUT_WORDS = 16384  # of a feature (h200/features.cuh)
 APPROXIMATED = 2048  # operands, then results
@@ -49,7 +49,7 @@ def simulated(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recorded():
-    return json.loads(RECORDED.read_text())
+    return load_record(RECORDED)
 
 
 def test_every_feature_runs_and_leaves_an_output(simulated):
@@ -113,7 +113,7 @@ def test_approximations_lie_within_the_documented_bounds(simulated):
 
 
 def test_approximations_of_the_card_lie_within_the_same_bounds(simulated, recorded):
-    samples = np.load(RECORDED.with_suffix(".npz"))
+    samples = load_arrays(RECORDED.with_name("recorded.npz.xz"))
     names = {name for name in recorded["features"] if name.startswith("approximate.")}
     assert names == {name for name in simulated[0] if name.startswith("approximate.")}
     for name in sorted(names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,10 @@ from simulator.validation.h200.hopper_cases import (
     simulate,
     ulps,
 )
+from simulator.validation.h200.recordings import load_arrays, load_record
 from tests.simulator.sim_kit import built, nvcc
 
-RECORDED = Path(__file__).parent / "recorded.json"
+RECORDED = Path(__file__).parent / "recorded.csv"
 MOST_MACS = 4e8  # larger cases: record.py compare
 # ex2.approx and rcp.approx are 2^-22 and 2^-23 off at most: less than 2^-21 of an output in fp32, which sends fewer
 # than one rounding to fp16 (2^-11) in 1024 to the other neighbour; twice as many are allowed.
@@ -30,7 +30,7 @@ WANTED = [case for case in cases() if case.macs <= MOST_MACS]
 
 @pytest.fixture(scope="module")
 def recorded():
-    return json.loads(RECORDED.read_text())["hopper"], np.load(RECORDED.with_suffix(".npz"))
+    return load_record(RECORDED)["hopper"], load_arrays(RECORDED.with_name("recorded.npz.xz"))
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,14 @@ import pytest
 
 from scripts.common.tensorcore import ISAS, force_isa, from_f32, mma
 from simulator.validation.h200.record_mma import CONVERSIONS, INSTRUCTIONS, STYLES
+from simulator.validation.h200.recordings import load_arrays
 
-FIXTURE = Path(__file__).with_name("recorded_h200.npz")
+FIXTURE = Path(__file__).with_name("recorded_sums.npz.xz")
 
 
 @pytest.fixture(scope="module")
 def recorded():
-    return dict(np.load(FIXTURE))
+    return load_arrays(FIXTURE)
 
 
 @pytest.mark.parametrize("index", range(len(INSTRUCTIONS)), ids=lambda i: INSTRUCTIONS[i][0])
