@@ -63,7 +63,7 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_c
 
 /* Whether a launch counts its tiles in one dimension, for CTAs that take one after another. */
 static bool is_persistent(const struct hopper_config *config, int64_t tiles, int sms) {
-    return config->tile_m == PERSISTENT_TILE_M && tiles <= INT32_MAX - sms;
+    return config->persistent && tiles <= INT32_MAX - sms;
 }
 
 /* A band is the rows of tiles that run at a time, in whole batches where it has several: one launch dequantizes
@@ -217,7 +217,7 @@ static int32_t make_dual_gemm(const struct problem *problem, const struct launch
                    .pdl_variable = HOPPER_PDL_VARIABLE},
     };
     if (gemm->persistent) {
-        gemm->launch.kernel = hopper_persistent_dual_gemm_kernel();
+        gemm->launch.kernel = hopper_persistent_dual_gemm_kernel(tile);
         gemm->launch.grid[0] = tiles < plan->sms ? tiles : plan->sms;
         gemm->launch.grid[1] = gemm->launch.grid[2] = 1;
         gemm->launch.shared_bytes = PERSISTENT_SHARED_BYTES(hopper_tile_n(config), config->tile_m,

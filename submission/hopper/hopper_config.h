@@ -28,31 +28,28 @@
 #define A_BOXES              (STAGE_K / A_BOX_K)
 #define OUTPUT_PAD_BYTES     16 /* between rows of the staged output: stmatrix without bank conflicts */
 
-/* name (a tile's rows of A, rows of B, and shares of K), warpgroups along the rows of B, m blocks of each, rows
- * of A, stages, CTAs that share a tile's K, warpgroups that share a CTA's K */
+/* name (rows of A, rows of B, shares of K), warpgroups along the rows of B, m blocks of each warpgroup, rows of
+ * A, stages, CTAs that share a tile's K, warpgroups that share a CTA's K, and whether CTAs stay for tile after
+ * tile (hopper_persistent_gemm.cuh) */
 #define HOPPER_CONFIGS(X)                                                                                      \
-    X(m128n64, 2, 1, 128, 5, 1, 1)                                                                             \
-    X(m256n64, 2, 1, 256, 3, 1, 1)                                                                             \
-    X(m128n96, 3, 1, 128, 4, 1, 1)                                                                             \
-    X(m128n96k2, 3, 1, 128, 4, 2, 1)                                                                           \
-    X(m64n64k2, 2, 1, 64, 6, 2, 1)                                                                             \
-    X(m128n64k2, 2, 1, 128, 5, 2, 1)                                                                           \
-    X(m64n128, 2, 2, 64, 6, 1, 1)                                                                              \
-    X(m96n64, 2, 1, 96, 6, 1, 1)                                                                               \
-    X(m96n64k2, 2, 1, 96, 6, 2, 1)                                                                             \
-    X(m96n96, 3, 1, 96, 5, 1, 1)                                                                               \
-    X(m192n96, 3, 1, 192, 3, 1, 1)                                                                             \
-    X(m192n128, 2, 2, 192, 3, 1, 1)                                                                            \
-    X(m32n128, 4, 1, 32, 8, 1, 1)                                                                              \
-    X(m64n32k8, 1, 1, 64, 8, 2, 4)
-
-/* The largest of them has a kernel of its own, whose CTAs take tile after tile (hopper_persistent_gemm.cuh). */
-#define HOPPER_PERSISTENT_TILE(X) X(m256n64, 2, 1, 256, 3, 1, 1)
-#define PERSISTENT_TILE_M         256 /* which no other has */
+    X(m128n64, 2, 1, 128, 5, 1, 1, 0)                                                                          \
+    X(m256n64, 2, 1, 256, 3, 1, 1, 1)                                                                          \
+    X(m128n96, 3, 1, 128, 4, 1, 1, 0)                                                                          \
+    X(m128n96k2, 3, 1, 128, 4, 2, 1, 0)                                                                        \
+    X(m64n64k2, 2, 1, 64, 6, 2, 1, 0)                                                                          \
+    X(m128n64k2, 2, 1, 128, 5, 2, 1, 0)                                                                        \
+    X(m64n128, 2, 2, 64, 6, 1, 1, 0)                                                                           \
+    X(m96n64, 2, 1, 96, 6, 1, 1, 0)                                                                            \
+    X(m96n64k2, 2, 1, 96, 6, 2, 1, 0)                                                                          \
+    X(m96n96, 3, 1, 96, 5, 1, 1, 0)                                                                            \
+    X(m192n96, 3, 1, 192, 3, 1, 1, 0)                                                                          \
+    X(m192n128, 2, 2, 192, 3, 1, 1, 0)                                                                         \
+    X(m32n128, 4, 1, 32, 8, 1, 1, 0)                                                                           \
+    X(m64n32k8, 1, 1, 64, 8, 2, 4, 0)
 
 struct hopper_config {
     const char *name;
-    int warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k;
+    int warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, persistent;
 };
 
 #define TILE_N(warpgroups_n, m_blocks) ((warpgroups_n) * (m_blocks) * WGMMA_M_BLOCK_B_ROWS)

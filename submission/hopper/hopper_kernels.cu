@@ -12,18 +12,30 @@
 #include "hopper_persistent_gemm.cuh"
 #include "narrow/hopper_narrow_dual_gemm.cuh"
 
-#define KERNEL(name, ...) (const void *)hopper::dual_gemm_kernel<hopper::tile<__VA_ARGS__>>,
+#define KERNEL(name, warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, persistent)                \
+    (const void *)                                                                                             \
+        hopper::dual_gemm_kernel<hopper::tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k>>,
 
 const void *hopper_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};
     return kernels[index];
 }
 
-#define PERSISTENT_KERNEL(name, ...)                                                                           \
-    (const void *)hopper::persistent_dual_gemm_kernel<hopper::tile<__VA_ARGS__>>
+template <class T, bool persistent> static const void *persistent_kernel_of(void) {
+    if constexpr (persistent) {
+        return (const void *)hopper::persistent_dual_gemm_kernel<T>;
+    } else {
+        return nullptr;
+    }
+}
 
-const void *hopper_persistent_dual_gemm_kernel(void) {
-    return HOPPER_PERSISTENT_TILE(PERSISTENT_KERNEL);
+#define PERSISTENT_KERNEL(name, warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, persistent)     \
+    persistent_kernel_of<hopper::tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k>,          \
+                         persistent>(),
+
+const void *hopper_persistent_dual_gemm_kernel(int index) {
+    static const void *const kernels[] = {HOPPER_CONFIGS(PERSISTENT_KERNEL)};
+    return kernels[index];
 }
 
 #define NARROW_KERNELS(name, ...)                                                                              \

@@ -61,9 +61,9 @@ struct hopper_many_dequantize_params {
 /* The kernel of configuration number `index`, as the CUDA runtime knows it.  Its parameters: the tensor maps of
  * A in fp16, B1 and B2 (boxes of a stage: [batch][row][K]), and struct hopper_dual_gemm_params. */
 const void *hopper_dual_gemm_kernel(int index);
-/* The same for the configuration of HOPPER_PERSISTENT_TILE, of a CTA an SM, with struct
- * hopper_persistent_params. */
-const void *hopper_persistent_dual_gemm_kernel(void);
+/* The same with a CTA an SM and struct hopper_persistent_params; NULL unless the configuration is persistent.
+ */
+const void *hopper_persistent_dual_gemm_kernel(int index);
 /* The same for narrow tile number `index` where `split_k` CTAs share a tile's K.  Its parameters: struct
  * hopper_narrow_params. */
 const void *hopper_narrow_dual_gemm_kernel(int index, int split_k);

@@ -32,7 +32,6 @@ template <class T> struct persistent_storage {
     static_assert(OUTPUT_CHUNK_BYTES == WGMMA_M_BLOCK_B_ROWS * FP16_BYTES, "a warpgroup's columns");
     static_assert(T::m_blocks == 1 && T::split_k == 1 && T::warpgroups_k == 1 && T::chains == 1,
                   "a warpgroup has one block's accumulators over all of K");
-    static_assert(T::tile_m == PERSISTENT_TILE_M, "the host knows it by that");
     static_assert(T::tile_m % OUTPUT_CHUNK_ROWS == 0 && T::tile_m % A_ITEM_ROWS == 0, "whole chunks and items");
     static_assert(WARPGROUP_THREADS * (AHEAD_REGISTERS + T::warpgroups * REGISTERS_BESIDE_AHEAD) <=
                       T::threads * LAUNCH_REGISTERS(T::threads),

@@ -43,9 +43,9 @@ void print_hopper_tiles(void) {
     for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
         printf("      \"%s\": {\"warpgroups_n\": %d, \"m_blocks\": %d, \"tile_m\": %d, \"stages\": %d, "
-               "\"split_k\": %d, \"warpgroups_k\": %d}%s\n",
+               "\"split_k\": %d, \"warpgroups_k\": %d, \"persistent\": %d}%s\n",
                config->name, config->warpgroups_n, config->m_blocks, config->tile_m, config->stages,
-               config->split_k, config->warpgroups_k, i + 1 < HOPPER_TILES ? "," : "");
+               config->split_k, config->warpgroups_k, config->persistent, i + 1 < HOPPER_TILES ? "," : "");
     }
     printf("    },\n    \"narrow_tiles\": {\n");
     for (int i = 0; i < HOPPER_NARROW_TILES; i++) {

@@ -26,8 +26,6 @@ PARTS = (
     "blackwell/blackwell_tile_selection",
     "core/message",
 )  # of the backend's host side
-CONFIGS = 8
-KERNELS = CONFIGS + 1 + 4 * 2  # the permutation of scale factors; the grouped tiles, for few groups and many
 
 
 @pytest.mark.parametrize(
@@ -71,7 +69,7 @@ def test_every_shape_gets_a_configuration_that_splits_k_into_shares_that_are_not
 
 def test_every_configuration_fits_a_cta_of_the_chip(tiles):
     resources = tiles.table["blackwell"]["resources"]
-    assert len(resources) == CONFIGS
+    assert resources.keys() == tiles.table["blackwell"]["tiles"].keys()
     for name, found in resources.items():
         assert found["shared_bytes"] <= MAX_SHARED_BYTES, name
         assert found["tmem_columns"] <= TMEM_COLUMNS, name
@@ -154,11 +152,13 @@ def chip(request, nvcc):
     return f"sm_{request.param}"
 
 
-def test_no_kernel_spills_and_registers_fit(chip):
+def test_no_kernel_spills_and_registers_fit(chip, tiles):
     report = built("submission/blackwell/blackwell_kernels.o").with_suffix(".ptxas").read_text()  # the build keeps it
     assert "warning" not in report
     kernels = [part for part in report.split("Compiling entry function")[1:] if f"for '{chip}'" in part]
-    assert len(kernels) == KERNELS
+    table = tiles.table["blackwell"]
+    # Grouped tiles for few groups and many; the permutation of scale factors.
+    assert len(kernels) == len(table["tiles"]) + 2 * len(table["grouped_tiles"]) + 1
     for kernel in kernels:
         frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", kernel)
         assert frames == [("0", "0", "0")], kernel
@@ -173,7 +173,7 @@ def program(name: str) -> str:
         pytest.skip(str(error))
 
 
-def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tmp_path):
+def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tiles, tmp_path):
     library = built("submission/blackwell/blackwell_kernels.o")
     done = subprocess.run([program("cuobjdump"), "-xelf", chip, library], cwd=tmp_path, capture_output=True, text=True)
     cubins = list(tmp_path.glob("*.cubin"))
@@ -182,7 +182,7 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tmp_path):
     if done.returncode != 0:
         pytest.skip(f"nvdisasm cannot read this cubin: {done.stderr.strip()}")
     kernels = [part for part in re.split(r"^\.text\.", done.stdout, flags=re.M)[1:] if "dual_gemm" in part[:80]]
-    assert len(kernels) == CONFIGS
+    assert len(kernels) == len(tiles.table["blackwell"]["tiles"])
     for code in kernels:
         tile_n, _, ctas, tail, split_k = map(int, re.search(r"tileI" + r"Li(\d+)E" * 5, code).groups())
         pair, tiles = ctas == 2, 1 if 128 % tile_n == 0 else 2  # scale tiles of B1 or B2 in a step

@@ -37,7 +37,9 @@ def permute_launch(tiles_k, most_rows, slices):
 PROBLEMS = [(300, 500, 1088, 3), (1, 1, 1024, 1), (128, 192, 960, 2), (257, 97, 2048, 1)]
 
 
-PERSISTENT = "m256n64"  # its kernel's CTAs take tile after tile
+def persistent_tile(tiles):
+    """The tile whose kernel's CTAs take tile after tile."""
+    return next(name for name, tile in tiles.table[HOPPER]["tiles"].items() if tile["persistent"])
 
 
 @LAYOUTS
@@ -45,7 +47,7 @@ PERSISTENT = "m256n64"  # its kernel's CTAs take tile after tile
 def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, layout, shape):
     m, n, k, batches = shape
     for tile, row in tiles_of(tiles, HOPPER).items():
-        warpgroups, m_blocks, tile_m, _, splits, _ = row
+        warpgroups, m_blocks, tile_m, _, splits, _, persistent = row
         with_tile(monkeypatch, HOPPER, tile)
         assert fake.call(HOPPER, None, *shape, layout)[0] == OK
         tile_n = 32 * m_blocks * warpgroups
@@ -62,13 +64,13 @@ def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, lay
         grid = [up(n, tile_n) * splits, up(m, tile_m), batches]
         resources = tiles.table[HOPPER]["resources"][tile]
         shared = resources["shared_bytes"]
-        if tile == PERSISTENT:
+        if persistent:
             grid = [min(grid[0] * grid[1] * grid[2], CHIPS[HOPPER][1]), 1, 1]
             shared += warpgroups * 32 * 64 + 16 - 1024
         gemm = [*grid, resources["threads"], 1, 1, shared, QUEUE, splits, 1, 1, 1, 1]
         assert [line[2:] for line in fake.log("launch")] == [*launches, gemm]
         kernels = [line[1] for line in fake.log("launch")]
-        assert template_numbers(kernels[-1], 6) == row
+        assert template_numbers(kernels[-1], 6) == row[:6]
         assert len(set(kernels)) == len(kernels)
         maps = [line[1:] for line in fake.log("encode")]
         box = min(m, tile_m)  # no row past the end of A is copied
@@ -106,18 +108,19 @@ def test_a_problem_whose_last_wave_would_be_short_is_two_launches(fake, tiles):
     _, *gemms = fake.log("launch")
     for launch, name, taken in zip(gemms, names, (columns, 14336 - columns), strict=True):
         row = tuple(tiles.table[HOPPER]["tiles"][name].values())
-        warpgroups, m_blocks, tile_m, _, splits, _ = row
-        assert template_numbers(launch[1], 6) == row
+        warpgroups, m_blocks, tile_m, _, splits, *_ = row
+        assert template_numbers(launch[1], 6) == row[:6]
         grid = [up(taken, 32 * m_blocks * warpgroups) * splits, up(512, tile_m), 1]
         assert launch[2:5] == (grid if launch is not gemms[0] else [CHIPS[HOPPER][1], 1, 1])
-    _, _, tile_m, *_ = tiles.table[HOPPER]["tiles"][PERSISTENT].values()
-    assert names[0] == PERSISTENT and columns // 64 * up(512, tile_m) % CHIPS[HOPPER][1] == 0, "whole waves"
+    tile_m = tiles.table[HOPPER]["tiles"][names[0]]["tile_m"]
+    assert names[0] == persistent_tile(tiles) and columns // 64 * up(512, tile_m) % CHIPS[HOPPER][1] == 0, "whole waves"
 
 
 def test_the_largest_tile_takes_a_cta_an_sm_at_most(fake, tiles, monkeypatch):
     """Fewer tiles than SMs, as many, and one more; the most that a launch counts, and more than it counts."""
-    with_tile(monkeypatch, HOPPER, PERSISTENT)
-    row = tuple(tiles.table[HOPPER]["tiles"][PERSISTENT].values())
+    tile = persistent_tile(tiles)
+    with_tile(monkeypatch, HOPPER, tile)
+    row = tuple(tiles.table[HOPPER]["tiles"][tile].values())
     sms = CHIPS[HOPPER][1]
     for m, n, batches, ctas in (
         (256, 64 * 5, 1, 5),
@@ -131,17 +134,17 @@ def test_the_largest_tile_takes_a_cta_an_sm_at_most(fake, tiles, monkeypatch):
         assert fake.call(HOPPER, None, m, n, 64, batches)[0] == OK
         launch = fake.log("launch")[-1]
         grid, shared = launch[2:5], launch[8]
-        assert template_numbers(launch[1], 6) == row
+        assert template_numbers(launch[1], 6) == row[:6]
         assert ("persistent" in launch[1]) == (ctas > 0)
         assert grid == ([ctas, 1, 1] if ctas > 0 else [up(n, 64), up(m, 256), batches])
         ring = 3 * (256 * 128 * 2 + 2 * 64 * 64 + 2 * 2 * 512 + 16)
         assert shared == ring + (2 * 32 * 64 + 16 if ctas > 0 else 1024)
 
 
-def test_the_largest_tiles_gemm_dequantizes_what_its_first_tiles_do_not_begin_with(fake, monkeypatch):
+def test_the_largest_tiles_gemm_dequantizes_what_its_first_tiles_do_not_begin_with(fake, tiles, monkeypatch):
     """The kernel before it takes two eighths of 8192 of K of the rows of A whose tiles run at a time; whole batches
     where these are several; all of A where that is no more, or a single tile's rows."""
-    with_tile(monkeypatch, HOPPER, PERSISTENT)
+    with_tile(monkeypatch, HOPPER, persistent_tile(tiles))
     sms = CHIPS[HOPPER][1]
     for shape, first, rows, units, batches in (
         ((8192, 2048, 7168, 1), True, 256 * up(sms, 32), 256, 1),
@@ -309,8 +312,9 @@ def test_a_tile_is_selected_for_the_devices_sms(fake, tiles, name):
             selected = tiles.selected(name, sms, *shape)
             row = tiles_of(tiles, name)[selected["tile"]]
             launched = fake.log("launch")[-1]
-            assert template_numbers(launched[1], len(row)) == row
-            most = sms if name == HOPPER and selected["tile"] == PERSISTENT else selected["ctas"]
+            columns = row[:6]  # a Hopper tile's last one is not its kernel's
+            assert template_numbers(launched[1], len(columns)) == columns
+            most = sms if name == HOPPER and row[6] else selected["ctas"]
             assert launched[2] * launched[3] * launched[4] == min(selected["ctas"], most)
 
 

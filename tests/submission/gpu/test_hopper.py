@@ -29,7 +29,7 @@ def test_each_benchmark_shape_runs_in_one_wave(tiles, m, n, k, name, ctas):
 
 def test_every_configuration_fits_a_cta_of_the_chip(tiles):
     resources = tiles.table["hopper"]["resources"]
-    assert len(resources) == 14
+    assert resources.keys() == tiles.table["hopper"]["tiles"].keys()
     assert max(found["shared_bytes"] for found in resources.values()) <= MAX_SHARED_BYTES
 
 
@@ -59,11 +59,13 @@ def test_the_compiler_lets_products_run_beside_each_other(compiled):
     assert not re.findall(r".*C75\d\d.*|.*serialized.*", compiled)
 
 
-def test_no_kernel_spills_or_uses_local_memory(compiled):
+def test_no_kernel_spills_or_uses_local_memory(compiled, tiles):
     frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", compiled)
-    # Fourteen configurations and one's persistent kernel, four narrow ones with K whole and split, A and its first
-    # parts, the scale factors; grouped and its A, of two sizes, where groups share K and where none does.
-    assert len(frames) == 15 + 8 + 3 + 2 * 2 * 2
+    table = tiles.table["hopper"]
+    persistent = sum(tile["persistent"] for tile in table["tiles"].values())
+    # Narrow tiles with K whole and split; A and its first parts, the scale factors; the grouped GEMM and its A, for few
+    # groups and many, with K shared or not.
+    assert len(frames) == len(table["tiles"]) + persistent + 2 * len(table["narrow_tiles"]) + 3 + 2 * 2 * 2
     assert set(frames) == {("0", "0", "0")}
 
 
