@@ -120,7 +120,7 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 	  ln -sf $(notdir $@) $(@D)/$(SONAME)
 -include $(OBJS:.o=.d)
 include submission/install.mk
--include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk tests/simulator/fuzz/build.mk)
+-include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk simulator/calibration/benchmarks/build.mk tests/simulator/fuzz/build.mk)
 # Expanded here: as a prerequisite of a target with its own flags, the stamp would otherwise hold those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
@@ -236,10 +236,11 @@ history: ## rounds: render the record as one page with plots, build/history/inde
 compare: ## measure: on a CUDA device: check the backend, time it against cuBLAS and Triton (PROBLEM=)
 	+@$(READY) && ./nvfp4 bench check_gpu --problem $(PROBLEM) && ./nvfp4 bench compare --problem $(PROBLEM) $(COMPARE_ARGS)
 
-cost-model: build simulator ## measure: simulate the Blackwell kernels' counts and times again (minutes)
-	@python=$$(scripts/setup.sh test) && \
-	"$$python" -m scripts.cost_model.counters cost-model --json shark_tank/simulated/cost_model_counters.json && \
-	"$$python" -m scripts.cost_model && "$$python" -m scripts.evidence.readme
+cost-model: build simulator ## measure: simulate the Blackwell kernel's times (minutes)
+	@python=$$(scripts/setup.sh test) && "$$python" -m simulator.calibration.calls && "$$python" -m scripts.evidence.readme
+
+clock-report: ## measure: write every row of the simulated clock beside the chips' times, build/clock/
+	@python=$$(scripts/setup.sh test) && "$$python" -m simulator.calibration.report
 
 BRING_UP_ARGS ?=
 bring-up: ## measure: on a new card: build, check, time, compare, write build/bring_up.json to send back
@@ -256,7 +257,7 @@ validation-report: ## measure: write every row that validates the simulator into
 
 MICRO_ARGS ?=
 micro: $(BUILD)/micro ## measure: on an sm_90a device: measure the clock model's parameters, write build/micro.json
-	@python=$$(scripts/setup.sh run) && "$$python" -m scripts.bench.micro $(MICRO_ARGS)
+	@python=$$(scripts/setup.sh run) && "$$python" -m simulator.calibration.benchmarks $(MICRO_ARGS)
 
 SANITIZERS ?= memcheck racecheck synccheck
 sanitize: ## measure: on a CUDA device: run compute-sanitizer on every tile of the backend

@@ -29,7 +29,7 @@ from scripts.common.toolchain import BUILD
 ROOT = Path(__file__).resolve().parents[2]
 FORMAT = "bring-up-1"
 SCHEMA = ROOT / "shark_tank" / "bring_up.schema.json"
-COST_MODEL = ROOT / "shark_tank" / "simulated" / "blackwell_clock.json"
+COST_MODEL = ROOT / "simulator" / "calibration" / "data" / "blackwell_calls.json"
 BACKEND_OF_MAJOR = {9: "hopper", 10: "blackwell", 12: "geforce"}
 CONFIG_CHECKS = "leaderboard,edges,full_benchmarks,nan_scales"
 PLAIN_CHECKS = "leaderboard,back_to_back"

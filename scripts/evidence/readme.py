@@ -17,8 +17,8 @@ from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.markdown import table
 from scripts.common.measured import read
-from scripts.cost_model.clock import error_text, grouped, grouped_rows, older_text, public_rows
-from scripts.cost_model.clock import rows as clock_rows
+from simulator.calibration.calls.blackwell import error_text, grouped, grouped_rows, older_text, public_rows
+from simulator.calibration.calls.blackwell import rows as clock_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "shark_tank/RESULTS.md", "scripts/release/README.md")
@@ -176,14 +176,14 @@ def simulated_summary(data: dict[str, Any]) -> str:
 
 # Name -> the measurements, and the function that writes the block.
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
-    "simulated-summary": ("shark_tank/simulated/blackwell_clock.json", simulated_summary),
+    "simulated-summary": ("simulator/calibration/data/blackwell_calls.json", simulated_summary),
     "hopper": ("shark_tank/data/hopper_comparison.json", hopper),
     "sweep": ("shark_tank/data/h200_sweep_now.json", sweep),
-    "clock": ("shark_tank/simulated/blackwell_clock.json", clock),
+    "clock": ("simulator/calibration/data/blackwell_calls.json", clock),
     "cpu": ("shark_tank/data/cpu_comparison.json", cpu),
     "cpu-rows": ("shark_tank/data/cpu_amx.json", cpu_rows),
     "group-board": ("shark_tank/data/group_gemm_inherited.json", group_board),
-    "group-clock": ("shark_tank/simulated/blackwell_clock.json", group_clock),
+    "group-clock": ("simulator/calibration/data/blackwell_calls.json", group_clock),
     "group-hopper": ("shark_tank/data/group_gemm_comparison.json", group_hopper),
     "group-cpu": ("shark_tank/data/group_gemm_cpu.json", group_cpu),
     "group-host": ("shark_tank/data/group_gemm_host.json", group_host),

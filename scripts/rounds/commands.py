@@ -226,18 +226,18 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--why", help="one line for the tables")
 
     sub = command("simulate", simulate)
-    sub.add_argument("--counters", type=Path, required=True, help="JSON of scripts/cost_model/counters.py")
+    sub.add_argument("--counters", type=Path, required=True, help="JSON of simulator/calibration/calls/counters.py")
     sub.add_argument("--run", required=True, help="name under shark_tank/runs")
     sub.add_argument("--base-commit", help="default: HEAD")
     sub.add_argument("--candidate-commit", help="likewise")
 
     sub = command("model", model)
-    sub.add_argument("--times", type=Path, required=True, help="JSON of scripts/cost_model/model_times.py")
+    sub.add_argument("--times", type=Path, required=True, help="JSON of simulator/calibration/calls/model_times.py")
     sub.add_argument("--run", required=True, help="name under shark_tank/runs")
     sub.add_argument("--why", help="one line for the tables")
 
     sub = command("again", again)
-    sub.add_argument("--times", type=Path, required=True, help="JSON of scripts/cost_model/model_times.py")
+    sub.add_argument("--times", type=Path, required=True, help="JSON of simulator/calibration/calls/model_times.py")
     sub.add_argument("--run", required=True, help="name under shark_tank/runs")
 
     sub = command("close", close)

@@ -164,7 +164,7 @@ def measure(tank: Tank, args: argparse.Namespace) -> None:
 
 
 def simulate(tank: Tank, args: argparse.Namespace) -> None:
-    """Take in the simulator's counts (scripts/cost_model/counters.py); `close` then ends the round."""
+    """Take in the simulator's counts (simulator/calibration/calls/counters.py); `close` then ends the round."""
     data = tank.get(args.number)
     if data["state"] != "predicted" or data["rule"]["name"] != "unmeasured-v1":
         raise RoundError(f"round {args.number}: only a predicted round of rule unmeasured-v1 takes counts")
@@ -208,7 +208,7 @@ def again(tank: Tank, args: argparse.Namespace) -> None:
 
 
 def model(tank: Tank, args: argparse.Namespace) -> None:
-    """Take in times of the simulator's clock (scripts/cost_model/model_times.py): ratios, and the rule's verdict."""
+    """Take in times of the simulator's clock (simulator.calibration.calls.model_times): ratios and verdict."""
     data = tank.get(args.number)
     if data["state"] != "predicted" or data["rule"]["name"] != modelled.RULE:
         raise RoundError(f"round {args.number}: only a predicted round of rule {modelled.RULE} takes the clock's times")

@@ -20,7 +20,7 @@ EMBED(h200);
 EMBED(b200);
 EMBED(rtx5090);
 
-/* What the comparison with a card came to: a line, written by scripts/evidence/clock. */
+/* What the comparison with a card came to: a line, written by simulator/calibration. */
 #define EMBED_ERROR(name)                                                                                      \
     __asm__(".section .rodata\n.global chip_error_" #name "\nchip_error_" #name                                \
             ":\n.incbin \"simulator/clock/chips/" #name ".error\"\n.byte 0\n.previous\n");                     \

@@ -236,7 +236,7 @@ struct curve {
 
 struct chip {
     char name[32];
-    char error[256]; /* of its model, as scripts/evidence/clock found it */
+    char error[256]; /* of its model, as simulator/calibration found it */
 #define X(name, kind) uint64_t name;
     CHIP_PARAMETERS(X)
     CHIP_MECHANISMS(X)

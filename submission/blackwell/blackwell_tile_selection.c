@@ -5,7 +5,7 @@
 #include "../core/backend.h"
 
 const struct blackwell_costs blackwell_costs = {
-    /* predicted:b200 (scripts/cost_model).  An SM takes some 59 bytes a cycle of 1.85 GHz from L2, which
+    /* predicted:b200 (simulator/calibration/calls).  An SM takes some 59 bytes a cycle of 1.85 GHz from L2, which
      * explains the published kernels' times.  A step of both products takes N cycles.  The start and end of a
      * wave are a guess. */
     .load_ps_per_kb = 9340,

@@ -12,7 +12,7 @@ import torch
 
 from reference.reference import generate_input
 from scripts.bench import check_gpu, commits, compare, harness_ratio, host, sweep
-from scripts.bench.micro import __main__ as micro
+from simulator.calibration.benchmarks import __main__ as micro
 from submission import custom_kernel
 
 # --- a round of calls -------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def times_path(tank: Tank, run: str) -> Path:
 
 
 def load_times(content: bytes, name: str) -> dict[str, Any]:
-    """What scripts/cost_model/model_times.py writes: us of every variant and shape, and the model's error, percent."""
+    """The JSON of simulator.calibration.calls.model_times: us by variant and shape, the model's error in percent."""
     try:
         data = json.loads(content)
         values = [us for shapes in data["times"].values() for us in shapes.values()]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
-from scripts.evidence.clock.row import ROOT
+from simulator.calibration.rows import parameters_of
 from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, INIT, SMALL, START, copies, copy, span
 from tests.simulator.sim_kit import Sim, body
 
-B200 = {
-    name: entry["value"]
-    for name, entry in json.loads((ROOT / "simulator/clock/chips/b200.json").read_text())["parameters"].items()
-}
+B200 = {name: entry["value"] for name, entry in parameters_of("b200").items()}
 
 
 def test_a_copy_takes_its_way_from_memory_and_then_from_l2():

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
-from scripts.evidence.clock.row import ROOT
+from simulator.calibration.rows import parameters_of
 from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, INIT, START, copy
 from tests.simulator.sim_kit import Sim, body
 
-B200 = json.loads((ROOT / "simulator/clock/chips/b200.json").read_text())["parameters"]
+B200 = parameters_of("b200")
 TRY = "mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0;"
 MORE = "add.u32 %r8, %r8, %r8;" * 16  # so that a try in front is not one of the wait behind
 BOXES, HEIGHT = 8, 64  # of a launch, and their rows

@@ -1,0 +1,40 @@
+# The microbenchmarks' program, for the card at hand and, where the simulator runs kernels, for the simulator.
+MICRO := main alu shared_memory tensor synchronisation clusters copies copy_rates launches \
+         contention/overlap contention/starts contention/traffic contention/hand_over contention/past_end \
+         contention/pages contention/last_stores contention/prefetches contention/fresh contention/cold contention/dependents \
+         fences/behind_stores fences/cluster_fences fences/fenced_stores fences/touched_lines fences/left_units \
+         fences/rounds pipelines/late_warps pipelines/stores_beside_mma \
+         pipelines/rings pipelines/words pipelines/helpers pipelines/first_stage pipelines/beside_mma pipelines/warp_mma pipelines/producers \
+         pipelines/answers pipelines/cluster_rings
+MICRO_FLAGS := -std=c++17 -O2 -lineinfo -Werror all-warnings -MMD -MP
+ifneq ($(filter hopper,$(GPU_PARTS)),)
+$(BUILD)/micro: $(MICRO:%=$(BUILD)/micro_objects/card/%.o)
+	$(call step,LINK,$@)
+	$(Q)$(NVCC) -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^
+$(BUILD)/micro_sim: $(MICRO:%=$(BUILD)/micro_objects/sim/%.o) $(BUILD)/libcudart_sim.a
+	$(call step,LINK,$@)
+	$(Q)$(CXX) -o $@ $^ -lpthread -lm
+$(BUILD)/micro_objects/card/%.o: simulator/calibration/benchmarks/%.cu $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) $(MICRO_FLAGS) -I simulator/calibration/benchmarks -gencode=arch=compute_90a,code=sm_90a -MF $(@:.o=.d) -c -o $@ $<
+$(BUILD)/micro_objects/sim/%.o: simulator/calibration/benchmarks/%.cu $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) $(MICRO_FLAGS) -I simulator/calibration/benchmarks -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
+# The same with one launch a median and one before it, for simulated time, in which every launch is the same.
+MICRO_ONCE := $(BUILD)/micro_objects/once
+# Rows of launches that are as short, so that the kernel that stands before them is brief.
+FEWER := s/^\(\#define HOLD_CYCLES \) *[0-9]*/\1 200000/; s/^\(\#define KERNELS_IN_A_ROW \).*/\1 20/; s/^\(\#define PAIRS \).*/\1 10/
+FEWER_LAPS := ; s/uint32_t lap = 0; lap < laps; lap++/uint32_t lap = 0; lap < laps \/ 50; lap++/
+$(BUILD)/micro_timed: $(MICRO:%=$(MICRO_ONCE)/%.o) $(BUILD)/libcudart_sim.a
+	$(call step,LINK,$@)
+	$(Q)$(CXX) -o $@ $^ -lpthread -lm
+$(MICRO_ONCE)/%: simulator/calibration/benchmarks/%
+	@mkdir -p $(@D)
+	$(Q)sed 's/^\(#define LAUNCHES \) *[0-9]*/\1 1/; s/^\(#define WARM_UP_LAUNCHES \).*/\1 1/; s/^\(#define MAX_SECONDS \).*/\1 100000/; $(FEWER)$(if $(filter %/overlap.cu,$<),$(FEWER_LAPS))' $< > $@
+$(MICRO_ONCE)/%.o: $(MICRO_ONCE)/%.cu $(MICRO_ONCE)/micro.cuh $(MICRO_ONCE)/fences/traffic.cuh $(FLAGS_STAMP)
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) $(MICRO_FLAGS) -I $(MICRO_ONCE) -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
+-include $(MICRO:%=$(BUILD)/micro_objects/card/%.d) $(MICRO:%=$(BUILD)/micro_objects/sim/%.d)
+endif

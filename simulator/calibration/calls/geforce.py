@@ -1,0 +1,159 @@
+"""Simulates the GeForce kernels' times and sets them beside their floors (data/geforce_calls.json).
+
+    python -m simulator.calibration.calls.geforce              # the page, from the committed times
+    python -m simulator.calibration.calls.geforce --simulate   # simulate the shapes first (minutes)
+    python -m simulator.calibration.calls.geforce --cutlass FOLDER   # CUTLASS's example 79a, built in FOLDER
+
+Floors of an RTX 5090: every byte once at 1.792 TB/s (NVIDIA's datasheet), every multiply-add at 4,096 FLOP a cycle and
+SM and 2.88 GHz on 170 SMs (measured by others: Neroued/ninfer, pull request 160).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts.common import tile_table
+from scripts.common.simulated_call import CHIPS, simulated_calls
+from simulator.calibration.packed import DATA
+from simulator.calibration.rows import RESULTS
+from simulator.validation.third_party.cuda import cutlass
+from simulator.validation.third_party.third_party_sources import Sources
+
+RECORD, PAGE = DATA / "geforce_calls.json", RESULTS / "GEFORCE_TIMES.md"
+SMS, CLOCK_GHZ, FLOP_A_CYCLE, BYTES_PER_US = 170, 2.88, 4096, 1.792e6
+CALLS = 3  # in a row
+SHAPES = ((256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168))
+HEAD = """# The GeForce kernel's simulated times
+
+Written by `python -m simulator.calibration.calls.geforce` from
+[geforce_calls.json](../calibration/data/geforce_calls.json): the package's compiled kernels on
+[the simulator's clock](../ARCHITECTURE.md#simulated-time) with
+[parameters for an RTX 5090](../clock/chips/rtx5090.json).
+
+**Simulated, not measured, and not validated on this chip**: no RTX 5090 has run the kernels or been compared with the
+clock. The SM clock, the MMA's rate, the memory's rate and the latencies of loads are published; the latencies of copies
+and L2's rates are assumed.
+
+"""
+TAIL = """
+Floors: every byte once at 1.792 TB/s, every multiply-add at 4,096 FLOP a cycle and SM, 2.88 GHz and {sms} SMs.
+Alone: from the first CTA's start to the last CTA's end. Behind other calls: {calls} calls, each with inputs of its own,
+divided by {calls}. At M = 256 there are 128 tiles for {sms} SMs, and memory sets the pace. At M = 512 the number of
+tiles is no multiple of {sms}, so some SMs' tensor cores wait.
+"""
+CUTLASS = """
+CUTLASS's example 79a is compiled from its source (fetched, not kept) for sm_120a and run on the same clock, as one GEMM
+with the columns of both products; its own check of values passes on the simulator
+([the table of third-party kernels](THIRD_PARTY.md)). At 256 4096 7168 it uses L2 for 73 % of the time and
+memory for 34 %. L2's rates are assumed: until a chip is compared, the ratio says more about the clock than about the
+kernels. Its authors report 1,629 TFLOP/s at 8192^3 on an RTX PRO 6000 (CUTLASS, pull request 3272).
+"""
+
+
+def floors(m: int, n: int, k: int) -> tuple[float, float]:
+    """us that both products take at least, in memory and in the tensor cores."""
+    scale_bytes = (m + 2 * n) * k // 16
+    traffic = (m + 2 * n) * k // 2 + scale_bytes + 2 * m * n
+    return traffic / BYTES_PER_US, 4 * m * n * k / (SMS * FLOP_A_CYCLE * CLOCK_GHZ * 1e3)
+
+
+def simulate() -> list[dict[str, Any]]:
+    """Our times, a row for each shape."""
+    rows = []
+    for shape in SHAPES:
+        name = "x".join(map(str, shape))
+        alone = simulated_calls(shape, "geforce")
+        several = simulated_calls(shape, "geforce", CALLS)
+        rows.append(
+            {
+                "shape": list(shape),
+                "tile": str(tile_table.selected("geforce", SMS, name)[name]["tile"]),
+                "alone_us": round(alone["kernel_us"], 2),
+                "behind_us": round(several["us"] / CALLS, 2),
+            }
+        )
+    return rows
+
+
+def simulate_cutlass(cache: Path) -> list[dict[str, Any]]:
+    """Example 79a's times, a row for each shape: its own program, one GEMM with the columns of both products."""
+    example = next(example for example in cutlass.EXAMPLES if example.name == "79a")
+    program = cutlass.build(example, Sources(cache))
+    rows = []
+    for m, n, k in SHAPES:
+        report = program.with_suffix(".time.json")
+        settings = {
+            "TIME": CHIPS["geforce"],
+            "CHIP": CHIPS["geforce"],
+            "CHECKS": "0",
+            "VALUES": "0",
+            "JSON": str(report),
+        }
+        environment = {**os.environ, **{f"NVFP4_SIMULATE_{name}": value for name, value in settings.items()}}
+        # Its comparison of values fails, since values are not computed.
+        subprocess.run([program, *cutlass.gemm(m, 2 * n, k).split()], env=environment, capture_output=True, check=False)
+        gemm = json.loads(report.read_text())["time"]["launches"][-1]
+        rows.append({"shape": [m, n, k], "alone_us": round(gemm["end_us"] - gemm["start_us"], 2)})
+    return rows
+
+
+def render(record: dict[str, Any]) -> str:
+    """The page."""
+    rows = record["ours"]
+    lines = [f"| us a call | {' | '.join(' '.join(map(str, row['shape'])) for row in rows)} |"]
+    lines.append("| --- " * (len(rows) + 1) + "|")
+    lines.append(f"| tile chosen for {SMS} SMs | {' | '.join('`' + row['tile'] + '`' for row in rows)} |")
+
+    def numbers(title: str, values: list[float | None], digits: int = 1) -> None:
+        lines.append(f"| {title} | {' | '.join('' if x is None else f'{x:.{digits}f}' for x in values)} |")
+
+    least = [floors(*row["shape"]) for row in rows]
+    numbers("**behind other calls (simulated)**", [row.get("behind_us") for row in rows])
+    numbers("the kernel alone (simulated)", [row["alone_us"] for row in rows])
+    numbers("memory floor", [memory for memory, _ in least])
+    numbers("tensor floor", [tensor for _, tensor in least])
+    numbers(
+        "alone / larger floor",
+        [row["alone_us"] / max(floor) for row, floor in zip(rows, least, strict=True)],
+        2,
+    )
+    other = {tuple(row["shape"]): row["alone_us"] for row in record.get("cutlass_79a", [])}
+    text = HEAD + "\n".join(lines) + "\n"
+    if other:
+        found = [other.get(tuple(row["shape"])) for row in rows]
+        cells = " | ".join("" if us is None else f"{us:.1f}" for us in found)
+        ratios = " | ".join(
+            "" if us is None else f"{row['alone_us'] / us:.2f}" for row, us in zip(rows, found, strict=True)
+        )
+        text = (
+            text.rstrip("\n") + f"\n| CUTLASS's example 79a, one GEMM of 2 N columns, no SiLU (simulated) | {cells} |\n"
+        )
+        text += f"| **ours / 79a** | {ratios} |\n"
+    return text + TAIL.format(calls=CALLS, sms=SMS) + (CUTLASS if other else "")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--simulate", action="store_true")
+    parser.add_argument("--cutlass", type=Path, metavar="FOLDER", help="simulate CUTLASS's example, built in FOLDER")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    options = parser.parse_args(arguments)
+    record = json.loads(options.record.read_text()) if options.record.is_file() else {}
+    if options.simulate:
+        record["ours"] = simulate()
+    if options.cutlass:
+        record["cutlass_79a"] = simulate_cutlass(options.cutlass.resolve())
+    if options.simulate or options.cutlass:
+        options.record.write_text(json.dumps(record, indent=1) + "\n")
+    PAGE.write_text(render(record))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,253 @@
+"""Simulates public Blackwell kernels on the same clock as ours (data/public_kernels.json).
+
+    python -m simulator.calibration.calls.public_kernels [--checkout OWNER/NAME=FOLDER ...] [--only TEXT ...]
+
+Their sources are fetched at pinned commits and compiled with their own host code; nothing of theirs is committed.  Each
+runs three calls with buffers of their own, without values.  A row has the problem, the simulated times behind other
+calls and alone, ours at the same case, and the time that the author published for a real B200.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.common.simulated_call import ROOT, simulated_calls
+from scripts.common.toolchain import BUILD
+from scripts.rounds.model import benchmark_shapes
+from simulator.calibration.rows import parameters_digest
+from simulator.validation.mutants.backends.blackwell_grouped import CONFIGS as GROUPED_TILES
+from simulator.validation.third_party.cuda.libraries import DUAL_CALL, SINGLE_CALL, string_of, tensor
+from simulator.validation.third_party.cuda.wrappers import TORCH_STUB, WRAPPER
+from simulator.validation.third_party.nvcc_objects import compile_object, link
+from simulator.validation.third_party.third_party_sources import Sources
+
+RESULT = ROOT / "simulator/calibration/data/public_kernels.json"
+GAU, NAREG, JIAB = "gau-nernst/gpu-mode-kernels", "NaregAmirianMegan/NVFP4_Kernels", "jIab-b/nvfp4_gemm"
+DUAL_SHAPES = benchmark_shapes(ROOT)
+CALLS = 3
+FLAGS = ["-Xcompiler", "-fno-gnu-unique", "--use_fast_math"]  # the first lets dlclose unload it
+GROUPS = tuple((ROOT / "eval/cases/group_gemm/benchmark.txt").read_text().splitlines())
+GROUP_CALL = """
+import json, sys
+import torch
+torch.set_num_threads(1)
+from reference.group_reference import generate_input
+from submission.group_submission import custom_kernel
+m, n, k = json.loads(sys.argv[1])
+for call in range(int(sys.argv[2])):
+    custom_kernel(generate_input(m, [n] * len(m), [k] * len(m), len(m), 7 + call, device="cpu"))
+"""
+
+
+@dataclass(frozen=True)
+class Public:
+    """A kernel: its source, the problem that it solves, and its author's times on a B200, us by case."""
+
+    label: str
+    repository: str
+    file: str
+    string: str  # the Python variable that holds the CUDA source
+    problem: str  # dual, single (twice the columns, one product), or grouped
+    shapes: dict[str, float | None]
+
+
+DUAL_TIMES = dict(zip(DUAL_SHAPES, (12.4, 16.4, 9.43, 16.3), strict=True))
+NAREG_TIMES = dict(zip(DUAL_SHAPES, (14.4, 18.5, 10.3, 18.3), strict=True))
+NAREG_FIRST = dict(zip(DUAL_SHAPES, (18.6, 18.6, 14.4, 18.5), strict=True))
+GROUP_TIMES = dict(zip(GROUPS, (27.9, 19.4, 8.48, 6.43), strict=True))
+NAREG_SOURCE = "nvfp4_dual_gemm_cuda_source"
+KERNELS = (
+    Public("gau-nernst v2b", GAU, "nvidia/nvfp4_dual_gemm/submission_v2b.py", "CUDA_SRC", "dual", DUAL_TIMES),
+    Public("Nareg Megan v2", NAREG, "nvfp4_dual_gemm/sub_ptx_v2.py", NAREG_SOURCE, "dual", NAREG_TIMES),
+    Public("Nareg Megan, first", NAREG, "nvfp4_dual_gemm/submission_ptx.py", NAREG_SOURCE, "dual", NAREG_FIRST),
+    Public("jIab-b s_128t", JIAB, "s_128t.py", "cuda_src", "single", {"128x4096x7168": 211.0, "128x7168x2048": 82.7}),
+    Public("gau-nernst v6b", GAU, "nvidia/nvfp4_group_gemm/submission_v6b.py", "CUDA_SRC", "grouped", GROUP_TIMES),
+)
+
+
+def sizes_of(case: str) -> tuple[list[int], int, int]:
+    """Rows of each group, and N and K of all."""
+    m, n, k = (json.loads(re.search(rf"\b{name}: (\[[^\]]*\])", case).group(1)) for name in "mnk")
+    return m, n[0], k[0]
+
+
+def name_of(case: str) -> str:
+    """A case as a row names it."""
+    if "[" not in case:
+        return case
+    m, n, k = sizes_of(case)
+    return f"{len(m)} groups x {n} x {k}"
+
+
+def gau_dual_call() -> str:
+    operands = [tensor(0, "m", "k / 2"), tensor(1, "n", "k / 2"), tensor(2, "n", "k / 2")]
+    operands += [tensor(i, "1") for i in (3, 4, 5)]
+    return f"at::Tensor c = {tensor(6, 'm', 'n')}; dual_gemm({', '.join(operands)}, c)"
+
+
+def gau_group_call(rows: list[int]) -> str:
+    """Each group's operands have buffers of their own; outputs share one, their columns padded to 16 rows."""
+    lists: dict[str, list[str]] = {name: [] for name in "ABSTC"}
+    start = 0
+    for i, count in enumerate(rows):
+        lists["A"].append(f"at::Tensor{{d[{4 * i}], {{{count}, k / 2}}, {{k / 2, 1}}}}")
+        lists["B"].append(f"at::Tensor{{d[{4 * i + 1}], {{n, k / 2}}, {{k / 2, 1}}}}")
+        lists["S"].append(f"at::Tensor{{d[{4 * i + 2}]}}")
+        lists["T"].append(f"at::Tensor{{d[{4 * i + 3}]}}")
+        lists["C"].append(f"at::Tensor{{(char *)d[{4 * len(rows)}] + 2 * (size_t)n * {start}}}")
+        start += -(-count // 16) * 16
+    return f"group_gemm({', '.join('{' + ', '.join(lists[name]) + '}' for name in 'ABSTC')})"
+
+
+# The grouped kernel's host code edits encoded tensor maps, whose layout only a driver knows; here it encodes them anew.
+ENCODED = (
+    r"(?s)    // exploit the internal.*?SFB_list\[idx\]\.data_ptr\(\);\n",
+    "    init_AB_tmap(args.A_tmap_list + i, A_list[idx].data_ptr(), M, K, 128 / CTA_GROUP, BLOCK_K);\n"
+    "    init_AB_tmap(args.B_tmap_list + i, B_list[idx].data_ptr(), N, K, BLOCK_N, BLOCK_K);\n"
+    "    init_SF_tmap(args.SFA_tmap_list + i, SFA_list[idx].data_ptr(), M, K, BLOCK_M * BLOCK_K / 16 / CTA_GROUP);\n"
+    "    init_SF_tmap(args.SFB_tmap_list + i, SFB_list[idx].data_ptr(), N, K, BLOCK_N * BLOCK_K / 16);\n",
+)
+
+
+def call_of(kernel: Public, case: str) -> tuple[str, list[int], tuple[int, int, int]]:
+    """The C++ call, its buffers' bytes, and m, n, k."""
+    if kernel.problem == "grouped":
+        rows, n, k = sizes_of(case)
+        padded = [-(-count // 128) * 128 for count in rows]
+        buffers = [size for p in padded for size in (p * k // 2, n * k // 2, p * k // 16, n * k // 16)]
+        return gau_group_call(rows), [*buffers, 2 * n * sum(-(-count // 16) * 16 for count in rows)], (sum(rows), n, k)
+    m, n, k = (int(part) for part in case.split("x"))
+    a, b, sfa, sfb, c = m * k // 2, n * k // 2, m * k // 16, n * k // 16, 2 * m * n
+    if kernel.problem == "single":
+        return SINGLE_CALL, [a, b, sfa, sfb, sfa, sfb, c], (m, n, k)
+    call = DUAL_CALL if kernel.repository == NAREG else gau_dual_call()
+    return call, [a, b, b, sfa, sfb, sfb, c], (m, n, k)
+
+
+def build(kernel: Public, case: str, sources: Sources) -> Path:
+    """Compiles the source and calls of it into a library on the CUDA runtime's shim."""
+    call, buffers, _ = call_of(kernel, case)
+    label = re.sub(r"\W", "_", f"timed-{kernel.label}-{name_of(case)}")
+    folder = sources.cache / "wrapped" / label
+    stub = TORCH_STUB.replace(
+        "namespace torch {",
+        "namespace at { using TensorList = const std::vector<Tensor> &; }\nnamespace torch {",
+    ).replace("#include <vector>", "#include <vector>\n#include <algorithm>")
+    for name in ("torch/library.h", "torch/extension.h", "ATen/core/Tensor.h", "ATen/ATen.h"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(stub if name == "torch/library.h" else "#include <torch/library.h>\n")
+    body = string_of(sources.checkout(kernel.repository) / kernel.file, kernel.string)
+    if kernel.problem == "grouped":
+        body = re.sub(*ENCODED, body)
+    sizes = ", ".join(map(str, buffers))
+    loop = (
+        f"for (int call = 0; call < {CALLS}; call++) {{ void *d[{len(buffers)}]; size_t sizes[] = {{{sizes}}};\n"
+        f"for (int i = 0; i < {len(buffers)}; i++) {{ cudaMalloc(&d[i], sizes[i]); }}\n{call}; }}"
+    )
+    source = folder / f"{label}.cu"
+    source.write_text(body + WRAPPER.replace("CALL", loop))
+    made = compile_object(source, "100a", ["-I", str(folder), *FLAGS], sources.cache, sources.commit(kernel.repository))
+    return link([made], sources.cache / "libraries" / f"{label}.so", shared=True)
+
+
+SETTINGS = {
+    "NVFP4_SIMULATE_TIME": "b200", "NVFP4_SIMULATE_CHIP": "b200", "NVFP4_SIMULATE_VALUES": "0",
+    "NVFP4_SIMULATE_CHECKS": "0", "NVFP4_SIMULATE_GO_ON": "1",
+}  # fmt: skip
+CHILD = """
+import ctypes, sys
+from _ctypes import dlclose
+library = ctypes.CDLL(sys.argv[1])
+one = (ctypes.c_char * 16)()
+host, size = (ctypes.c_void_p * 1)(ctypes.addressof(one)), (ctypes.c_size_t * 1)(16)
+status = library.trial(host, size, 1, *map(int, sys.argv[2:]))
+dlclose(library._handle)
+sys.exit(status != 0)
+"""
+
+
+def times_of(launches: list[dict[str, Any]]) -> dict[str, Any]:
+    """Times of the last call, from end to end, and of the first alone; a call may launch several kernels."""
+    each = len(launches) // CALLS
+    ends = [launches[each * (i + 1) - 1]["end_us"] for i in range(CALLS)]
+    return {
+        "back_to_back_us": round(ends[-1] - ends[-2], 3),
+        "isolated_us": round(ends[0] - launches[0]["start_us"], 3),
+        "critical": launches[-1]["critical"],
+    }
+
+
+def run(arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
+    """Times of a Python process on the clock."""
+    with tempfile.NamedTemporaryFile() as report:
+        settings = {**os.environ, **environment, "NVFP4_SIMULATE_JSON": report.name, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", *arguments]
+        subprocess.run(command, cwd=ROOT, env=settings, check=True, stderr=subprocess.DEVNULL)
+        return times_of(json.loads(Path(report.name).read_text())["time"]["launches"])
+
+
+def ours(problem: str, case: str, tile: str = "") -> dict[str, Any]:
+    """Our kernel at the same case; for a single GEMM our dual one with half the columns, which has as many products.
+
+    tile: a tile of the grouped kernels instead of the chosen one.
+    """
+    if problem == "grouped":
+        settings = SETTINGS | {"NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_SIMULATE": "1"}
+        settings |= {"NVFP4_BACKEND": "blackwell", "NVFP4_GROUPED_CONFIG": tile}
+        return run([GROUP_CALL, json.dumps(sizes_of(case)), str(CALLS)], settings)
+    m, n, k = (int(part) for part in case.split("x"))
+    shape = (m, n // 2 if problem == "single" else n, k)
+    return times_of(simulated_calls(shape, "blackwell", CALLS)["launches"])
+
+
+def rows(sources: Sources, only: list[str]) -> Iterator[dict[str, Any]]:
+    """Every kernel at every case."""
+    for kernel in KERNELS:
+        if only and not any(word in kernel.label for word in only):
+            continue
+        for case, published in kernel.shapes.items():
+            library, (_, _, sizes) = build(kernel, case, sources), call_of(kernel, case)
+            words = [CHILD, str(library), *map(str, sizes)]
+            found = {
+                "kernel": kernel.label, "repository": kernel.repository, "file": kernel.file,
+                "commit": sources.commit(kernel.repository), "problem": kernel.problem, "case": name_of(case),
+                "published_us": published, "theirs": run(words, SETTINGS), "ours": ours(kernel.problem, case),
+            }  # fmt: skip
+            if kernel.problem == "grouped":
+                found["tiles_us"] = {tile: ours("grouped", case, tile)["back_to_back_us"] for tile in GROUPED_TILES}
+            yield found
+
+
+def main(arguments: list[str]) -> int:
+    """Simulates the kernels; rows that --only leaves out stay, marked older if the chip's parameters have changed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkout", action="append", default=[], metavar="OWNER/NAME=FOLDER")
+    parser.add_argument("--cache", type=Path, default=BUILD / "third_party")
+    parser.add_argument("--only", nargs="+", default=[])
+    options = parser.parse_args(arguments)
+    given = {name: Path(folder) for name, _, folder in (entry.partition("=") for entry in options.checkout)}
+    before = json.loads(RESULT.read_text()) if RESULT.is_file() else {"rows": []}
+    same = before.get("parameters_sha256") == parameters_digest("b200")
+    kept = [row if same else row | {"older": True} for row in before["rows"]]
+    for row in rows(Sources(options.cache, given=given), options.only):
+        kept = [old for old in kept if (old["kernel"], old["case"]) != (row["kernel"], row["case"])] + [row]
+        print(row["kernel"], row["case"], row["theirs"]["back_to_back_us"], row["ours"]["back_to_back_us"], flush=True)
+        names = [kernel.label for kernel in KERNELS]
+        kept.sort(key=lambda old: names.index(old["kernel"]))
+        document = {"format": "blackwell-public-1", "parameters_sha256": parameters_digest("b200"), "rows": kept}
+        RESULT.write_text(json.dumps(document, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

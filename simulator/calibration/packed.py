@@ -1,0 +1,81 @@
+"""Reads and writes the data sets in data/.
+
+A data set is one CSV file, `NAME.csv`, or `NAME.csv.gz` where the text is longer than 100 KB.  Its first line is "# "
+and a JSON object: where the rows come from, and under "columns" what each column means.  The second line names the
+columns.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).resolve().parent / "data"
+MOST_PLAIN_BYTES = 100_000
+INTEGER = re.compile(r"-?\d+")
+
+Head = dict[str, Any]
+Cells = dict[str, str]
+
+
+def path_of(name: str, folder: Path = DATA) -> Path:
+    """The file of a data set; FileNotFoundError if there is none."""
+    for path in (folder / f"{name}.csv", folder / f"{name}.csv.gz"):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(f"no data set {name} in {folder}")
+
+
+def read(name: str, folder: Path = DATA) -> tuple[Head, list[Cells]]:
+    """The head and the rows of a data set, each row a dictionary of texts by column."""
+    path = path_of(name, folder)
+    raw = path.read_bytes()
+    first, _, rest = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode().partition("\n")
+    return json.loads(first.removeprefix("# ")), list(csv.DictReader(io.StringIO(rest)))
+
+
+def write(name: str, head: Head, rows: Iterable[Mapping[str, object]], folder: Path = DATA) -> Path:
+    """Writes a data set in the order of head["columns"]; the same rows give the same bytes."""
+    text = io.StringIO()
+    text.write(f"# {json.dumps(head)}\n")
+    writer = csv.DictWriter(text, list(head["columns"]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    content = text.getvalue().encode()
+    packed = len(content) > MOST_PLAIN_BYTES
+    path = folder / f"{name}.csv{'.gz' if packed else ''}"
+    (folder / f"{name}.csv{'' if packed else '.gz'}").unlink(missing_ok=True)
+    path.write_bytes(gzip.compress(content, mtime=0) if packed else content)
+    return path
+
+
+def value_of(text: str) -> bool | int | str:
+    """A parameter's value from its text."""
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if INTEGER.fullmatch(text) else text
+
+
+def parameters_of(text: str) -> dict[str, bool | int | str]:
+    """A microbenchmark's parameters from "name=value;name=value"."""
+    pairs = (part.partition("=") for part in text.split(";") if part)
+    return {name: value_of(value) for name, _, value in pairs}
+
+
+def parameters_text(parameters: Mapping[str, object]) -> str:
+    """The reverse of parameters_of."""
+    return ";".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in parameters.items()
+    )
+
+
+def observed(chip: str, group: str, table: str, folder: Path = DATA) -> list[Any]:
+    """A table of single experiments on a chip: the rows of `group` and `table` in CHIP_observed."""
+    _, rows = read(f"{chip}_observed", folder)
+    return [json.loads(row["row"]) for row in rows if (row["set"], row["table"]) == (group, table)]

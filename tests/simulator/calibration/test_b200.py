@@ -1,0 +1,206 @@
+"""The comparison with published B200 measurements: its data, its report, and how the programs are run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from simulator.calibration import packed
+from simulator.calibration.b200 import ladder, page, ring, sharing
+from simulator.calibration.rows import Row, load, parameters_digest
+
+
+def test_the_rows_were_predicted_with_the_chips_parameters():
+    assert packed.read("b200_predicted")[0]["parameters_sha256"] == parameters_digest("b200")
+
+
+def test_an_error_is_told_of_rows_that_validate_alone():
+    def row(use: str, predicted: float, n: int) -> Row:
+        return Row("latency", "tcgen05.mma", f"N {n}", "cycles", predicted, 100, use)
+
+    rows = {row.key: row for row in (row("calibrated", 150, 64), row("validated", 103, 80), row("validated", 99, 96))}
+    assert "MMA latency 2.0 %" in page.error_line(rows)
+    text = page.render(rows)
+    assert "| calibrated | 1 | 50.0 |" in text and "| validated | 2 | 2.0 |" in text
+    assert "| 5 | no |" in text and "| 5 | yes |" in text
+
+
+README = """
+Kernel name | TFLOPS
+CuBLAS      | 1358.69
+v0 (sm80)   |  400.00
+v1a (basic) |  200.00
+v7b (128)   | 1000.00
+"""
+
+
+def learn_cuda(folder: Path) -> Path:
+    (folder / ladder.PART).mkdir()
+    (folder / ladder.PART / "README.md").write_text(README)
+    return folder
+
+
+def test_the_ladder_takes_published_rates_as_times_of_a_call(tmp_path, monkeypatch):
+    """4096 cubed at 1 PFLOP/s takes 137.4 us; v0 is of another generation, and a library has no program."""
+    folder = learn_cuda(tmp_path)
+    products = 2 * 4096**3
+    assert ladder.published(folder) == {name: pytest.approx(products / rate * 1e-6)
+                                             for name, rate in (("v0", 400), ("v1a", 200), ("v7b", 1000))}  # fmt: skip
+    monkeypatch.setattr(ladder, "call_us", lambda folder, name, ghz=0: {"v1a": 700.0, "v7b": 100.0 - ghz}[name])
+    rows = list(ladder.ladder_rows(folder, []))
+    assert [(row.group, row.parameters, row.predicted, row.use) for row in rows] == [
+        ("ladder", "v1a 4096", 700.0, "validated"), ("ladder", "v7b 4096", 100.0, "validated"),
+    ]  # fmt: skip
+    assert rows[1].error == pytest.approx(100 * (100 / 137.43895 - 1), abs=0.01)
+    both = {row.key: row for row in rows}
+    assert page.order_line(both).startswith("1 of 1 pairs")
+    assert page.error_line(both).endswith("kernels of others: mean 15 % over 2")
+
+
+def test_one_kernel_gives_the_clock_of_the_machine_that_timed_the_ladder_and_the_others_validate_it(
+    tmp_path, monkeypatch
+):
+    folder = learn_cuda(tmp_path)
+    readme = folder / ladder.PART / "README.md"
+    readme.write_text(readme.read_text() + "v7c (store)  |  990.00\n")
+    times = {"v1a": 690.0, "v7b": 137.5, "v7c": 50.0}
+    monkeypatch.setattr(ladder, "call_us", lambda folder, name, ghz=0: times[name] if ghz == 1.34 else 0)
+    rows = {row.key: row for row in ladder.own_clock_rows(folder, [])}
+    assert [(row.parameters, row.use) for row in rows.values()] == [
+        ("v1a 4096", "validated"), ("v7b 4096", "validated"), ("v7c 4096", "calibrated"),
+    ]  # fmt: skip
+    assert len(list(ladder.own_clock_rows(folder, ["v7b"]))) == 1
+    line = page.order_line(rows, ladder.OWN_CLOCK)
+    assert line.startswith("2 of 3 pairs") and " at 1.34 GHz; " in line
+    said = page.error_line(rows)
+    assert said.endswith("kernels of others: not compared with a B200, 0 % over 2 at their machine's 1.34 GHz")
+    text = page.render(rows)
+    assert "1.34 GHz, the clock of the machine that timed them | validated | 2 |" in text and "| 12 | yes |" in text
+
+
+def test_the_error_fits_where_a_chips_report_keeps_it():
+    assert len(page.error_line(load("b200"))) < 256  # chip.h: char error[256]
+
+
+def test_public_kernels_stand_beside_their_authors_times_and_in_order_of_them(tmp_path, monkeypatch):
+    def row(kernel: str, case: str, predicted: float, published: float, **more: bool) -> dict:
+        times = {"theirs": {"back_to_back_us": predicted}, "published_us": published}
+        return {"kernel": kernel, "case": case, **times, **more}
+
+    file = tmp_path / "public.json"
+    told = [row("a", "1x2x3", 9, 10), row("b", "1x2x3", 8, 12, older=True), row("b", "4x5x6", 11, 10)]
+    file.write_text(json.dumps({"rows": told}))
+    monkeypatch.setattr(page, "PUBLIC", file)
+    rows = page.public_rows()
+    assert [(found.name, round(found.error or 0), found.older) for found in rows.values()] == [
+        ("a", -10, False), ("b", -33, True), ("b", 10, False),
+    ]  # fmt: skip
+    text = page.render({})
+    assert page.public_order().startswith("0 of 1 pairs")
+    assert f"| {page.SETS['public'][0]} | validated | 3 | 10.0 | 17.8 |" in text
+    assert "1 of 3 of public" in text
+
+
+def test_the_worst_rows_are_named_with_a_reason():
+    def row(group: str, text: str, predicted: float) -> Row:
+        return Row(group, "a load", text, "cycles", predicted, 100, "validated")
+
+    off = [row("first loads", f"bytes {i}", 200 + i) for i in range(8)]
+    off += [row("own clock", "v1a 4096", 190), row("latency", "N 80", 180), row("copies", "loads 2", 150)]
+    lines = page.worst({row.key: row for row in off}).splitlines()[2:]
+    assert len(lines) == 11 and lines[0].startswith(
+        "| first loads | bytes 7 | +107 % | validated | memory that nothing"
+    )
+    assert lines[8].endswith("| boxes with rows of 16 bytes; no calibrating row has such boxes |")
+    assert lines[9] == "| latency | N 80 | +80 % | validated | not known |"
+    assert lines[10].startswith("| copies | loads 2 | +50 % | validated | not known")
+
+
+SHARED = "mode,cluster_size,sharing_group,smem_width,smem_height,gpu_time_ns,tma_ld_bytes_self,tma_ld_bytes_mcast\n"
+
+
+def test_shared_tiles_are_compared_by_what_all_sms_get(tmp_path):
+    table = tmp_path / sharing.PART / "tma2dmcast_sweep_results.csv"
+    table.parent.mkdir()
+    rows = ["3,1,16,128,32,1000,9000000,0", "3,1,16,128,64,1000,9000000,0", "1,4,4,128,32,1000,1000000,3000000"]
+    rows += ["3,1,16,64,32,1000,1,0", "3,1,16,128,24,1000,1,0"]  # other widths and heights
+    table.write_text(SHARED + "\n".join(rows) + "\n")
+    found = sharing.published(tmp_path)
+    assert {key: len(of) for key, of in found.items()} == {("3", "1", "16"): 2, ("1", "4", "4"): 1}
+    apart, together = found["3", "1", "16"][0], found["1", "4", "4"][0]
+    assert (apart.rate, together.rate) == (pytest.approx(9.0), pytest.approx(4.0))
+    assert apart.tile == 16384 and apart.delivered == 24 * 4 * 16384 * 144  # nine groups of 16 of 148 SMs
+    assert together.delivered == 24 * 4 * 16384 * 148
+    row = apart.row(us=apart.delivered / 9.9e6)
+    assert (row.group, row.use, row.error) == ("sharing", "validated", pytest.approx(10))
+    assert row.parameters == "no clusters, shared by 16, bytes 16384"
+    assert together.row(1).parameters == "clusters, multicast, shared by 4, bytes 16384"
+    assert sharing.Shared("3", "1", "16", "8", 5.0).row(1).use == "calibrated"  # a tile of 4 KB
+    alone = sharing.Shared("2", "4", "4", "32", 5.0).row(1)
+    assert alone.parameters == "clusters, own tiles, shared by 1, clusters of 4, bytes 16384"
+
+
+def test_the_shared_tiles_program_runs_our_rounds_and_fills_no_tile():
+    theirs = "constexpr size_t MAX_DATA_VOLUME = 2LL * 1024 * 1024 * 1024;  // 2 GB\nfor (;;) {\ndata[i] = rand();\n}\n"
+    ours = sharing.shortened(theirs)
+    assert "rand" not in ours and "2LL" not in ours
+    assert (
+        "(size_t)24 * 4 * (SMEM_WIDTH) * (SMEM_HEIGHT) * 4 * (USE_MULTICAST == 3 ? 148 / (SHARING_GROUP_SIZE) : 148);"
+        in ours
+    )
+
+
+def test_a_ladders_call_is_what_ends_behind_the_call_before(tmp_path, monkeypatch):
+    asked = []
+
+    def program(folder, name, target):
+        asked.append(name)
+
+    def run(command, env, stdout, check):
+        asked.append(json.loads(Path(env["NVFP4_SIMULATE_TIME"]).read_text())["parameters"]["sm_clock_tensor"]["value"])
+        launches = [{"end_us": end} for end in (3.0, 10.0, 14.5)]
+        Path(env["NVFP4_SIMULATE_JSON"]).write_text(json.dumps({"time": {"launches": launches}}))
+
+    monkeypatch.setattr(ladder, "program", program)
+    monkeypatch.setattr(ladder.subprocess, "run", run)
+    assert ladder.call_us(tmp_path, "v3") == ladder.call_us(tmp_path, "v4", 1.58) == 4.5
+    assert asked == ["v3", 1.965, "v4", 1.58]
+
+
+TABLE = "M,N,K,TILE_M,TILE_N,TILE_K,STAGES,dtype,time_ms,TFLOPS\n"
+
+
+def test_the_rings_sample_is_spread_over_the_published_rows(tmp_path, monkeypatch):
+    """Rows that name no stages are left out before counting, and what a parameter was fitted on calibrates."""
+    lines = [f"8,8,131072,128,{n},64,{stages},FP8_E4M3,0.{n}{stages},1" for n in range(10, 40) for stages in range(9)]
+    lines += ["# FAILED: 1,2", "64,16,131072,64,16,16,2,BF16,0.5,1", "64,16,131072,64,16,16,3,BF16,0.5,1"]
+    table = tmp_path / ring.PART / "results.csv"
+    table.parent.mkdir()
+    table.write_text(TABLE + "\n".join(lines) + "\n")
+    named = [line for line in lines[:-3] if ",64,0,FP8" not in line]
+    wanted = [named[i].split(",")[3:8] for i in range(ring.STEP // 2, len(named), ring.STEP)]
+    middle = wanted[1::3]
+    calibrating, validating = ring.sampled(table)
+    cells_of = [[row[name] for name in (*ring.COLUMNS, "dtype")] for row in (*calibrating, *validating)]
+    assert cells_of == [*middle, ["64", "16", "16", "2", "BF16"], *(cells for cells in wanted if cells not in middle)]
+    assert [ring.fitted(row) for row in calibrating] == [False] * len(middle) + [True]
+    said = {",".join(cells): f"8,8,131072,{','.join(cells)},0.25,1\n" for cells in cells_of}
+
+    def run(command, env, **_):
+        chip = json.loads(Path(env["NVFP4_SIMULATE_TIME"]).read_text())["parameters"]
+        assert (chip["sm_clock"]["value"], chip["sm_clock_tensor"]["value"]) == (1.965, 1.3)
+        return SimpleNamespace(stdout="".join(said[name] for name in command[0].split("/")))
+
+    monkeypatch.setattr(ring, "program", lambda rows, *a: "/".join(
+        ",".join(row[name] for name in (*ring.COLUMNS, "dtype")) for row in rows))  # fmt: skip
+    monkeypatch.setattr(ring.subprocess, "run", run)
+    made = list(ring.ring_rows(tmp_path, tmp_path, tmp_path))
+    assert [row.use for row in made] == ["calibrated"] * len(calibrating) + ["validated"] * len(validating)
+    fitted = made[len(middle)]
+    assert fitted.parameters == "BF16 64x16x16 stages 2" and fitted.error == pytest.approx(-50)
+    said["64,16,16,2,BF16"] = said["64,16,16,2,BF16"].replace(",16,2,BF16", ",16,3,BF16")
+    with pytest.raises(ValueError, match="where the row of"):
+        list(ring.ring_rows(tmp_path, tmp_path, tmp_path))

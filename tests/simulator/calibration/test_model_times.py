@@ -1,0 +1,43 @@
+"""Rounds' times on the simulator's clock: another clock of the SMs, and the file that a run leaves."""
+
+from __future__ import annotations
+
+import json
+
+from scripts.common.toolchain import built
+from scripts.rounds.simulated import modelled
+from simulator.calibration.calls import model_times
+from simulator.calibration.rows import parameters_of
+
+SHAPE = "256x512x1024"
+LOWER, BOOST = 1.5, 1.965
+
+
+def test_the_slower_chip_differs_in_the_clock_under_mmas_alone(tmp_path):
+    model_times.write_slower_chip(tmp_path / "slower.json", LOWER)
+    slower = json.loads((tmp_path / "slower.json").read_text())["parameters"]
+    chip = parameters_of("b200")
+    assert [name for name in chip if slower[name]["value"] != chip[name]["value"]] == ["sm_clock_tensor"]
+    assert slower["sm_clock_tensor"]["value"] == LOWER and chip["sm_clock_tensor"]["value"] == BOOST
+
+
+def test_the_blackwell_kernels_slow_down_with_the_sms_but_not_by_as_much():
+    library = str(built("libcustom_kernel_sim.so"))
+    ratio = model_times.us_of(library, SHAPE, None, LOWER) / model_times.us_of(library, SHAPE, None)
+    assert 1.02 < ratio < BOOST / LOWER - 0.02  # memory keeps its clock
+
+
+def test_a_run_names_its_shapes_clocks_and_tiles_and_can_be_taken_in(tmp_path, monkeypatch):
+    asked = []
+
+    def us(*case: object) -> float:
+        asked.append(case)
+        return 2.0
+
+    monkeypatch.setattr(model_times, "us_of", us)
+    path = tmp_path / "times.json"
+    variants = ["--variant", "a=c0ffee:one.so", "--variant", f"b=decade:two.so:{SHAPE}=wide"]
+    assert not model_times.main([*variants, "--shapes", SHAPE, "--sm-ghz", f"b={LOWER}", "--json", str(path)])
+    found = modelled.load_times(path.read_bytes(), path.name)
+    assert found["times"] == {"a": {SHAPE: 2.0}, "b": {SHAPE: 2.0}} and found["sm_ghz"] == {"b": LOWER}
+    assert [case[1:] for case in asked] == [(SHAPE, None, None), (SHAPE, "wide", LOWER)]
