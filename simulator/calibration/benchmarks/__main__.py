@@ -99,10 +99,10 @@ def main() -> int:
     if done.returncode != 0:
         print(f"micro: the program ended with {done.returncode}: {done.stderr.strip()[-500:]}", file=sys.stderr)
         return 1
-    rows = once(rows_of(done.stdout))
+    rows = rows_of(done.stdout)
     if options.keep:
-        keep(options.keep, environment, rows)
-    options.json.write_text(document(environment, rows))
+        keep(options.keep, environment, once(rows))
+    options.json.write_text(document(environment, once(rows)))
     for row in rows:
         named = ", ".join(f"{key} {value}" for key, value in row["parameters"].items())
         print(f"{row['name']:34} {row['value']:>12} {row['unit']}  {named}")

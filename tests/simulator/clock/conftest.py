@@ -1,7 +1,4 @@
-"""What every launch of these tests takes is compared with a record, so that a change shows all that it moves.
-
-After a change that is meant: `pytest -n 0 --record-times tests/simulator/clock`, and read the record's difference.
-"""
+"""Chips for the tests of the clock: the H200 with fewer SMs, or with values of the test's own."""
 
 from __future__ import annotations
 
@@ -10,51 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.ptxsim import Sim
 from tests.simulator.clock.clock_kit import H200, SMALL
-from tests.simulator.durations import summary
-
-RECORD = Path(__file__).resolve().parent / "recorded_times.json"
-
-
-@pytest.fixture(scope="session")
-def recorded(request: pytest.FixtureRequest):
-    """Test -> what its launches took, as it was recorded."""
-    if not request.config.getoption("record_times"):
-        return json.loads(RECORD.read_text())
-    made: dict[str, list[str]] = {}
-
-    def save() -> None:
-        kept = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-        lines = (f"{json.dumps(name)}: {json.dumps(took)}" for name, took in sorted((kept | made).items()))
-        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-
-    request.addfinalizer(save)
-    return made
-
-
-@pytest.fixture(autouse=True)
-def launches_take_what_was_recorded(
-    request: pytest.FixtureRequest, recorded: dict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    """Holds each timed launch of a test that passes against the record."""
-    took: list[str] = []
-    launch = Sim.launch
-
-    def timed(sim: Sim, *arguments, **options) -> int:
-        status = launch(sim, *arguments, **options)
-        if status == 0 and sim.time is not None:
-            took.append(summary(sim, tmp_path))
-        return status
-
-    monkeypatch.setattr(Sim, "launch", timed)
-    yield
-    name = f"{request.node.path.stem}::{request.node.name}"
-    if request.config.getoption("record_times"):
-        if took:
-            recorded[name] = took
-    else:
-        assert took == recorded.get(name, []), "another time than was recorded; see this folder's conftest.py"
 
 
 @pytest.fixture(scope="session")
