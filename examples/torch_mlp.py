@@ -130,9 +130,9 @@ def expected(mlp: GatedMLP, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     The bound covers the quantization of the intermediate values.  An element moves by at most half of e2m1's step:
     1/4, 1/2 or 1 scale factors for magnitudes up to 2, 4 and 6 scale factors.  The scale factor is a sixth of its
     group's largest magnitude, or up to 1/16 more; a subnormal one adds 6 * 2^-10 of the scale's unit.  Each movement
-    reaches the output times its weight.  If the movements are independent with random signs, their sum exceeds 6 times the root of
-    the sum of their squares in 4 of 10^8 outputs (Hoeffding's inequality: 2 exp(-18)).  Saturation always reduces a
-    magnitude, so it is counted in full.  Finally the output is rounded to bfloat16.
+    reaches the output times its weight.  If the movements are independent with random signs, their sum exceeds 6 times
+    the root of the sum of their squares in 4 of 10^8 outputs (Hoeffding's inequality: 2 exp(-18)).  Saturation always
+    reduces a magnitude, so it is counted in full.  Finally the output is rounded to bfloat16.
     """
     scale = mlp.down_proj_input_global_scale.double()
     kept = dequantize(*quantize(x, mlp.gate_proj_input_global_scale), mlp.gate_proj_input_global_scale)
