@@ -36,6 +36,9 @@ static inline uint32_t all_warps(const struct cluster *cluster) {
  * flags. */
 void vclocks_reset(struct cluster *cluster);
 void vclocks_free(struct cluster *cluster);
+/* The same with all other state of the checks of a cluster (hazard/cluster_checks.c). */
+void checks_reset(struct cluster *cluster);
+void checks_free(struct cluster *cluster);
 struct vector_clock *vclock_make(struct cluster *cluster); /* zeros */
 size_t vclock_bytes(const struct cluster *cluster);        /* size of the vectors of one clock */
 void vclock_release(struct cluster *cluster, struct vector_clock *clock);

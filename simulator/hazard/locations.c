@@ -256,8 +256,8 @@ static void hear_location(struct run *run, uint64_t address, enum sync_order ord
 void report_narrow_scope(struct run *run, const struct insn *signal) {
     (void)sim_report_pair(
         run, SIM_REVIEW, "narrow-scope", -1, signal,
-        "acquires what a thread of another CTA released, and one of the two is of scope .cta, "
-        "which holds the threads of its own CTA alone");
+        "acquires what a thread of another CTA released, but one of the two accesses has scope .cta, "
+        "which includes only the threads of its own CTA");
 }
 
 static void note_release(const struct run *run, struct sync_entry *entry, enum sync_order order) {

@@ -1,6 +1,5 @@
 /* Vector clocks: what one warp, barrier or flag knows to have happened before (hazard.h). */
 #include "hazard.h"
-#include "releases.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,11 +60,9 @@ void vclocks_reset(struct cluster *cluster) {
     cluster->dependency_index = take_indices(cluster, 1);
     cluster->flag_index = take_indices(cluster, 1);
     cluster->heard_index = take_indices(cluster, 1);
-    heard_reset(cluster->heard);
     for (struct vector_clock *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
         vclock_release(cluster, clock);
     }
-    locations_reset(cluster);
 }
 
 void vclocks_free(struct cluster *cluster) {
@@ -73,8 +70,6 @@ void vclocks_free(struct cluster *cluster) {
         next = clock->all_next;
         free(clock);
     }
-    locations_free(cluster->sync);
-    heard_free(cluster->heard);
 }
 
 /* Only indices that some cluster has handed out can be nonzero, so only those are cleared and copied. */

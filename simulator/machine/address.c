@@ -67,14 +67,14 @@ struct cta *shared_cta(struct run *run, uint64_t address, uint32_t bytes, uint32
                        bool own_only, uint32_t *offset) {
     uint32_t rank = (uint32_t)(address >> RANK_SHIFT) & 0xff, at = (uint32_t)address & RANK_MASK;
     if (address >> 32 != 0 || rank >= run->cluster->nctas) {
-        (void)sim_report(run, SIM_ERROR, "bad-address", lane, "%#llx is no shared address of this cluster",
+        (void)sim_report(run, SIM_ERROR, "bad-address", lane, "%#llx is not a shared address of this cluster",
                          (unsigned long long)address);
         return NULL;
     }
     struct cta *cta = &run->cluster->ctas[rank];
     if (own_only && cta != run->cta) {
         (void)sim_report(run, SIM_ERROR, "bad-address", lane,
-                         "a shared::cta access to shared memory of CTA rank %u; it needs shared::cluster",
+                         "a shared::cta access to shared memory of CTA rank %u, which needs shared::cluster",
                          rank);
         return NULL;
     }

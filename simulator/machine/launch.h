@@ -10,6 +10,7 @@
 #include "sim.h"
 
 struct cluster;
+struct image_chunk;
 struct schedule;
 struct timing;
 
@@ -40,16 +41,17 @@ struct known {
 
 /* The place of a launch in the order of launches (hazard/global/order.h). */
 struct launch_order {
-    uint32_t number;            /* from 1, in the order of submission */
-    uint32_t previous;          /* the kernel that lets it start early; 0: none */
-    struct known start, waited; /* launches known complete at its start, and after griddepcontrol.wait */
-    atomic_bool any_waited;     /* some thread has executed griddepcontrol.wait */
-    atomic_bool start_implies;  /* some CTA had waited when it let the next launch start */
-    atomic_bool lets_start;     /* some thread has executed griddepcontrol.launch_dependents */
-    bool dependent;             /* `start` and `waited` may differ */
-    bool delays;                /* its stores become visible as late as allowed (hazard/global/delayed.c) */
-    bool sees_old;              /* earlier launches may have delayed stores that it does not know */
-    uint32_t settled;           /* every launch to come knows all launches before this number */
+    uint32_t number;             /* from 1, in the order of submission */
+    uint32_t previous;           /* the kernel that lets it start early; 0: none */
+    struct known start, waited;  /* launches known complete at its start, and after griddepcontrol.wait */
+    atomic_bool any_waited;      /* some thread has executed griddepcontrol.wait */
+    atomic_bool start_implies;   /* some CTA had waited when it let the next launch start */
+    atomic_bool lets_start;      /* some thread has executed griddepcontrol.launch_dependents */
+    bool dependent;              /* `start` and `waited` may differ */
+    bool delays;                 /* its stores become visible as late as allowed (hazard/global/delayed.c) */
+    bool sees_old;               /* earlier launches may have delayed stores that it does not know */
+    uint32_t settled;            /* every launch to come knows all launches before this number */
+    struct image_chunk **images; /* its delayed stores (hazard/global/delayed.c) */
 };
 
 struct launch {

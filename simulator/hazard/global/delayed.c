@@ -9,28 +9,20 @@
 #include <stdlib.h>
 
 #include "hazard/hazard.h"
-
-#define CHUNK_IMAGES 128
-
-/* Images that one worker made for one launch. */
-struct image_chunk {
-    struct image_chunk *next; /* in the list of the launch */
-    uint32_t count;
-    struct image image[CHUNK_IMAGES];
-};
+#include "line.h"
 
 static struct image *new_image(const struct run *run) {
     struct image_chunk *chunk = run->worker->images;
     if (chunk == NULL || chunk->count == CHUNK_IMAGES) {
-        struct submitted *own = order_submitted(run->launch->sim->order, run->launch->order.number);
+        struct image_chunk **list = run->launch->order.images;
         chunk = malloc(sizeof *chunk);
         if (chunk == NULL) {
             return NULL;
         }
         chunk->count = 0;
-        chunk->next = __atomic_load_n(&own->images, __ATOMIC_RELAXED);
-        while (!__atomic_compare_exchange_n(&own->images, &chunk->next, chunk, true, __ATOMIC_RELEASE,
-                                            __ATOMIC_RELAXED)) {
+        chunk->next = __atomic_load_n(list, __ATOMIC_RELAXED);
+        while (
+            !__atomic_compare_exchange_n(list, &chunk->next, chunk, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
         }
         run->worker->images = chunk;
     }
@@ -53,14 +45,6 @@ bool delayed_note(struct images *images, const struct run *run, const uint8_t *m
         images->newest->mask[i] |= mask[i];
     }
     return true;
-}
-
-void delayed_free(struct submitted *submitted) {
-    for (struct image_chunk *chunk = submitted->images, *next; chunk != NULL; chunk = next) {
-        next = chunk->next;
-        free(chunk);
-    }
-    submitted->images = NULL;
 }
 
 const struct known *delayed_view(const struct run *run) {

@@ -12,6 +12,15 @@ struct image {
     uint8_t bytes[RECORD_BYTES];
 };
 
+#define CHUNK_IMAGES 128
+
+/* Images that one worker made for one launch. */
+struct image_chunk {
+    struct image_chunk *next; /* in the list of the launch */
+    uint32_t count;
+    struct image image[CHUNK_IMAGES];
+};
+
 /* The images of a line.  `newest` dangles once its launch is settled (known to every launch to come). */
 struct images {
     struct image *newest;
@@ -22,11 +31,5 @@ struct images {
  * bytes belong to the allocation.  False: no memory. */
 bool delayed_note(struct images *images, const struct run *run, const uint8_t *memory, uint64_t valid,
                   const uint64_t mask[RECORD_WORDS]);
-void delayed_free(struct submitted *submitted);
-/* The images of the line that holds an address.  Locks the line, to be unlocked with line_unlock; *first: the
- * offset of the address in the line.  NULL, and no lock, if the line has no image. */
-struct line;
-struct images *line_images(const struct sim *sim, uint64_t address, struct line **line, uint32_t *first);
-void line_unlock(struct line *line);
 
 #endif

@@ -255,21 +255,3 @@ bool lines_written(const struct run *run, uint64_t address) {
                &allocation->lines->line[(address - allocation->base) >> RECORD_SHIFT].last[1].launch,
                __ATOMIC_RELAXED) == run->launch->order.number;
 }
-
-struct images *line_images(const struct sim *sim, uint64_t address, struct line **line, uint32_t *first) {
-    struct worker worker = {.launch = NULL};
-    const struct allocation *allocation = allocation_of(sim, &worker, address, 1);
-    *first = 0;
-    if (allocation == NULL || allocation->lines == NULL) {
-        return NULL;
-    }
-    uint64_t at = address - allocation->base;
-    *first = at & (RECORD_BYTES - 1);
-    *line = &allocation->lines->line[at >> RECORD_SHIFT];
-    line_lock(*line);
-    if (allocation->lines->images[at >> RECORD_SHIFT].newest != NULL) {
-        return &allocation->lines->images[at >> RECORD_SHIFT];
-    }
-    line_unlock(*line);
-    return NULL;
-}

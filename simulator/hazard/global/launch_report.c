@@ -22,7 +22,7 @@ void report_launches(const struct launch_conflict *c) {
     if (lane) {
         (void)snprintf(message, sizeof message,
                        "%s what launch %u %s, and only another lane of the warp has waited for that: "
-                       "griddepcontrol.wait is for the thread that executes it",
+                       "griddepcontrol.wait covers only the thread that executes it",
                        does, c->other_launch, did);
     } else if (early) {
         (void)snprintf(message, sizeof message,

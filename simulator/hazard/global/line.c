@@ -139,3 +139,21 @@ bool line_note(const struct access *access, struct line *line, const uint64_t ma
     __atomic_store_n(&use->launch, access->launch->order.number, __ATOMIC_RELEASE);
     return kept;
 }
+
+struct images *line_images(const struct sim *sim, uint64_t address, struct line **line, uint32_t *first) {
+    struct worker worker = {.launch = NULL};
+    const struct allocation *allocation = allocation_of(sim, &worker, address, 1);
+    *first = 0;
+    if (allocation == NULL || allocation->lines == NULL) {
+        return NULL;
+    }
+    uint64_t at = address - allocation->base;
+    *first = at & (RECORD_BYTES - 1);
+    *line = &allocation->lines->line[at >> RECORD_SHIFT];
+    line_lock(*line);
+    if (allocation->lines->images[at >> RECORD_SHIFT].newest != NULL) {
+        return &allocation->lines->images[at >> RECORD_SHIFT];
+    }
+    line_unlock(*line);
+    return NULL;
+}

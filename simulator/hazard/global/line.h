@@ -65,6 +65,11 @@ void line_prune(const struct access *access, const struct line *line, const uint
 /* Records the access; the line is locked.  False: no memory. */
 bool line_note(const struct access *access, struct line *line, const uint64_t mask[RECORD_WORDS]);
 
+/* The images of the line that holds an address.  Locks the line, to be unlocked with line_unlock; *first: the
+ * offset of the address in the line.  NULL, and no lock, if the line has no image. */
+struct images *line_images(const struct sim *sim, uint64_t address, struct line **line, uint32_t *first);
+void line_unlock(struct line *line);
+
 static inline void line_lock(struct line *line) {
     while (atomic_flag_test_and_set_explicit(&line->lock, memory_order_acquire)) {
     }

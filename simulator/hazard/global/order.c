@@ -44,6 +44,14 @@ static bool add_queue(struct timeline *order, bool blocking) {
     return true;
 }
 
+static void free_images(struct submitted *submitted) {
+    for (struct image_chunk *chunk = submitted->images, *next; chunk != NULL; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+    submitted->images = NULL;
+}
+
 struct timeline *order_make(void) {
     struct timeline *order = calloc(1, sizeof *order);
     if (order == NULL) {
@@ -67,7 +75,7 @@ void order_free(struct timeline *order) {
         known_free(&order->queue[i].waited);
     }
     for (uint32_t i = 0; i < order->count; i++) {
-        delayed_free(&order->submitted[i]);
+        free_images(&order->submitted[i]);
     }
     known_free(&order->host);
     free(order->queue);
@@ -125,7 +133,7 @@ bool order_begin(struct timeline *order, struct launch_order *launch, const char
     struct queue *queue = &order->queue[order->selected];
     launch->settled = settled(order);
     for (; order->freed < launch->settled; order->freed++) {
-        delayed_free(order_submitted(order, order->freed));
+        free_images(order_submitted(order, order->freed));
     }
     launch->previous = dependent ? queue->last : 0;
     launch->dependent = launch->previous != 0;
@@ -137,6 +145,7 @@ bool order_begin(struct timeline *order, struct launch_order *launch, const char
                 (!launch->dependent || known_join(&launch->waited, &queue->waited));
     launch->number = order->count; /* FIRST_NUMBER is 1 */
     launch->sees_old = launch->start.floor < launch->number;
+    launch->images = done ? &order_submitted(order, launch->number)->images : NULL;
     if (!done) {
         known_free(&launch->start);
         known_free(&launch->waited);
@@ -231,37 +240,5 @@ void order_event_free(struct known *event) {
     if (event != NULL) {
         known_free(event);
         free(event);
-    }
-}
-
-/* ---- what threads of the running launch do ---- */
-
-/* The other lanes of the warp have waited only once they synchronise with a lane of `mask`. */
-void order_thread_waits(struct run *run, uint32_t mask) {
-    struct warp *warp = run->warp;
-    atomic_store_explicit(&run->launch->order.any_waited, true, memory_order_relaxed);
-    run->cta->waited = true;
-    if (run->launch->checks) {
-        uint32_t *has = &warp->clock->acquired[run->cluster->dependency_index];
-        warp->unwaited = (*has == 0 ? warp->live : warp->unwaited) & ~mask;
-        *has = 1;
-    }
-}
-
-bool order_waited(const struct run *run) {
-    return run->warp->clock->acquired[run->cluster->dependency_index] != 0;
-}
-
-void order_thread_lets_start(struct run *run) {
-    enum start_of_next now = run->launch->checks && order_waited(run) ? START_WAITED : START_EARLY;
-    struct cta *cta = run->cta;
-    cta->start_of_next = cta->start_of_next == START_EARLY ? START_EARLY : now;
-    atomic_store_explicit(&run->launch->order.lets_start, true, memory_order_relaxed);
-}
-
-void order_cta_ends(struct run *run) {
-    const struct cta *cta = run->cta;
-    if (cta->start_of_next == START_WAITED || (cta->start_of_next == START_AT_END && cta->waited)) {
-        atomic_store_explicit(&run->launch->order.start_implies, true, memory_order_relaxed);
     }
 }

@@ -59,7 +59,7 @@ bool order_queue_waits(struct timeline *order, uint32_t queue, const struct know
 bool order_host_waits(struct timeline *order, const struct known *event);
 void order_event_free(struct known *event);
 
-/* ---- what threads of the running launch do ---- */
+/* ---- threads of the running launch (griddepcontrol.c) ---- */
 
 void order_thread_waits(struct run *run, uint32_t mask); /* griddepcontrol.wait */
 void order_thread_lets_start(struct run *run);           /* griddepcontrol.launch_dependents */

@@ -25,8 +25,8 @@ static struct verdict unordered(uint8_t before, unsigned flags) {
     if (was_async && !was_write) {
         return (struct verdict){
             "overwrite-while-read",
-            "writes shared memory that an asynchronous operation may still read: its completion "
-            "has not been waited for, or that was not signalled to this thread"};
+            "writes shared memory that an asynchronous operation may still read: this thread has not waited "
+            "for its completion, nor learnt of it from one that has"};
     }
     if (was_async && write) {
         return (struct verdict){"double-write",

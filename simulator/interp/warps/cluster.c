@@ -93,7 +93,7 @@ void cluster_free(struct cluster *cluster) {
         remote_free(cta->remote);
         tensor_free(cta);
     }
-    vclocks_free(cluster);
+    checks_free(cluster);
     map_changes_free(cluster->map_changes);
     free(cluster->execution_indices);
     free(cluster->ctas);
@@ -296,7 +296,7 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->last_ran = NULL;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;
-    vclocks_reset(cluster);
+    checks_reset(cluster);
     map_changes_reset(cluster);
     if (launch->checks) {
         cluster->cluster_gathered = vclock_make(cluster);
