@@ -1,3 +1,4 @@
+/* The chips that can be simulated, and which one this process has. */
 #include "chip_properties.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 #define MB (1 << 20)
 
 /* HW: CUDA C++ Programming Guide, compute capabilities; cuda_occupancy.h (blocks of an SM); the cards' data
- * sheets (SMs, memory, L2).  Clusters of 12.x: the portable size (Blackwell tuning guide: 16 is a B200's). */
+ * sheets (SMs, memory, L2).  Clusters of 12.x: the portable size (Blackwell tuning guide: 16 holds for a B200).
+ */
 static const struct chip chips[] = {
     {.name = "h200",
      .target = "sm_90a",
@@ -66,20 +68,20 @@ static const struct chip chips[] = {
 };
 enum { H200, B200, RTX5090, GB10, CHIPS };
 
-static int default_major; /* 0: the program's fat binaries say */
+static int default_major; /* 0: as the program's fat binaries say */
 
 void runtime_default_major(int major) {
     default_major = major;
 }
 
 const struct chip *runtime_chip(void) {
-    const char *wanted = getenv("NVFP4_SIMULATE_CHIP");
+    const char *wanted = runtime_setting("NVFP4_SIMULATE_CHIP");
     for (int i = 0; wanted != NULL && i < CHIPS; i++) {
         if (strcmp(wanted, chips[i].name) == 0 || strcmp(wanted, chips[i].target) == 0) {
             return &chips[i];
         }
     }
-    if (wanted != NULL && wanted[0] != '\0') {
+    if (wanted != NULL) {
         refuse_setting("NVFP4_SIMULATE_CHIP", wanted, "h200, b200, rtx5090 or gb10");
     }
     if (default_major != 0) {
@@ -96,8 +98,8 @@ const struct chip *runtime_chip(void) {
 
 int runtime_sms(void) {
     const int chip_sms = runtime_chip()->sms;
-    const char *asked = getenv("NVFP4_SIMULATE_SMS");
-    if (asked == NULL || asked[0] == '\0') {
+    const char *asked = runtime_setting("NVFP4_SIMULATE_SMS");
+    if (asked == NULL) {
         return chip_sms;
     }
     char *end;

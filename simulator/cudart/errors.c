@@ -1,8 +1,8 @@
-/* The runtime's errors. */
+/* The runtime's errors, and the refusal of what is not modelled. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 
-#include "registry.h"
+#include "shim.h"
 
 static _Thread_local cudaError_t last_error;
 
@@ -22,13 +22,21 @@ cudaError_t runtime_unmodelled(const char *what) {
     return runtime_result(cudaErrorNotSupported);
 }
 
+/* The one refused function that returns no error: texture code calls it before cudaMallocArray. */
+struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
+                                                   enum cudaChannelFormatKind format) {
+    (void)runtime_unmodelled("cudaCreateChannelDesc (textures)");
+    return (struct cudaChannelFormatDesc){x, y, z, w, format};
+}
+
 cudaError_t cudaGetLastError(void) {
     cudaError_t error = cudaPeekAtLastError();
     last_error = cudaSuccess;
     return error;
 }
 
-/* CUDA runtime API, cudaErrorLaunchFailure: any further work returns the same error. */
+/* A failed launch is never taken back: any further call returns its error (CUDA runtime API,
+ * cudaErrorLaunchFailure). */
 cudaError_t cudaPeekAtLastError(void) {
     cudaError_t sticky = runtime_sticky();
     return sticky != cudaSuccess ? sticky : last_error;
@@ -53,6 +61,7 @@ static const struct {
     {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered",
      "pointer does not correspond to a registered memory region"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorAssert, "cudaErrorAssert", "device-side assert triggered"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "the simulator found an error; see its report"},
     {cudaErrorInvalidClusterSize, "cudaErrorInvalidClusterSize",
      "cluster size is too large for the kernel or its configuration"},

@@ -1,3 +1,4 @@
+/* Reports of a process (outcome.h). */
 #include "outcome.h"
 
 #include <errno.h>
@@ -9,14 +10,15 @@
 #include <unistd.h>
 
 #include "run_status.h"
+#include "shim.h"
 
 #define MAX_RULES_BYTES (1 << 20)
 
 __attribute__((used)) static const char mark[] = RUN_MARK;
 
 static struct sim *the_sim;
-static struct run_status *shared; /* NULL: there is no `ptxsim run` */
-/* What it has been told. */
+static struct run_status *shared; /* of `ptxsim run`; NULL without it */
+/* The counts that are already added to `shared`. */
 static uint64_t told_launches, told_unlisted, told_times[SIM_INCOMPLETE + 1], told_hidden[RUN_RULES];
 
 static void refuse(const char *path, const char *why) {
@@ -76,13 +78,15 @@ void outcome_update(const struct sim *sim) {
     }
 }
 
-static const char *shrink_kind(void) { /* NULL: not asked for; "1": of whatever kind */
-    const char *kind = getenv("NVFP4_SIMULATE_SHRINK");
-    return kind == NULL || kind[0] == '\0' || strcmp(kind, "0") == 0 ? NULL : kind;
+/* The kind of finding to shrink; "1": any kind; NULL: none. */
+static const char *shrink_kind(void) {
+    const char *kind = runtime_setting("NVFP4_SIMULATE_SHRINK");
+    return kind == NULL || strcmp(kind, "0") == 0 ? NULL : kind;
 }
 
-static uint64_t tried;    /* launches that were looked at for a finding to shrink */
-static bool told, shrunk; /* of one that needs no delay; of one that does */
+static uint64_t tried; /* launches searched for a finding to shrink */
+static bool told;      /* a finding was reported, even one that needs no delay */
+static bool shrunk;    /* a finding that needs delays was reported */
 
 bool outcome_shrink(struct sim *sim, struct sim_module *module, const char *kernel,
                     const struct sim_launch_attributes *attributes) {
@@ -103,11 +107,14 @@ bool outcome_shrink(struct sim *sim, struct sim_module *module, const char *kern
     return first && result != NULL;
 }
 
-/* The first process's reports are at the paths themselves, the others' beside them. */
+/* The first process writes to the path itself, every other to PATH.PID. */
 static void write_report(const char *path, uint64_t before, void (*print)(const struct sim *, FILE *)) {
     char own[4096];
+    if (path == NULL) {
+        return;
+    }
     (void)snprintf(own, sizeof own, before == 0 ? "%s" : "%s.%ld", path, (long)getpid());
-    FILE *file = path == NULL || path[0] == '\0' ? NULL : fopen(own, "w");
+    FILE *file = fopen(own, "w");
     if (file != NULL) {
         print(the_sim, file);
         (void)fclose(file);
@@ -115,15 +122,16 @@ static void write_report(const char *path, uint64_t before, void (*print)(const 
 }
 
 static void at_end(void) {
-    const char *path = getenv("NVFP4_SIMULATE_JSON"), *counters = getenv("NVFP4_SIMULATE_COUNTERS");
+    const char *path = runtime_setting("NVFP4_SIMULATE_JSON");
+    const char *counters = runtime_setting("NVFP4_SIMULATE_COUNTERS");
     outcome_update(the_sim);
     if (tried > 0 && !told) {
-        (void)fprintf(stderr, "shrunk: the mode shows nothing to look for in %llu launch%s\n",
+        (void)fprintf(stderr, "shrunk: the mode shows no finding to shrink in %llu launch%s\n",
                       (unsigned long long)tried, tried == 1 ? "" : "es");
     }
-    const char *timeline = getenv("NVFP4_SIMULATE_TIMELINE");
-    bool asked = (path != NULL && path[0] != '\0') || (timeline != NULL && timeline[0] != '\0');
-    uint64_t before = shared == NULL || !asked ? 0 : atomic_fetch_add(&shared->reports, 1);
+    const char *timeline = runtime_setting("NVFP4_SIMULATE_TIMELINE");
+    bool writes = path != NULL || timeline != NULL;
+    uint64_t before = shared == NULL || !writes ? 0 : atomic_fetch_add(&shared->reports, 1);
     write_report(path, before, sim_print_json);
     write_report(timeline, before, sim_print_timeline);
     if (counters != NULL && strcmp(counters, "1") == 0) {
@@ -132,12 +140,13 @@ static void at_end(void) {
 }
 
 void outcome_begin(struct sim *sim) {
-    const char *rules = getenv("NVFP4_SIMULATE_SUPPRESSIONS"), *status = getenv("NVFP4_SIMULATE_STATUS");
+    const char *rules = runtime_setting("NVFP4_SIMULATE_SUPPRESSIONS");
+    const char *status = runtime_setting("NVFP4_SIMULATE_STATUS");
     the_sim = sim;
-    if (rules != NULL && rules[0] != '\0') {
+    if (rules != NULL) {
         read_suppressions(sim, rules);
     }
-    if (status != NULL && status[0] != '\0') {
+    if (status != NULL) {
         map_status(status);
     }
     (void)atexit(at_end);

@@ -1,18 +1,19 @@
-/* What a process tells of its simulator besides the calls' results. */
+/* Reports of a process besides the results of its calls: suppressions, JSON, counters, the status for `ptxsim
+ * run`. */
 #ifndef SIM_CUDART_OUTCOME_H
 #define SIM_CUDART_OUTCOME_H
 
 #include "sim.h"
 
-/* After the simulator was made: reads the suppressions, and tells of everything else at exit.  Ends the process
- * where a file that a variable names cannot be read. */
+/* To be called once the simulator exists: reads the suppressions and writes the reports at exit.  Ends the
+ * process if a file that a variable names cannot be read. */
 void outcome_begin(struct sim *sim);
-/* Before a launch, on memory as it is: looks for the smallest set of delays that shows a finding of it, where
- * `ptxsim run --shrink` asks for that and no earlier launch has shown one.  Whether there is something to
+/* To be called before a launch.  With `ptxsim run --shrink`, and unless an earlier launch has shown a finding,
+ * looks for the smallest set of delays that shows a finding of this launch.  True if there is a result to
  * print. */
 bool outcome_shrink(struct sim *sim, struct sim_module *module, const char *kernel,
                     const struct sim_launch_attributes *attributes);
-/* After each launch: `ptxsim run` is told what there is. */
+/* To be called after each launch: updates the status that `ptxsim run` reads. */
 void outcome_update(const struct sim *sim);
 
 #endif

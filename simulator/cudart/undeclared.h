@@ -1,5 +1,5 @@
-/* Functions of the CUDA runtime that its headers do not declare: what nvcc's generated code calls, the
- * profiler's switches, and what CUDA 13 has dropped and older programs still call. */
+/* Functions of the CUDA runtime that its headers do not declare: those that nvcc's generated code calls, the
+ * profiler's switches, and those that CUDA 13 has dropped but older programs call. */
 #ifndef SIM_CUDART_UNDECLARED_H
 #define SIM_CUDART_UNDECLARED_H
 
@@ -12,6 +12,8 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
                             void *tid, void *bid, void *block, void *grid, int *warp);
 void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size,
                        int constant, int global);
+void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int ext, size_t size,
+                              int constant, int global);
 char __cudaInitModule(void **handle);
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function);
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,

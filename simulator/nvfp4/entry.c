@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../../submission/core/backend.h"
-#include "cudart/registry.h"
+#include "cudart/shim.h"
 
 enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12 };
 

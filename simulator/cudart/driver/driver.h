@@ -1,14 +1,14 @@
-/* What the driver's functions share. */
+/* The functions of the driver, and what they share. */
 #ifndef SIM_CUDART_DRIVER_H
 #define SIM_CUDART_DRIVER_H
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-/* The driver's error for the runtime's. */
+/* The driver's error that corresponds to an error of the runtime. */
 CUresult driver_result(cudaError_t error);
 
-/* Every function of the driver that the shim has, for who asks by name: X(name). */
+/* Every function of the driver that programs can ask for by name: X(name). */
 #define DRIVER_CALLS(X)                                                                                        \
     X(cuInit)                                                                                                  \
     X(cuDriverGetVersion)                                                                                      \
@@ -74,6 +74,8 @@ CUresult driver_result(cudaError_t error);
     X(cuMemFree)                                                                                               \
     X(cuMemFreeAsync)                                                                                          \
     X(cuMemFreeHost)                                                                                           \
+    X(cuMemPrefetchAsync)                                                                                      \
+    X(cuMemAdvise)                                                                                             \
     X(cuMemGetInfo)                                                                                            \
     X(cuMemcpy)                                                                                                \
     X(cuMemcpyAsync)                                                                                           \

@@ -1,8 +1,8 @@
-/* The driver's memory, queues and events: the runtime's under their other names. */
+/* The driver's memory functions: the runtime's under other names. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "cudart/registry.h"
+#include "cudart/shim.h"
 #include "driver.h"
 
 static void *at(CUdeviceptr address) {
@@ -103,13 +103,13 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream
     return driver_result(runtime_set(at(to), value, 4, count, queue));
 }
 
-/* Of the two questions that launchers ask: what memory it is, and its address for kernels. */
+/* Answers what launchers ask: the kind of memory, its address for kernels, its device. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address) {
     struct cudaPointerAttributes known;
     cudaError_t error = cudaPointerGetAttributes(&known, at(address));
     bool device = error == cudaSuccess && known.type == cudaMemoryTypeDevice;
     if (error == cudaSuccess && !device) {
-        return CUDA_ERROR_INVALID_VALUE; /* as the driver says of memory that it has not given */
+        return CUDA_ERROR_INVALID_VALUE; /* as the driver returns for memory that it has not allocated */
     }
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -125,62 +125,4 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     default:
         return (CUresult)runtime_unmodelled("cuPointerGetAttribute of this attribute");
     }
-}
-
-CUresult cuStreamCreate(CUstream *queue, unsigned flags) {
-    return driver_result(cudaStreamCreateWithFlags(queue, flags));
-}
-
-CUresult cuStreamCreateWithPriority(CUstream *queue, unsigned flags, int priority) {
-    return driver_result(cudaStreamCreateWithPriority(queue, flags, priority));
-}
-
-CUresult cuStreamDestroy(CUstream queue) {
-    return driver_result(cudaStreamDestroy(queue));
-}
-
-CUresult cuStreamSynchronize(CUstream queue) {
-    return driver_result(cudaStreamSynchronize(queue));
-}
-
-CUresult cuStreamQuery(CUstream queue) {
-    return driver_result(cudaStreamQuery(queue));
-}
-
-CUresult cuStreamWaitEvent(CUstream queue, CUevent event, unsigned flags) {
-    return driver_result(cudaStreamWaitEvent(queue, event, flags));
-}
-
-CUresult cuStreamIsCapturing(CUstream queue, CUstreamCaptureStatus *status) {
-    (void)queue;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return driver_result(runtime_result(cudaSuccess));
-}
-
-CUresult cuLaunchHostFunc(CUstream queue, CUhostFn function, void *data) {
-    return driver_result(cudaLaunchHostFunc(queue, function, data));
-}
-
-CUresult cuEventCreate(CUevent *event, unsigned flags) {
-    return driver_result(cudaEventCreateWithFlags(event, flags));
-}
-
-CUresult cuEventDestroy(CUevent event) {
-    return driver_result(cudaEventDestroy(event));
-}
-
-CUresult cuEventRecord(CUevent event, CUstream queue) {
-    return driver_result(cudaEventRecord(event, queue));
-}
-
-CUresult cuEventSynchronize(CUevent event) {
-    return driver_result(cudaEventSynchronize(event));
-}
-
-CUresult cuEventQuery(CUevent event) {
-    return driver_result(cudaEventQuery(event));
-}
-
-CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end) {
-    return driver_result(cudaEventElapsedTime(ms, start, end));
 }

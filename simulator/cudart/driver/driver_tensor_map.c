@@ -1,10 +1,10 @@
-/* The driver's functions that make tensor maps.  A map that breaks a rule is an invalid value, as with the
- * driver; what the simulator has no notion of is "not supported". */
+/* The driver's functions that encode tensor maps.  A map that breaks a rule is an invalid value, as with the
+ * driver; a form that the simulator does not model is "not supported". */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 
-#include "cudart/registry.h"
+#include "cudart/shim.h"
 
 static CUresult refuse(const char *function, const char *why, CUresult error) {
     (void)fprintf(stderr, "simulator: %s: %s\n", function, why);
@@ -52,8 +52,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
     return encode(__func__, map, in, interleave, swizzle, promotion, fill);
 }
 
-/* The corners' first number is of W, as CUTLASS gives them (cute/atom/copy_traits_sm90_im2col.hpp), although
- * cuda.h writes {D, H, W}. */
+/* The first number of each corner belongs to W, as CUTLASS passes them (cute/atom/copy_traits_sm90_im2col.hpp),
+ * although cuda.h writes {D, H, W}. */
 CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
                                  const cuuint64_t *sizes, const cuuint64_t *strides, const int *lower,
                                  const int *upper, cuuint32_t channels, cuuint32_t pixels,
@@ -89,7 +89,7 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *map, CUtensorMapDataType type,
     return encode(__func__, map, in, interleave, swizzle, promotion, fill);
 }
 
-/* PTX of grouped GEMMs aside, what a host may change of a map. */
+/* The only change of a map that the host can make. */
 CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address) {
     char message[200];
     if (sim_replace_tensor_map_address(map, address, message, sizeof message) != 0) {

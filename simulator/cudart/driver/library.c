@@ -1,15 +1,15 @@
 /* Kernels that a host program loads itself: modules of the driver, libraries of both APIs (CUDA driver API:
  * Module, Library and Execution Control; CUDA runtime API: Library Management).
  *
- * What is loaded is PTX, as text or in a fat binary.  A handle of a kernel or a function is its registry entry,
- * and stands for the kernel's host address too, so that every launch takes it. */
+ * A module is PTX, as text or in a fat binary.  The handle of a kernel or function is its registry entry, which
+ * also serves as the kernel's host address, so that every launch function accepts it. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cudart/registry.h"
+#include "cudart/shim.h"
 #include "driver.h"
 
 static cudaError_t load(void **library, const void *image) {
@@ -20,7 +20,7 @@ static cudaError_t load(void **library, const void *image) {
         return runtime_result(error);
     }
     void **binary = image == NULL ? NULL : registry_load(image);
-    if (binary != NULL && registry_module(binary, &error) != NULL) {
+    if (binary != NULL && registry_module(sim, binary, &error) != NULL) {
         *library = binary;
     }
     runtime_unlock();
@@ -57,8 +57,9 @@ static cudaError_t find_kernel(void **kernel, void *library, const char *name) {
     if (library == NULL || name == NULL) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
-    if (runtime_lock() != NULL) {
-        *kernel = registry_loaded_kernel(library, name, &error);
+    struct sim *sim = runtime_lock();
+    if (sim != NULL) {
+        *kernel = registry_loaded_kernel(sim, library, name, &error);
         runtime_unlock();
     }
     return runtime_result(*kernel == NULL ? error : cudaSuccess);
@@ -71,8 +72,9 @@ static cudaError_t find_global(void **address, size_t *bytes, void *library, con
     if (library == NULL || name == NULL) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
-    if (runtime_lock() != NULL) {
-        struct sim_module *module = registry_module(library, &error);
+    struct sim *sim = runtime_lock();
+    if (sim != NULL) {
+        struct sim_module *module = registry_module(sim, library, &error);
         found = module == NULL ? NULL : sim_global(module, name, &room);
         error = module == NULL ? error : cudaErrorSymbolNotFound;
         runtime_unlock();
@@ -86,16 +88,17 @@ static cudaError_t find_global(void **address, size_t *bytes, void *library, con
     return runtime_result(found == NULL ? error : cudaSuccess);
 }
 
-/* The names of a library's kernels, in order; the first `room` handles go to kernels. */
+/* Counts the kernels of a library and stores the handles of the first `room` in `kernels`. */
 static cudaError_t list_kernels(void **kernels, unsigned room, unsigned *count, void *library) {
     cudaError_t error = cudaErrorInvalidResourceHandle;
     struct sim_module *module = NULL;
     unsigned found = 0;
-    if (library != NULL && runtime_lock() != NULL) {
-        module = registry_module(library, &error);
+    struct sim *sim = library == NULL ? NULL : runtime_lock();
+    if (sim != NULL) {
+        module = registry_module(sim, library, &error);
         for (const char *name; module != NULL && (name = sim_kernel_name(module, found)) != NULL; found++) {
             if (found < room) {
-                kernels[found] = registry_loaded_kernel(library, name, &error);
+                kernels[found] = registry_loaded_kernel(sim, library, name, &error);
             }
         }
         runtime_unlock();
@@ -122,7 +125,7 @@ cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library, const char *path, en
     return load_file((void **)library, path);
 }
 
-/* Its kernels stay: a launch of one that a program still holds is the program's fault alone. */
+/* Keeps the kernels: a program that launches one after this call is at fault itself. */
 cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
     return runtime_result(library == NULL ? cudaErrorInvalidResourceHandle : cudaSuccess);
 }
@@ -282,7 +285,7 @@ CUresult cuFuncLoad(CUfunction function) {
     return driver_result(function == NULL ? cudaErrorInvalidResourceHandle : cudaSuccess);
 }
 
-/* Both APIs' attributes have the same numbers and values (driver_types.h, cudaLaunchAttribute). */
+/* The attributes of both APIs have the same numbers and values (driver_types.h, cudaLaunchAttribute). */
 _Static_assert(sizeof(CUlaunchAttribute) == sizeof(cudaLaunchAttribute), "attributes of both APIs");
 _Static_assert((int)CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION == (int)cudaLaunchAttributeClusterDimension,
                "attributes of both APIs");
@@ -296,7 +299,8 @@ static cudaLaunchConfig_t config_of(const CUlaunchConfig *config) {
                                 .numAttrs = config->numAttrs};
 }
 
-/* `extra`: the arguments as one buffer, in the place of a pointer for each; false where it says neither. */
+/* Finds the buffer in `extra` that holds all arguments, the alternative to a pointer for each; false without
+ * one. */
 static bool buffer_of(void **extra, const char **buffer) {
     *buffer = NULL;
     for (int i = 0; extra != NULL && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {

@@ -1,3 +1,4 @@
+/* Reads the PTX of a fat binary (fatbin.h). */
 #include "fatbin.h"
 
 #include <dlfcn.h>
@@ -10,9 +11,9 @@
 #define ENTRY_PTX    1
 #define FLAG_LZ4     0x2000u
 #define FLAG_ZSTD    0x8000u
-#define MAX_PTX      ((uint64_t)1 << 30) /* unpacked; a longer one is not believed */
+#define MAX_PTX      ((uint64_t)1 << 30) /* limit of the unpacked size; a larger one is taken for corrupt */
 
-struct fat_header { /* of a fat binary, then its entries */
+struct fat_header { /* the entries follow it */
     uint32_t magic;
     uint16_t version, header_bytes;
     uint64_t bytes;
@@ -22,16 +23,16 @@ struct fat_entry {
     uint16_t kind, version;
     uint32_t header_bytes;
     uint64_t bytes;
-    uint32_t packed_bytes, options_at; /* packed_bytes: of `bytes`, without the padding */
+    uint32_t packed_bytes, options_at; /* packed_bytes: `bytes` without the padding */
     uint16_t minor, major;
     uint32_t arch, name_at, name_bytes;
     uint64_t flags, reserved, unpacked_bytes;
 };
 
-/* The smallest header that an entry may have; the two members after it are there where the entry is packed. */
+/* The smallest header of an entry; the last two members follow only if the entry is packed. */
 #define ENTRY_BYTES offsetof(struct fat_entry, reserved)
 
-/* The entry at *at, which moves on; false at the end, or where an entry is longer than what is left. */
+/* Reads the entry at *at and advances it; false at the end, or if the entry is longer than the rest (*why). */
 static bool next_entry(const char **at, uint64_t *left, struct fat_entry *entry, const char **content,
                        const char **why) {
     if (*left < ENTRY_BYTES) {
@@ -65,21 +66,21 @@ static bool open_fatbin(const void *fatbin, const char **at, uint64_t *left) {
     return true;
 }
 
-/* PTX text itself, as a driver's caller may give it; NULL: *why. */
+/* Plain PTX text, which callers of the driver may pass; NULL with *why if it is not PTX. */
 static const char *plain_text(const char *data, size_t *bytes, const char **why) {
     const char *text = data + strspn(data, " \t\r\n");
     if (memcmp(data, "\177ELF", 4) == 0) {
-        *why = "it is machine code (a cubin), and PTX is what is simulated: give the kernel's PTX";
+        *why = "it is machine code (a cubin); the simulator runs PTX: pass the kernel's PTX";
         return NULL;
     }
-    *why = "it is no fat binary";
+    *why = "it is neither a fat binary nor PTX";
     *bytes = strlen(text);
     return *text == '.' || *text == '/' ? text : NULL; /* a directive, or a comment */
 }
 
 /* ---- compression ---- */
 
-/* The rest of a length whose first four bits were 15; false at the end of the input. */
+/* Adds the remaining bytes of a length whose first four bits were 15; false at the end of the input. */
 static bool lz4_length(const uint8_t **at, const uint8_t *end, size_t *length) {
     uint8_t more = 255;
     while (more == 255) {
@@ -92,7 +93,7 @@ static bool lz4_length(const uint8_t **at, const uint8_t *end, size_t *length) {
     return true;
 }
 
-/* An LZ4 block (lz4_Block_format.md): literals, then a copy from what is already there, again and again. */
+/* Unpacks an LZ4 block (lz4_Block_format.md): pairs of literals and a copy from earlier output. */
 static bool lz4_unpack(const uint8_t *at, size_t bytes, uint8_t *to, size_t room) {
     const uint8_t *end = at + bytes;
     const size_t shortest_match = 4;
@@ -128,13 +129,13 @@ static bool lz4_unpack(const uint8_t *at, size_t bytes, uint8_t *to, size_t room
 
 typedef size_t (*zstd_decompress)(void *to, size_t room, const void *from, size_t bytes);
 
-/* By the system's libzstd, which is looked for at the first use only; false with *why. */
+/* Unpacks with the system's libzstd, loaded at the first use; false with *why. */
 static bool zstd_unpack(const char *from, size_t bytes, char *to, size_t room, const char **why) {
     void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
     void *symbol = library == NULL ? NULL : dlsym(library, "ZSTD_decompress");
     zstd_decompress decompress;
     if (symbol == NULL) {
-        *why = "its PTX is compressed by zstd, and there is no libzstd.so.1 here: install it, or compile with "
+        *why = "its PTX is compressed with zstd, and libzstd.so.1 is missing: install it, or compile with "
                "--no-compress";
         return false;
     }
@@ -144,7 +145,7 @@ static bool zstd_unpack(const char *from, size_t bytes, char *to, size_t room, c
 
 static const char *unpack(const struct fat_entry *entry, const char *content, size_t *bytes, char **unpacked,
                           const char **why) {
-    *why = "its PTX is compressed in a way that is not known here: compile with --no-compress";
+    *why = "its PTX is compressed in an unknown way: compile with --no-compress";
     if (entry->unpacked_bytes == 0 || entry->unpacked_bytes > MAX_PTX || entry->packed_bytes > entry->bytes) {
         return NULL;
     }
@@ -166,7 +167,7 @@ static const char *unpack(const struct fat_entry *entry, const char *content, si
     return to;
 }
 
-/* 2: the chip's own; 1: of its major number. */
+/* 2: the wanted target; 1: a target with the same major number; 0: another one. */
 static int closeness(unsigned wanted, unsigned arch) {
     return arch == wanted ? 2 : arch / 10 == wanted / 10;
 }

@@ -1,3 +1,4 @@
+/* Finds the fat binaries in a file (image.h). */
 #include "image.h"
 
 #include <elf.h>
@@ -8,7 +9,7 @@
 
 #include "fatbin.h"
 
-/* A range of the file. */
+/* A range of the file; at: NULL if it is not inside. */
 struct part {
     const char *at;
     size_t bytes;
@@ -24,7 +25,7 @@ static bool name_is(struct part names, uint32_t at, const char *name) {
     return at < names.bytes && bytes <= names.bytes - at && memcmp(names.at + at, name, bytes) == 0;
 }
 
-/* What nvcc has put into an ELF file; nothing where it has put nothing. */
+/* The section of an ELF file in which nvcc puts fat binaries; at: NULL without one. */
 static struct part fat_section(struct part file) {
     struct part none = {.at = NULL};
     Elf64_Ehdr header;
@@ -55,7 +56,7 @@ const char *image_ptx(const void *file, size_t file_bytes, size_t index, unsigne
     const char *found = NULL;
     *count = 0;
     *unpacked = NULL;
-    *why = "it holds no fat binary of nvcc's";
+    *why = "it holds no fat binary";
     if (file_bytes >= SELFMAG && memcmp(file, ELFMAG, SELFMAG) == 0) {
         left = fat_section(left);
     } else if (!fatbin_is(left.at, left.bytes)) {
@@ -65,7 +66,7 @@ const char *image_ptx(const void *file, size_t file_bytes, size_t index, unsigne
     }
     while (left.at != NULL && left.bytes > 0) {
         size_t whole = fatbin_bytes(left.at, left.bytes);
-        if (whole == 0) { /* padding between two, or what is none */
+        if (whole == 0) { /* skip padding between two */
             left.at++;
             left.bytes--;
             continue;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cudart/chip_properties.h"
-#include "cudart/registry.h"
+#include "cudart/shim.h"
 #include "cudart/undeclared.h"
 
 cudaError_t cudaGetDeviceCount(int *count) {
@@ -26,7 +26,7 @@ size_t runtime_memory_bytes(void) {
     return runtime_chip()->memory_bytes;
 }
 
-/* HW: of all chips (CUDA C++ Programming Guide, compute capabilities). */
+/* HW: the same on all chips (CUDA C++ Programming Guide, compute capabilities). */
 enum {
     SHARED_DEFAULT_BYTES = 48 * 1024,
     RESERVED_BYTES = 1024,
@@ -34,7 +34,7 @@ enum {
     REGISTERS = 64 * 1024,
 };
 
-/* A property of the chip, 0 for what the simulator has no notion of. */
+/* A property of the chip; 0 for features that the simulator does not have. */
 static int attribute_of(enum cudaDeviceAttr attribute) {
     const struct chip *chip = runtime_chip();
     switch (attribute) {
@@ -79,6 +79,7 @@ static int attribute_of(enum cudaDeviceAttr attribute) {
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrManagedMemory:
     case cudaDevAttrConcurrentKernels:
+    case cudaDevAttrMemoryPoolsSupported:
         return 1;
     default:
         return 0;
@@ -119,10 +120,12 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->multiProcessorCount = runtime_sms();
     p->l2CacheSize = chip->l2_bytes;
     p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1;
+    p->memoryPoolsSupported = 1;
     return runtime_result(cudaSuccess);
 }
 
-/* The one with which no work-around for older drivers begins: CUTLASS changes tensor maps before 13.2. */
+/* A version recent enough that no work-around for older drivers starts: CUTLASS changes tensor maps
+ * before 13.2. */
 cudaError_t cudaDriverGetVersion(int *version) {
     *version = CUDART_VERSION > DRIVER_VERSION ? CUDART_VERSION : DRIVER_VERSION;
     return runtime_result(cudaSuccess);
@@ -137,7 +140,7 @@ cudaError_t cudaDeviceSynchronize(void) {
     return runtime_synchronize(NULL, true);
 }
 
-/* The findings stay: they are the process's. */
+/* Keeps the findings, which belong to the process. */
 cudaError_t cudaDeviceReset(void) {
     return runtime_synchronize(NULL, true);
 }

@@ -1,8 +1,9 @@
-/* Memory pools: there is one, which keeps nothing back, so that its attributes are kept and mean nothing. */
+/* Memory pools: there is one, which returns freed memory at once.  Its attributes are stored but have no
+ * effect. */
 #include <cuda_runtime_api.h>
 #include <string.h>
 
-#include "cudart/registry.h"
+#include "cudart/shim.h"
 
 static cudaError_t the_pool(cudaMemPool_t *pool, int device) {
     static char one;
@@ -41,7 +42,7 @@ static bool is_switch(enum cudaMemPoolAttr attribute) {
            attribute == cudaMemPoolReuseAllowInternalDependencies;
 }
 
-/* Switches are ints, all other attributes numbers of 64 bits (driver_types.h, cudaMemPoolAttr). */
+/* Switches are ints, all other attributes 64-bit numbers (driver_types.h, cudaMemPoolAttr). */
 static unsigned long long kept[16];
 
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value) {

@@ -1,16 +1,18 @@
-/* Queues and events.  Every launch has run when its call returns, so that nothing is waited for; which queue
- * has what is for the checks of order between launches.  With NVFP4_SIMULATE_TIME events tell simulated time.
- * Without it time is nominal: a nanosecond for each warp instruction executed in between, the same in every
- * run; it says nothing of a chip's speed. */
+/* Queues (streams) and events.  Every launch has run when its call returns, so no call here waits; queues and
+ * events matter for the checks of order between launches.
+ *
+ * With NVFP4_SIMULATE_TIME the times of events are simulated.  Without it they are nominal: one nanosecond for
+ * each warp instruction executed, the same in every run and unrelated to the speed of a chip. */
 #include <cuda_runtime_api.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "cudart/registry.h"
+#include "cudart/shim.h"
 
 struct CUevent_st {
     bool recorded;
-    double ns;               /* before it */
-    struct sim_event *order; /* what it comes after */
+    double ns;               /* time since the start of the process */
+    struct sim_event *order; /* the launches and copies that it comes after */
 };
 
 struct CUstream_st {
@@ -18,15 +20,15 @@ struct CUstream_st {
     int priority;
 };
 
-enum { HIGHEST_PRIORITY = -5 }; /* of a card */
+enum { HIGHEST_PRIORITY = -5 }; /* as on cards */
 
-/* The default queues have handles that are no addresses. */
+/* The handles of the default queues are constants, not addresses. */
 static bool is_default(cudaStream_t queue) {
     return queue == NULL || queue == cudaStreamLegacy || queue == cudaStreamPerThread;
 }
 
 unsigned runtime_queue(struct sim *sim, cudaStream_t queue) {
-    static unsigned of_thread; /* cudaStreamPerThread: one for all threads */
+    static unsigned of_thread; /* cudaStreamPerThread: one queue for all threads */
     if (queue == NULL || queue == cudaStreamLegacy) {
         return 0;
     }
@@ -95,7 +97,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t queue) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t queue) {
-    return runtime_synchronize(queue, false); /* it says that all is done */
+    return runtime_synchronize(queue, false); /* success means that all work is done */
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned flags) {
@@ -171,20 +173,40 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     return cudaEventSynchronize(event);
 }
 
+/* Prints once what the times of events mean. */
+static void explain_times(void) {
+    static bool explained;
+    struct sim *sim = explained ? NULL : runtime_lock();
+    struct sim_time time;
+    if (sim == NULL) {
+        return;
+    }
+    explained = true;
+    if (sim_time(sim, &time)) {
+        (void)fprintf(stderr, "simulator: event times are simulated (%s), not measured\n", time.chip);
+    } else {
+        (void)fputs("simulator: event times are nominal, 1 ns for each warp instruction; "
+                    "NVFP4_SIMULATE_TIME=CHIP simulates them\n",
+                    stderr);
+    }
+    runtime_unlock();
+}
+
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
     const double nanoseconds_in_ms = 1e6;
     if (start == NULL || end == NULL || !start->recorded || !end->recorded) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
+    explain_times();
     *ms = (float)((end->ns - start->ns) / nanoseconds_in_ms);
     return runtime_result(cudaSuccess);
 }
 
-/* All work before it is done. */
+/* Calls the function at once: all work before it is complete. */
 cudaError_t cudaLaunchHostFunc(cudaStream_t queue, cudaHostFn_t function, void *data) {
     cudaError_t error = runtime_result(function == NULL ? cudaErrorInvalidValue : cudaSuccess);
     (void)queue;
-    if (error == cudaSuccess) { /* after an error a card calls none */
+    if (error == cudaSuccess) { /* after an error, a card does not call it */
         function(data);
     }
     return error;
@@ -194,7 +216,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t queue, cudaStreamCallback_t callb
                                   unsigned flags) {
     cudaError_t error = runtime_result(callback == NULL || flags != 0 ? cudaErrorInvalidValue : cudaSuccess);
     if (callback != NULL) {
-        callback(queue, error, data); /* it is told of the error */
+        callback(queue, error, data); /* receives the error, unlike a host function */
     }
     return error;
 }
@@ -215,7 +237,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t queue, unsigned *flags) {
     return runtime_result(cudaSuccess);
 }
 
-/* Where L2 keeps what: advice. */
+/* These attributes are hints for L2. */
 cudaError_t cudaStreamSetAttribute(cudaStream_t queue, cudaLaunchAttributeID attribute,
                                    const cudaLaunchAttributeValue *value) {
     (void)queue;

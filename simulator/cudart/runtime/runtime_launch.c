@@ -6,7 +6,7 @@
 
 #include "cudart/chip_properties.h"
 #include "cudart/outcome.h"
-#include "cudart/registry.h"
+#include "cudart/shim.h"
 #include "cudart/undeclared.h"
 
 #define PORTABLE_CLUSTER 8 /* HW: CTAs that every chip with clusters holds (CUDA C++ Programming Guide) */
@@ -29,8 +29,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     return runtime_result(error);
 }
 
-/* With a CTA on each SM.  A cluster of more than a pair lies in one of the processing clusters that the SMs are
- * divided into. */
+/* Assumes one CTA on each SM.  A cluster of more than two CTAs has to fit into one GPC. */
 cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
                                            const cudaLaunchConfig_t *config) {
     const struct chip *chip = runtime_chip();
@@ -124,9 +123,9 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
     }
     struct kernel_entry *kernel = registry_kernel(function);
     cudaError_t error = cudaErrorInvalidDeviceFunction;
-    struct sim_module *module = kernel == NULL ? NULL : registry_module(kernel->binary, &error);
+    struct sim_module *module = kernel == NULL ? NULL : registry_module(sim, kernel->binary, &error);
     if (error == cudaErrorMemoryAllocation) {
-        sim_refuse(sim, kernel->name, "no memory for its module");
+        sim_refuse(sim, kernel->name, "out of memory for its module");
     } else if (error != cudaSuccess) {
         sim_refuse(sim, kernel == NULL ? "?" : kernel->name,
                    kernel == NULL ? "no kernel was registered at this address" : registry_why(kernel->binary));

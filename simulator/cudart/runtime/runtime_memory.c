@@ -1,11 +1,11 @@
-/* Memory of the CUDA runtime shim.  Device memory is host memory that the simulator knows; every copy is done
- * when its call returns. */
+/* Memory of the CUDA runtime shim.  Device memory is host memory known to the simulator.  Every copy is
+ * complete when its call returns. */
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cudart/registry.h"
+#include "cudart/shim.h"
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
     struct sim *sim = runtime_lock();
@@ -18,7 +18,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
-/* It waits for the device. */
+/* Waits for the device, as a card does. */
 cudaError_t cudaFree(void *memory) {
     if (memory == NULL) {
         return runtime_result(cudaSuccess);
@@ -70,7 +70,7 @@ static cudaError_t result_of(int status) {
                                                     : cudaErrorInvalidValue);
 }
 
-/* `wait`: the host goes on when it is done. */
+/* `wait`: the host waits for the copy, which orders what it submits later. */
 static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t queue,
                         bool wait) {
     struct sim *sim = runtime_lock();
@@ -158,7 +158,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
     return copy_rows(to, to_pitch, from, from_pitch, width, height, kind, queue, false);
 }
 
-/* One device: its peer is itself. */
+/* There is one device, which is its own peer. */
 cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
     return to_device != 0 || from_device != 0 ? runtime_result(cudaErrorInvalidDevice)
                                               : cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice);
@@ -172,12 +172,12 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int f
 }
 
 cudaError_t cudaMallocPitch(void **memory, size_t *pitch, size_t width, size_t height) {
-    const size_t unit = 512; /* HW: texture pitch alignment's multiple, as cards give */
+    const size_t unit = 512; /* HW: the pitch of cards is a multiple of 512 bytes */
     *pitch = (width + unit - 1) / unit * unit;
     return cudaMalloc(memory, *pitch * height);
 }
 
-/* Memory of the host's own that kernels may reach. */
+/* Makes memory of the host accessible to kernels. */
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
     struct sim *sim = runtime_lock();
     (void)flags;
@@ -222,7 +222,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     return runtime_result(cudaSuccess);
 }
 
-/* Kernels reach it as well: host and device share an address space here. */
+/* Host and device share an address space here, so managed memory is ordinary memory. */
 cudaError_t cudaMallocManaged(void **memory, size_t bytes, unsigned flags) {
     (void)flags;
     return cudaMalloc(memory, bytes);
@@ -253,7 +253,7 @@ static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, siz
         return runtime_result(cudaErrorMemoryAllocation);
     }
     cudaError_t error;
-    char *at = registry_variable(symbol, &room, &error);
+    char *at = registry_variable(sim, symbol, &room, &error);
     if (at != NULL && (offset > room || bytes > room - offset)) {
         error = cudaErrorInvalidSymbol;
     }
@@ -295,21 +295,23 @@ cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes
 }
 
 cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {
-    if (runtime_lock() == NULL) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     cudaError_t error;
-    (void)registry_variable(symbol, bytes, &error);
+    (void)registry_variable(sim, symbol, bytes, &error);
     runtime_unlock();
     return runtime_result(error);
 }
 
 cudaError_t cudaGetSymbolAddress(void **address, const void *symbol) {
-    if (runtime_lock() == NULL) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     cudaError_t error;
-    *address = registry_variable(symbol, NULL, &error);
+    *address = registry_variable(sim, symbol, NULL, &error);
     runtime_unlock();
     return runtime_result(error == cudaErrorInvalidSymbol ? cudaErrorInvalidValue : error);
 }

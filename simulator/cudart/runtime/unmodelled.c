@@ -1,28 +1,39 @@
-/* Functions of CUDA that the simulator has no notion of: graphs, capture, textures, other processes, mapped
- * memory. Each says its name and returns "not supported", so that a program that has them links, and runs as
- * long as it calls none.  The names are those of CUDA 13's headers, which are not included here, for a function
- * without parameters stands for all. */
+/* Functions of CUDA that the simulator does not model: graphs, capture, textures, other processes, mapped
+ * memory, graphics.  Each prints its name and returns "not supported", so that a program that has them links,
+ * and runs as long as it calls none.  Hints about where memory should lie succeed and do nothing.
+ *
+ * The names are those of CUDA 13's headers.  These are not included here, so that a function without parameters
+ * can stand for every one of them. */
 
-int runtime_unmodelled(const char *what); /* registry.h, of errors.c */
+int runtime_unmodelled(const char *what); /* shim.h, errors.c */
+int runtime_result(int error);
 
 /* clang-format off */
 #define RUNTIME_CALLS(X) \
-    X(cudaArrayGetInfo) X(cudaArrayGetMemoryRequirements) X(cudaArrayGetPlane) \
-    X(cudaArrayGetSparseProperties) X(cudaChooseDevice) X(cudaCreateSurfaceObject) \
-    X(cudaCreateTextureObject) X(cudaDestroyExternalMemory) X(cudaDestroyExternalSemaphore) \
-    X(cudaDestroySurfaceObject) X(cudaDestroyTextureObject) X(cudaDeviceDisablePeerAccess) \
-    X(cudaDeviceFlushGPUDirectRDMAWrites) X(cudaDeviceGetByPCIBusId) X(cudaDeviceGetCacheConfig) \
-    X(cudaDeviceGetGraphMemAttribute) X(cudaDeviceGetHostAtomicCapabilities) \
-    X(cudaDeviceGetP2PAtomicCapabilities) X(cudaDeviceGetP2PAttribute) X(cudaDeviceGetPCIBusId) \
-    X(cudaDeviceGetTexture1DLinearMaxWidth) X(cudaDeviceGraphMemTrim) \
-    X(cudaDeviceRegisterAsyncNotification) X(cudaDeviceSetGraphMemAttribute) \
-    X(cudaDeviceUnregisterAsyncNotification) X(cudaExternalMemoryGetMappedBuffer) \
+    X(__cudaGetProcAddress) X(__cudaRegisterHostVar) X(__cudaRegisterUnifiedTable) X(cudaArrayGetInfo) \
+    X(cudaArrayGetMemoryRequirements) X(cudaArrayGetPlane) X(cudaArrayGetSparseProperties) \
+    X(cudaChooseDevice) X(cudaCreateSurfaceObject) X(cudaCreateTextureObject) X(cudaDestroyExternalMemory) \
+    X(cudaDestroyExternalSemaphore) X(cudaDestroySurfaceObject) X(cudaDestroyTextureObject) \
+    X(cudaDeviceDisablePeerAccess) X(cudaDeviceFlushGPUDirectRDMAWrites) X(cudaDeviceGetByPCIBusId) \
+    X(cudaDeviceGetCacheConfig) X(cudaDeviceGetGraphMemAttribute) X(cudaDeviceGetHostAtomicCapabilities) \
+    X(cudaDeviceGetNvSciSyncAttributes) X(cudaDeviceGetP2PAtomicCapabilities) X(cudaDeviceGetP2PAttribute) \
+    X(cudaDeviceGetPCIBusId) X(cudaDeviceGetSharedMemConfig) X(cudaDeviceGetTexture1DLinearMaxWidth) \
+    X(cudaDeviceGraphMemTrim) X(cudaDeviceRegisterAsyncNotification) X(cudaDeviceSetGraphMemAttribute) \
+    X(cudaDeviceSetSharedMemConfig) X(cudaDeviceUnregisterAsyncNotification) \
+    X(cudaEGLStreamConsumerAcquireFrame) X(cudaEGLStreamConsumerConnect) \
+    X(cudaEGLStreamConsumerConnectWithFlags) X(cudaEGLStreamConsumerDisconnect) \
+    X(cudaEGLStreamConsumerReleaseFrame) X(cudaEGLStreamProducerConnect) \
+    X(cudaEGLStreamProducerDisconnect) X(cudaEGLStreamProducerPresentFrame) \
+    X(cudaEGLStreamProducerReturnFrame) X(cudaEventCreateFromEGLSync) X(cudaExternalMemoryGetMappedBuffer) \
     X(cudaExternalMemoryGetMappedMipmappedArray) X(cudaFreeArray) X(cudaFreeMipmappedArray) \
-    X(cudaFuncGetName) X(cudaFuncGetParamInfo) X(cudaGetExportTable) X(cudaGetMipmappedArrayLevel) \
-    X(cudaGetSurfaceObjectResourceDesc) X(cudaGetTextureObjectResourceDesc) \
-    X(cudaGetTextureObjectResourceViewDesc) X(cudaGetTextureObjectTextureDesc) \
-    X(cudaGraphAddChildGraphNode) X(cudaGraphAddDependencies) X(cudaGraphAddEmptyNode) \
-    X(cudaGraphAddEventRecordNode) X(cudaGraphAddEventWaitNode) \
+    X(cudaFuncGetName) X(cudaFuncGetParamInfo) X(cudaFuncSetSharedMemConfig) X(cudaGLGetDevices) \
+    X(cudaGLMapBufferObject) X(cudaGLMapBufferObjectAsync) X(cudaGLRegisterBufferObject) \
+    X(cudaGLSetBufferObjectMapFlags) X(cudaGLSetGLDevice) X(cudaGLUnmapBufferObject) \
+    X(cudaGLUnmapBufferObjectAsync) X(cudaGLUnregisterBufferObject) X(cudaGetChannelDesc) \
+    X(cudaGetExportTable) X(cudaGetMipmappedArrayLevel) X(cudaGetSurfaceObjectResourceDesc) \
+    X(cudaGetTextureObjectResourceDesc) X(cudaGetTextureObjectResourceViewDesc) \
+    X(cudaGetTextureObjectTextureDesc) X(cudaGraphAddChildGraphNode) X(cudaGraphAddDependencies) \
+    X(cudaGraphAddEmptyNode) X(cudaGraphAddEventRecordNode) X(cudaGraphAddEventWaitNode) \
     X(cudaGraphAddExternalSemaphoresSignalNode) X(cudaGraphAddExternalSemaphoresWaitNode) \
     X(cudaGraphAddHostNode) X(cudaGraphAddKernelNode) X(cudaGraphAddMemAllocNode) \
     X(cudaGraphAddMemFreeNode) X(cudaGraphAddMemcpyNode) X(cudaGraphAddMemcpyNode1D) \
@@ -53,29 +64,33 @@ int runtime_unmodelled(const char *what); /* registry.h, of errors.c */
     X(cudaGraphNodeGetDependencies) X(cudaGraphNodeGetDependentNodes) X(cudaGraphNodeGetEnabled) \
     X(cudaGraphNodeGetType) X(cudaGraphNodeSetEnabled) X(cudaGraphNodeSetParams) \
     X(cudaGraphReleaseUserObject) X(cudaGraphRemoveDependencies) X(cudaGraphRetainUserObject) \
-    X(cudaGraphUpload) X(cudaGraphicsMapResources) X(cudaGraphicsResourceGetMappedMipmappedArray) \
-    X(cudaGraphicsResourceGetMappedPointer) X(cudaGraphicsResourceSetMapFlags) \
-    X(cudaGraphicsSubResourceGetMappedArray) X(cudaGraphicsUnmapResources) \
-    X(cudaGraphicsUnregisterResource) X(cudaHostGetFlags) X(cudaImportExternalMemory) \
-    X(cudaImportExternalSemaphore) X(cudaIpcCloseMemHandle) X(cudaIpcGetEventHandle) \
-    X(cudaIpcGetMemHandle) X(cudaIpcOpenEventHandle) X(cudaIpcOpenMemHandle) X(cudaLibraryGetManaged) \
-    X(cudaLibraryGetUnifiedFunction) X(cudaLogsCurrent) X(cudaLogsDumpToFile) X(cudaLogsDumpToMemory) \
-    X(cudaLogsRegisterCallback) X(cudaLogsUnregisterCallback) X(cudaMalloc3D) X(cudaMalloc3DArray) \
-    X(cudaMallocArray) X(cudaMallocMipmappedArray) X(cudaMemAdvise) X(cudaMemDiscardAndPrefetchBatchAsync) \
-    X(cudaMemDiscardBatchAsync) X(cudaMemGetDefaultMemPool) X(cudaMemGetMemPool) \
-    X(cudaMemPoolExportPointer) X(cudaMemPoolExportToShareableHandle) X(cudaMemPoolGetAccess) \
-    X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) X(cudaMemPoolSetAccess) \
-    X(cudaMemPrefetchAsync) X(cudaMemPrefetchBatchAsync) X(cudaMemRangeGetAttribute) \
-    X(cudaMemRangeGetAttributes) X(cudaMemSetMemPool) X(cudaMemcpy2DFromArrayAsync) \
-    X(cudaMemcpy2DToArrayAsync) X(cudaMemcpy3D) X(cudaMemcpy3DAsync) X(cudaMemcpy3DBatchAsync) \
-    X(cudaMemcpy3DPeer) X(cudaMemcpy3DPeerAsync) X(cudaMemcpyBatchAsync) X(cudaMemcpyFromArrayAsync) \
-    X(cudaMemcpyToArrayAsync) X(cudaMemset3D) X(cudaMemset3DAsync) \
+    X(cudaGraphUpload) X(cudaGraphicsEGLRegisterImage) X(cudaGraphicsGLRegisterBuffer) \
+    X(cudaGraphicsGLRegisterImage) X(cudaGraphicsMapResources) X(cudaGraphicsResourceGetMappedEglFrame) \
+    X(cudaGraphicsResourceGetMappedMipmappedArray) X(cudaGraphicsResourceGetMappedPointer) \
+    X(cudaGraphicsResourceSetMapFlags) X(cudaGraphicsSubResourceGetMappedArray) \
+    X(cudaGraphicsUnmapResources) X(cudaGraphicsUnregisterResource) \
+    X(cudaGraphicsVDPAURegisterOutputSurface) X(cudaGraphicsVDPAURegisterVideoSurface) X(cudaHostGetFlags) \
+    X(cudaImportExternalMemory) X(cudaImportExternalSemaphore) X(cudaIpcCloseMemHandle) \
+    X(cudaIpcGetEventHandle) X(cudaIpcGetMemHandle) X(cudaIpcOpenEventHandle) X(cudaIpcOpenMemHandle) \
+    X(cudaLibraryGetManaged) X(cudaLibraryGetUnifiedFunction) X(cudaLogsCurrent) X(cudaLogsDumpToFile) \
+    X(cudaLogsDumpToMemory) X(cudaLogsRegisterCallback) X(cudaLogsUnregisterCallback) X(cudaMalloc3D) \
+    X(cudaMalloc3DArray) X(cudaMallocArray) X(cudaMallocMipmappedArray) \
+    X(cudaMemDiscardAndPrefetchBatchAsync) X(cudaMemDiscardBatchAsync) X(cudaMemGetDefaultMemPool) \
+    X(cudaMemGetMemPool) X(cudaMemPoolExportPointer) X(cudaMemPoolExportToShareableHandle) \
+    X(cudaMemPoolGetAccess) X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) \
+    X(cudaMemPoolSetAccess) X(cudaMemPrefetchBatchAsync) X(cudaMemRangeGetAttribute) \
+    X(cudaMemRangeGetAttributes) X(cudaMemSetMemPool) X(cudaMemcpy2DArrayToArray) X(cudaMemcpy2DFromArray) \
+    X(cudaMemcpy2DFromArrayAsync) X(cudaMemcpy2DToArray) X(cudaMemcpy2DToArrayAsync) X(cudaMemcpy3D) \
+    X(cudaMemcpy3DAsync) X(cudaMemcpy3DBatchAsync) X(cudaMemcpy3DPeer) X(cudaMemcpy3DPeerAsync) \
+    X(cudaMemcpyArrayToArray) X(cudaMemcpyBatchAsync) X(cudaMemcpyFromArray) X(cudaMemcpyFromArrayAsync) \
+    X(cudaMemcpyToArray) X(cudaMemcpyToArrayAsync) X(cudaMemset3D) X(cudaMemset3DAsync) \
     X(cudaMipmappedArrayGetMemoryRequirements) X(cudaMipmappedArrayGetSparseProperties) \
     X(cudaSetValidDevices) X(cudaSignalExternalSemaphoresAsync) X(cudaStreamAttachMemAsync) \
     X(cudaStreamBeginCapture) X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) \
     X(cudaStreamEndCapture) X(cudaStreamGetAttribute) X(cudaStreamGetCaptureInfo) X(cudaStreamGetDevice) \
     X(cudaStreamGetId) X(cudaStreamUpdateCaptureDependencies) X(cudaUserObjectCreate) \
-    X(cudaUserObjectRelease) X(cudaUserObjectRetain) X(cudaWaitExternalSemaphoresAsync)
+    X(cudaUserObjectRelease) X(cudaUserObjectRetain) X(cudaVDPAUGetDevice) X(cudaVDPAUSetVDPAUDevice) \
+    X(cudaWaitExternalSemaphoresAsync)
 
 #define UNMODELLED_DRIVER_CALLS(X) \
     X(cuArray3DCreate_v2) X(cuArray3DGetDescriptor_v2) X(cuArrayCreate_v2) X(cuArrayDestroy) \
@@ -137,17 +152,16 @@ int runtime_unmodelled(const char *what); /* registry.h, of errors.c */
     X(cuKernelSetCacheConfig) X(cuLaunchCooperativeKernelMultiDevice) X(cuLibraryGetManaged) \
     X(cuLibraryGetUnifiedFunction) X(cuLinkAddData_v2) X(cuLinkAddFile_v2) X(cuLinkCreate_v2) \
     X(cuLogsCurrent) X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) \
-    X(cuLogsUnregisterCallback) X(cuMemAddressFree) X(cuMemAddressReserve) X(cuMemAdvise_v2) \
-    X(cuMemAllocFromPoolAsync) X(cuMemAllocPitch_v2) X(cuMemBatchDecompressAsync) X(cuMemCreate) \
-    X(cuMemDiscardAndPrefetchBatchAsync) X(cuMemDiscardBatchAsync) X(cuMemExportToShareableHandle) \
-    X(cuMemGetAccess) X(cuMemGetAddressRange_v2) X(cuMemGetAllocationGranularity) \
-    X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetDefaultMemPool) X(cuMemGetHandleForAddressRange) \
-    X(cuMemGetMemPool) X(cuMemHostGetDevicePointer_v2) X(cuMemHostGetFlags) X(cuMemHostRegister_v2) \
-    X(cuMemHostUnregister) X(cuMemImportFromShareableHandle) X(cuMemMap) X(cuMemMapArrayAsync) \
-    X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
-    X(cuMemPoolGetAccess) X(cuMemPoolGetAttribute) X(cuMemPoolImportFromShareableHandle) \
-    X(cuMemPoolImportPointer) X(cuMemPoolSetAccess) X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) \
-    X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_v2) X(cuMemPrefetchBatchAsync) X(cuMemRangeGetAttribute) \
+    X(cuLogsUnregisterCallback) X(cuMemAddressFree) X(cuMemAddressReserve) X(cuMemAllocFromPoolAsync) \
+    X(cuMemAllocPitch_v2) X(cuMemBatchDecompressAsync) X(cuMemCreate) X(cuMemDiscardAndPrefetchBatchAsync) \
+    X(cuMemDiscardBatchAsync) X(cuMemExportToShareableHandle) X(cuMemGetAccess) X(cuMemGetAddressRange_v2) \
+    X(cuMemGetAllocationGranularity) X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetDefaultMemPool) \
+    X(cuMemGetHandleForAddressRange) X(cuMemGetMemPool) X(cuMemHostGetDevicePointer_v2) \
+    X(cuMemHostGetFlags) X(cuMemHostRegister_v2) X(cuMemHostUnregister) X(cuMemImportFromShareableHandle) \
+    X(cuMemMap) X(cuMemMapArrayAsync) X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolExportPointer) \
+    X(cuMemPoolExportToShareableHandle) X(cuMemPoolGetAccess) X(cuMemPoolGetAttribute) \
+    X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) X(cuMemPoolSetAccess) \
+    X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) X(cuMemPrefetchBatchAsync) X(cuMemRangeGetAttribute) \
     X(cuMemRangeGetAttributes) X(cuMemRelease) X(cuMemRetainAllocationHandle) X(cuMemSetAccess) \
     X(cuMemSetMemPool) X(cuMemUnmap) X(cuMemcpy2D) X(cuMemcpy2DAsync) X(cuMemcpy2DAsync_v2) \
     X(cuMemcpy2DUnaligned) X(cuMemcpy2DUnaligned_v2) X(cuMemcpy2D_v2) X(cuMemcpy3D) X(cuMemcpy3DAsync) \
@@ -175,10 +189,14 @@ int runtime_unmodelled(const char *what); /* registry.h, of errors.c */
     X(cuStreamUpdateCaptureDependencies_v2) X(cuStreamWaitValue32) X(cuStreamWaitValue32_v2) \
     X(cuStreamWaitValue64) X(cuStreamWaitValue64_v2) X(cuStreamWriteValue32) X(cuStreamWriteValue32_v2) \
     X(cuStreamWriteValue64) X(cuStreamWriteValue64_v2) X(cuSurfObjectCreate) X(cuSurfObjectDestroy) \
-    X(cuSurfObjectGetResourceDesc) \
-    X(cuTexObjectCreate) X(cuTexObjectDestroy) X(cuTexObjectGetResourceDesc) \
-    X(cuTexObjectGetResourceViewDesc) X(cuTexObjectGetTextureDesc) X(cuThreadExchangeStreamCaptureMode) \
-    X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuUserObjectRetain) X(cuWaitExternalSemaphoresAsync)
+    X(cuSurfObjectGetResourceDesc) X(cuTexObjectCreate) X(cuTexObjectDestroy) \
+    X(cuTexObjectGetResourceDesc) X(cuTexObjectGetResourceViewDesc) X(cuTexObjectGetTextureDesc) \
+    X(cuThreadExchangeStreamCaptureMode) X(cuUserObjectCreate) X(cuUserObjectRelease) \
+    X(cuUserObjectRetain) X(cuWaitExternalSemaphoresAsync)
+
+#define HINTS(X) \
+    X(cudaMemPrefetchAsync) X(cudaMemAdvise) X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_v2) X(cuMemAdvise) \
+    X(cuMemAdvise_v2)
 /* clang-format on */
 
 #define STUB(name)                                                                                             \
@@ -186,6 +204,13 @@ int runtime_unmodelled(const char *what); /* registry.h, of errors.c */
     int name(void) {                                                                                           \
         return runtime_unmodelled(#name);                                                                      \
     }
-/* cudaErrorNotSupported and CUDA_ERROR_NOT_SUPPORTED are one number. */
+/* cudaErrorNotSupported and CUDA_ERROR_NOT_SUPPORTED are the same number. */
 RUNTIME_CALLS(STUB)
 UNMODELLED_DRIVER_CALLS(STUB)
+
+#define HINT(name)                                                                                             \
+    int name(void);                                                                                            \
+    int name(void) {                                                                                           \
+        return runtime_result(0);                                                                              \
+    }
+HINTS(HINT)

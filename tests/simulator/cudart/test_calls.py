@@ -1,4 +1,4 @@
-"""Each call of the CUDA runtime shim: what it gives and the error that it returns for what is wrong."""
+"""Calls of the CUDA runtime shim: results, and errors for wrong arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that a host program loads itself, and the calls that launchers make: the driver's, and libraries' of both."""
+"""Kernels that a host program loads itself, as modules or libraries, and the calls that launchers make."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ int main(int count, char **words) {
     return 0;
 }
 """
-# cuda.h: what is not success
+# Calls that do not return success, with their numbers in cuda.h.
 WANTED = {
     "no function": 500,
     "no global": 500,
@@ -340,13 +340,6 @@ def test_each_call_does_what_launchers_ask_of_it(ran):
     assert WANTED.keys() < said.keys()
 
 
-def test_what_is_not_there_is_named(ran):
-    for words in (
-        "it is machine code (a cubin)",
-        "it is no fat binary",
-        "cuFrobnicate is not modelled",
-        "cudaGraphCreate is not modelled",
-        "cuMulticastCreate is not modelled",
-        "instruction 'frobnicate.u32': unknown instruction",
-    ):
-        assert words in ran.stderr, words
+def test_what_is_not_modelled_is_named(ran):
+    for name in ("cubin", "fat binary", "cuFrobnicate", "cudaGraphCreate", "cuMulticastCreate", "frobnicate.u32"):
+        assert name in ran.stderr, name

@@ -1,6 +1,7 @@
-"""Calls of the runtime and the driver that programs make beside launches: what each gives, and its error's number.
+"""Calls of the runtime and the driver besides launches: their results and error numbers.
 
-The numbers are those of driver_types.h and cuda.h; the chips' are of the CUDA C++ Programming Guide and data sheets.
+Error numbers are from driver_types.h and cuda.h, properties of chips from the CUDA C++ Programming Guide and data
+sheets.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ ATTRIBUTES = (
 )
 # Threads a block, its dimensions, the grid's, shared memory a block, warp, registers a block, ...
 OF_ALL = {1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 10: 32, 12: 65536}
-OF_ALL |= {31: 1, 41: 1, 82: 65536, 83: 1, 95: 1, 111: 1024, 120: 1}  # concurrent kernels, ..., cluster launch
+OF_ALL |= {31: 1, 41: 1, 82: 65536, 83: 1, 95: 1, 111: 1024}  # concurrent kernels, ..., reserved shared memory
+OF_ALL |= {115: 1, 120: 1}  # memory pools, cluster launch
 CHIPS = {  # SMs, L2's bytes, threads, capability, shared memory an SM, a block at most, blocks an SM; memory
     "h200": ("simulated H200", {16: 132, 38: 50 * MIB, 39: 2048, 75: 9, 81: 228 << 10, 97: 227 << 10, 106: 32}, 141),
     "rtx5090": ("simulated RTX 5090", {16: 170, 38: 96 * MIB, 39: 1536, 75: 12, 81: 100 << 10, 97: 99 << 10}, 32),
@@ -93,7 +95,7 @@ def test_there_is_one_device_and_no_peer():
     assert name.value == b"simulat"
 
 
-def test_settings_that_mean_nothing_here_are_taken():
+def test_settings_without_a_meaning_here_are_accepted():
     library = cuda()
     flags = ctypes.c_uint(7)
     assert library.cudaDeviceSetLimit(0, size(4096)) == library.cudaSetDeviceFlags(4) == SUCCESS
@@ -104,6 +106,16 @@ def test_settings_that_mean_nothing_here_are_taken():
     assert library.cudaCtxResetPersistingL2Cache() == library.cuFuncSetCacheConfig(None, 1) == SUCCESS
     assert library.cudaProfilerStart() == library.cudaProfilerStop() == SUCCESS
     assert library.cudaStreamSetAttribute(None, 1, None) == SUCCESS
+
+
+def test_hints_about_where_memory_lies_succeed_and_change_nothing():
+    at = memory()
+    ctypes.memset(at, 7, 64)
+    for call in ("cudaMemPrefetchAsync", "cudaMemAdvise", "cuMemPrefetchAsync", "cuMemPrefetchAsync_v2", "cuMemAdvise"):
+        assert getattr(cuda(), call)(pointer(at), size(64), 0, 0, None) == SUCCESS
+    assert ctypes.string_at(at, 64) == b"\x07" * 64
+    assert cuda().cudaGetLastError() == SUCCESS
+    assert cuda().cudaFree(pointer(at)) == SUCCESS
 
 
 def test_there_is_one_context_and_it_is_current():
@@ -242,7 +254,7 @@ def test_memory_of_the_hosts_own_is_registered_once_and_has_its_own_address():
     assert cuda().cudaHostUnregister(own) == NOT_REGISTERED
 
 
-def test_what_is_told_of_an_address():
+def test_attributes_of_an_address():
     at = memory()
     for attribute, kind, value in ((2, ctypes.c_uint, 2), (3, pointer, at), (4, pointer, at), (9, ctypes.c_int, 0)):
         out = kind(7)

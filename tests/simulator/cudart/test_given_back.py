@@ -1,4 +1,4 @@
-"""What the CUDA runtime shim takes for a call, or for a thing that is destroyed again, it gives back."""
+"""The CUDA runtime shim leaks nothing: memory and files of a call, or of an object that is destroyed, are freed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTIONS += ("launches", "what is refused")
 
 
 class Shim:
-    """Calls of the shim, each of which has to succeed."""
+    """Calls of the shim, each of which must succeed."""
 
     def __init__(self) -> None:
         self.lib = ctypes.CDLL(str(built("cuda/libptxsim_cuda.so")))
@@ -34,7 +34,7 @@ class Shim:
         assert status == want, (name, status)
 
     def made(self, name: str, *arguments: object) -> ctypes.c_void_p:
-        """What a call that writes its result to its first argument makes."""
+        """The result of a call that writes it through its first argument."""
         result = ctypes.c_void_p()
         self.call(name, ctypes.byref(result), *arguments)
         return result
@@ -101,7 +101,7 @@ class Shim:
         self.call("cudaFree", block)
 
     def launches(self) -> None:
-        """What a library was loaded for stays (a program may still hold its kernels); what runs it does not."""
+        """A loaded library stays, since the program may hold its kernels; memory for launches does not."""
         for function in (
             self.made("cudaLibraryGetKernel", self.library, b"k"),
             self.made("cuModuleGetFunction", self.module, b"k"),
@@ -116,7 +116,7 @@ class Shim:
             self.call("cudaFree", out)
 
     def closes_its_files(self) -> bool:
-        """Of what is read, though it is no image."""
+        """True if files that hold no module are closed after reading."""
         result, before = ctypes.c_void_p(), held()[1]
         for path in (b"/none", b"/dev/null"):
             load = self.lib.cudaLibraryLoadFromFile
@@ -132,7 +132,7 @@ class Shim:
 
 
 def main() -> None:
-    """A line for each of ACTIONS."""
+    """Prints a line for each of ACTIONS."""
     shim = Shim()
     shim.call("cuInit", 0)
     shim.library = shim.made("cudaLibraryLoadData", shim.text, None, None, 0, None, None, 0)

@@ -1,4 +1,4 @@
-"""The driver's functions that make tensor maps: which numbers go into which field, and the errors by number."""
+"""The driver's functions that encode tensor maps: which argument goes into which field, and error numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def numbers(values, kind=ctypes.c_uint32):
 
 
 def call(name: str, described: dict, middle: list, wide: list = []) -> tuple[int, bytes]:  # noqa: B006
-    """The error's number, and the map."""
+    """The error number and the map."""
     m = PLAIN | described
     out = (ctypes.c_uint8 * 192)()
     at = -ctypes.addressof(out) % 64

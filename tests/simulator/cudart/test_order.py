@@ -1,4 +1,4 @@
-"""Streams, events and waits of the CUDA runtime shim as order between launches: what is left without is found."""
+"""Streams, events and waits of the CUDA runtime shim order launches; launches without an order are reported."""
 
 from __future__ import annotations
 

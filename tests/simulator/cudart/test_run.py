@@ -1,4 +1,4 @@
-"""`ptxsim run`: an unmodified, dynamically linked CUDA program; exit status, summary, report, suppressions."""
+"""`ptxsim run` with an unmodified, dynamically linked CUDA program: exit status, summary, report, suppressions."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ RACE_LINE = next(i for i, line in enumerate(PROGRAM.splitlines(), 1) if "room[N 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """program: as nvcc links with one flag and else by default; static: by default alone."""
+    """A folder with `program`, linked with -cudart shared, and `static`, linked as nvcc does by default."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "program.cu").write_text(PROGRAM)
     command = [nvcc(), "-arch=sm_90a", "-lineinfo"]
@@ -143,7 +143,7 @@ def test_a_report_shows_lane_byte_instruction_and_source(folder):
 
 
 def test_shrinking_names_the_delay_of_the_launch_that_needs_one(folder):
-    """The second one; what a trial prints is not the program's."""
+    """It is the second launch; trials print nothing on the program's standard output."""
     words = ("--mode", "poison", "--go-on", "--json", "shrunk.json")
     done = run(folder, *words, "--shrink=out-of-bounds", "--", "shrink")
     shrunk = json.loads((folder / "shrunk.json").read_text())["shrunk"]
@@ -154,7 +154,7 @@ def test_shrinking_names_the_delay_of_the_launch_that_needs_one(folder):
     )
     assert (done.stdout.count("gathered"), done.returncode) == (0, 2)
     done = run(folder, *words, "--shrink", "--", "clean")
-    assert "\nshrunk: the mode shows nothing to look for in 1 launch\n" in "\n" + done.stderr
+    assert re.search(r"^shrunk: .* in 1 launch$", done.stderr, re.M)
 
 
 def test_cooperative_launches_have_a_workspace_and_a_limit(folder):
@@ -173,8 +173,8 @@ def test_suppressions_hide_by_kind_kernel_and_line_and_the_stale_ones_are_told(f
     done = run(folder, "--suppressions", "rules", "--json", "hidden.json", "--", "wrong")
     assert done.returncode == 2
     *_, first, second, _, last = done.stderr.splitlines()
-    assert first == "stale suppression: line 3: write-after-read-race *other* *: it hid nothing"
-    assert second == "stale suppression: line 5: double-write * *: it hid nothing"
+    assert first.startswith("stale suppression: line 3: write-after-read-race *other* *:")
+    assert second.startswith("stale suppression: line 5: double-write * *:")
     assert last == "verdict: error, 1 launch, 8 x error, 16 x suppressed"
     report = json.loads((folder / "hidden.json").read_text())
     assert {f["kind"] for f in report["findings"]} == {"write-after-read-race"}
@@ -189,11 +189,11 @@ def test_suppressions_hide_by_kind_kernel_and_line_and_the_stale_ones_are_told(f
         assert why in done.stderr
 
 
-def test_what_cannot_be_run_is_told(folder):
+def test_programs_that_cannot_run_are_refused(folder):
     done = run(folder, program="./static")
     assert done.returncode == 4
     assert "-cudart shared" in done.stderr and "libcudart_sim.a" in done.stderr
-    for program, why in (("./nowhere", "no such program"), ("true", "no kernel was launched on the simulator")):
+    for program, why in (("./nowhere", "./nowhere"), ("true", "no kernel was launched")):
         done = run(folder, program=program)
         assert (done.returncode, why in done.stderr) == (4, True), done.stderr
     assert run(folder, "--mode", "never").returncode == 4

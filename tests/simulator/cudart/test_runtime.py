@@ -1,4 +1,4 @@
-"""The CUDA runtime shim as an ordinary host program meets it: errors, events, properties, symbols."""
+"""The CUDA runtime shim under an ordinary host program: errors, events, properties, symbols, settings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from scripts.common import forked
 from tests.simulator.sim_kit import HEADER, ROOT, built, nvcc
 
 PROGRAM = r"""
+#include <cassert>
 #include <cstdio>
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -27,7 +28,15 @@ __global__ void add(int *out, int rounds) {
 __global__ void other(int *out) { extern __shared__ int room[]; room[0] = 1; *out = room[0]; }
 #define SAY(name, value) std::printf("%s=%s\n", name, cudaGetErrorName(value))
 __global__ void wrong(int *out) { *(volatile int *)((char *)out + (1 << 20)) = 1; }
+__global__ void asserts(int *out) { assert(out != nullptr); }
 int main(int count, char **arguments_) {
+    if (count > 1 && arguments_[1][0] == 'a') {
+        asserts<<<1, 32>>>(nullptr);
+        std::printf("wrong=%d\n", (int)cudaDeviceSynchronize());
+        std::printf("again=%d %s\n", (int)cudaGetLastError(), cudaGetErrorName(cudaGetLastError()));
+        std::printf("driver=%d\n", (int)cuCtxSynchronize());
+        return 0;
+    }
     if (count > 1 && arguments_[1][0] == 'w') {
         wrong<<<1, 32>>>(nullptr);
         SAY("wrong", cudaGetLastError());
@@ -125,7 +134,7 @@ def test_a_chip_has_as_few_sms_as_asked_for(folder):
     for asked in ("0", "133", "4x"):
         environment = dict(os.environ, NVFP4_SIMULATE_SMS=asked, NVFP4_SIMULATE_CHIP="h200")
         done = subprocess.run([program(folder)], env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 1 and f"NVFP4_SIMULATE_SMS is '{asked}'; expected a number of SMs" in done.stderr
+        assert done.returncode == 1 and f"NVFP4_SIMULATE_SMS is '{asked}'" in done.stderr
 
 
 def test_no_key_of_the_report_hides_another(folder):
@@ -138,8 +147,15 @@ def test_no_key_of_the_report_hides_another(folder):
     assert [warp["index"] for warp in report["counters"]["instructions_by_warp"]] == list(range(8))  # 256 threads
 
 
-def test_events_tell_the_same_time_in_every_run(folder):
+def test_events_give_the_same_time_in_every_run(folder):
     assert run(folder)[2].stdout == run(folder)[2].stdout
+
+
+@pytest.mark.parametrize(("chip", "kind"), [("", "nominal"), ("h200", "simulated")])
+def test_the_output_says_what_event_times_are(folder, chip, kind):
+    (line,) = [line for line in run(folder, NVFP4_SIMULATE_TIME=chip)[2].stderr.splitlines() if "event times" in line]
+    assert {word for word in ("nominal", "simulated") if f"are {word}" in line} == {kind}
+    assert chip in line
 
 
 def test_a_refused_launch_is_an_error_for_the_program_and_the_report(folder):
@@ -151,6 +167,14 @@ def test_a_refused_launch_is_an_error_for_the_program_and_the_report(folder):
     assert {finding["kind"] for finding in report["findings"]} == {"launch-refused"}
     assert "launch-refused: more threads in a block" in done.stderr
     assert "102400 bytes of dynamic shared memory" in done.stderr
+
+
+def test_a_failed_device_assertion_has_its_own_error(folder):
+    """cudaErrorAssert and CUDA_ERROR_ASSERT are 710 (driver_types.h, cuda.h); it stays, as any error of a launch."""
+    said, report, _ = run(folder, "assert")
+    assert said == {"wrong": "710", "again": "710 cudaErrorAssert", "driver": "710"}
+    assert [finding["kind"] for finding in report["findings"]] == ["assert"]
+    assert run(folder, "assert", NVFP4_SIMULATE_GO_ON="1")[0]["wrong"] == "0"
 
 
 def test_an_error_fails_the_launch_unless_told_to_go_on(folder):
@@ -196,16 +220,17 @@ def test_an_empty_setting_is_none(folder):
     names = ("SUPPRESSIONS", "STATUS", "TIME", "TIMELINE", "SMS", "PTX", "SHRINK", "COUNTERS", "VALUES", "CHECKS")
     said, report, done = run(folder, **{f"NVFP4_SIMULATE_{name}": "" for name in names})
     assert (said["sum"], said["device"], report["verdict"]) == ("3500", "9.0 132 SMs, 232448", "clean")
-    assert done.stderr == "" and report.get("time") is None
+    assert not [line for line in done.stderr.splitlines() if "event times are nominal" not in line]
+    assert report.get("time") is None
 
 
 def test_settings_are_followed(folder):
-    """Counters in the error output, a timeline, no values, no checks, and rules that hide what they name."""
+    """Counters on standard error, a timeline, no values, no checks, and rules that hide what they name."""
     timeline = folder / "timeline.json"
     (folder / "judged").write_text("launch-refused\n# none\n")
     said, _, done = run(folder, NVFP4_SIMULATE_COUNTERS="1")
     assert said["sum"] == "3500" and "instructions" in done.stderr
-    assert run(folder, NVFP4_SIMULATE_COUNTERS="0")[2].stderr == ""
+    assert "instructions " not in run(folder, NVFP4_SIMULATE_COUNTERS="0")[2].stderr
     said, report, _ = run(folder, NVFP4_SIMULATE_TIME="h200", NVFP4_SIMULATE_TIMELINE=str(timeline))
     assert said["sum"] == "3500" and report["time"]["chip"] and json.loads(timeline.read_text())["traceEvents"]
     assert run(folder, "wrong", NVFP4_SIMULATE_CHECKS="0")[1]["findings"][0]["kind"] == "out-of-bounds"

@@ -1,4 +1,4 @@
-"""An error of a launch stays: every later call of the CUDA runtime shim gives it, as a card's does."""
+"""The error of a failed launch is sticky: every later call of the CUDA runtime shim returns it, as on a card."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def said(program, *words: str, **environment: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("what", ["wrong", "many"])
 def test_every_call_after_an_error_gives_it(program, what):
-    """An access out of bounds; a race that a thousand reviews came before."""
+    """The error is an access out of bounds, or a race found after a thousand reviews."""
     answers = said(program, what)
     assert len(answers) == 30
     assert set(answers.values()) == {"cudaErrorLaunchFailure"}, answers

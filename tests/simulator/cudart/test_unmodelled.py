@@ -1,0 +1,81 @@
+"""Programs that use CUDA features outside the model link, and are refused by the name of the feature at run time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.simulator.sim_kit import built, nvcc
+
+TEXTURE = r"""
+#include <cstdio>
+#include <cuda_runtime.h>
+int main() {
+    cudaArray_t array = nullptr;
+    float host[16] = {};
+    cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
+    std::printf("%d %d ", format.x, format.f == cudaChannelFormatKindFloat);
+    std::printf("%d ", (int)cudaMallocArray(&array, &format, 4, 4));
+    std::printf("%d\n", (int)cudaMemcpy2DToArray(array, 0, 0, host, 16, 16, 4, cudaMemcpyHostToDevice));
+}
+"""
+MANAGED = r"""
+#include <cstdio>
+#include <cuda_runtime.h>
+__managed__ int shared_by_both = 3;
+__global__ void add() { shared_by_both += 1; }
+int main(int count, char **) {
+    std::printf("started\n");
+    std::fflush(stdout);
+    if (count > 1) { add<<<1, 1>>>(); std::printf("%s\n", cudaGetErrorName(cudaGetLastError())); return 0; }
+    shared_by_both = 5;
+    std::printf("%d\n", shared_by_both);
+}
+"""
+NOT_SUPPORTED = 801  # driver_types.h, cudaErrorNotSupported
+
+
+def run(source: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "program.cu").write_text(source)
+    command = [nvcc(), "-arch=sm_90a", "-cudart=none", "-o", folder / "program", folder / "program.cu"]
+    command += [built("libcudart_sim.a"), "-ldl", "-lpthread", "-lm"]
+    linked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert linked.returncode == 0, linked.stderr
+    return subprocess.run([folder / "program", *words], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_textures_are_refused_by_name(tmp_path):
+    done = run(TEXTURE, tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"32 1 {NOT_SUPPORTED} {NOT_SUPPORTED}\n"), done.stderr
+    for name in ("cudaCreateChannelDesc", "cudaMallocArray", "cudaMemcpy2DToArray"):
+        assert name in done.stderr
+
+
+def test_managed_variables_are_refused_by_name_at_their_first_use(tmp_path):
+    done = run(MANAGED, tmp_path)
+    assert (done.returncode, done.stdout) == (1, "started\n")
+    assert "__managed__" in done.stderr and "shared_by_both" in done.stderr
+    done = run(MANAGED, tmp_path, "kernel")
+    assert done.stdout == "started\ncudaErrorInvalidKernelImage\n"
+    assert ".attribute" in done.stderr  # of the variable in PTX
+
+
+def test_every_function_of_the_cuda_runtime_links():
+    """Apart from those that nvcc calls with --default-stream per-thread."""
+    compiler = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin/nvcc"
+    tops = [Path(nvcc()).resolve().parents[1], compiler.parents[1], *Path("/usr/local").glob("cuda*")]
+    libraries = [path for top in tops for path in top.glob("lib*/libcudart.so") if "ptxsim" not in str(path)]
+    if not libraries:
+        pytest.skip("the toolkit has no libcudart.so")
+    theirs, ours = (
+        {line.split()[2].split("@")[0] for line in output.splitlines() if len(line.split()) == 3}
+        for output in (
+            subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
+            for path in (libraries[0], built("cuda/libptxsim_cuda.so"))
+        )
+    )
+    missing = {name for name in theirs - ours if name.startswith(("cuda", "__cuda"))}
+    assert not {name for name in missing if not name.endswith(("_ptsz", "_ptds"))}
