@@ -22,6 +22,8 @@
 extern "C" {
 #endif
 
+#define SIM_VERSION "0.1.0" /* as in python/ptxsim/__init__.py */
+
 #define SIM_API __attribute__((visibility("default")))
 
 #define SIM_MODES "eager, late, reverse, random:SEED or poison"

@@ -1,3 +1,4 @@
+/* Reads a kernel's arguments (arguments.h). */
 #include "arguments.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* A kernel's arguments as the command line writes them: i32:5, buf:1024=FILE, map:... (ptxsim --help). */
+/* Kernel arguments from the command line: i32:5, buf:1024=FILE, map:... (ptxsim --help). */
 #ifndef SIM_CLI_ARGUMENTS_H
 #define SIM_CLI_ARGUMENTS_H
 
@@ -20,7 +20,7 @@ struct arguments {
     size_t count;
 };
 
-/* The next one; false, perhaps after a message, where the text is none. */
+/* Adds the argument that a text describes; false if it describes none, sometimes after a message. */
 bool read_argument(struct arguments *all, struct sim *sim, const char *text);
 
 #endif

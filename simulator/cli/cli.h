@@ -1,27 +1,31 @@
-/* What the commands of ptxsim share. */
+/* What the commands `ptxsim` and `ptxsim run` share. */
 #ifndef SIM_CLI_H
 #define SIM_CLI_H
 
 #include <stddef.h>
 
+#include "sim.h"
+
 enum {
-    EXIT_NOT_RUN = 4,       /* nothing was run, or not to its end */
-    EXIT_PROGRAM_FAILED = 5 /* no error was found, and the program that was run says that it failed */
+    EXIT_NOT_RUN = 4,       /* no kernel was run, or not to its end */
+    EXIT_PROGRAM_FAILED = 5 /* the verdict is clean or review, but the program itself failed */
 };
 
-/* Says what is wrong; EXIT_NOT_RUN. */
+/* Prints what is wrong; returns EXIT_NOT_RUN. */
 int cli_fail(const char *what, const char *detail);
-/* A file's bytes and a final 0, to be freed.  NULL: errno says why. */
+/* The bytes of a file and a final 0, to be freed by the caller.  NULL: errno says why. */
 char *cli_read_file(const char *name, size_t *bytes);
+/* Adds the suppressions of a file; 0, or EXIT_NOT_RUN after a message. */
+int cli_read_rules(struct sim *sim, const char *path);
 /* `ptxsim run [OPTION...] -- PROGRAM [ARGUMENT...]`; argv[0] is "run". */
 int cli_run(int argc, char **argv);
 
-/* What a program's file says of its CUDA runtime (cli/elf.c). */
+/* How a program is linked with the CUDA runtime, from its file (cli/program_file.c). */
 enum cli_linkage {
-    LINKED_OTHER,   /* no CUDA to be seen: a script, or a program that loads libraries later */
+    LINKED_OTHER,   /* no CUDA visible: a script, or a program that loads libraries at run time */
     LINKED_SHARED,  /* with libcudart.so or libcuda.so */
-    LINKED_STATIC,  /* kernels, and a CUDA runtime of its own */
-    LINKED_WITH_US, /* with the simulator's own */
+    LINKED_STATIC,  /* contains kernels and the static CUDA runtime */
+    LINKED_WITH_US, /* with the simulator's runtime */
 };
 enum cli_linkage cli_linkage_of(const char *path);
 

@@ -1,4 +1,4 @@
-/* ptxsim: runs one kernel of a PTX file; `ptxsim run` runs programs (cli/run.c). */
+/* ptxsim: runs one kernel of a PTX file.  `ptxsim run` runs programs (run_program.c). */
 #include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
@@ -12,27 +12,42 @@
 #include "sim.h"
 
 static const char usage[] =
-    "usage: ptxsim FILE.ptx [KERNEL] [options] [-- ARGUMENT...]\n"
-    "       ptxsim run [options] -- PROGRAM [ARGUMENT...]   (ptxsim run --help)\n"
-    "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]  --shared BYTES (dynamic)\n"
-    "  --mode eager|late|reverse|random:SEED|poison  --threads N  --no-checks  --limit INSTRUCTIONS\n"
-    "  --time h200|b200|FILE.json   simulate time on this chip (never a measurement)\n"
-    "  --machine-code FOLDER   with --time: by what ptxas made of it (scripts.common.machine_code)\n"
-    "  --timeline FILE   with --time: a Chrome trace of the first cluster (Perfetto opens it)\n"
-    "  --no-values (MMAs leave their results as they are: for time alone)\n"
-    "  --shrink[=KIND]  the smallest set of delayed operations that still shows a finding of the mode\n"
-    "  --json  --counters  --suppressions FILE  --quiet  --parse (only check the file)  --help\n"
-    "arguments, one a parameter:\n"
+    "usage: ptxsim FILE.ptx [KERNEL] [options] [-- ARGUMENT...]   (default: the first kernel of the file)\n"
+    "       ptxsim run [options] -- PROGRAM [ARGUMENT...]         (ptxsim run --help)\n"
+    "launch:\n"
+    "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]\n"
+    "  --shared BYTES        dynamic shared memory\n"
+    "execution:\n"
+    "  --mode MODE           when asynchronous operations take effect: eager (default), late, reverse,\n"
+    "                        random:SEED or poison\n"
+    "  --threads N           host threads (default: one for each core)\n"
+    "  --no-checks           execute only, without looking for races\n"
+    "  --limit N             instructions of a warp before the run is stopped as `runaway`\n"
+    "  --shrink[=KIND]       find the smallest set of delayed operations that still shows a finding\n"
+    "time (simulated, never measured):\n"
+    "  --time CHIP           simulate time on h200, b200, rtx5090 or the chip described in a JSON file\n"
+    "  --machine-code FOLDER time the machine code that ptxas made (scripts.common.machine_code)\n"
+    "  --timeline FILE       write a Chrome trace of the first cluster (open it with Perfetto)\n"
+    "  --no-values           MMAs leave their results unchanged: faster, for time alone\n"
+    "output:\n"
+    "  --json  --counters  --quiet\n"
+    "  --suppressions FILE   hide the findings that match the rules in FILE\n"
+    "  --dump N=FILE         write buffer argument N to FILE after the run\n"
+    "  --parse               only check whether FILE.ptx can be read\n"
+    "  --version  --help\n"
+    "arguments, one for each parameter:\n"
     "  i32:N u32:N i64:N u64:N f32:X f64:X\n"
-    "  buf:BYTES            a buffer of zeros      buf:BYTES=FILE   filled from a file\n"
-    "  map:BUFFER:TYPE:SWIZZLE:SIZES:STRIDES:BOX[:STEPS[:FILL]]   a tensor map over buffer argument number\n"
-    "                       BUFFER (numbers as in the CUDA driver API; lists by commas, strides in bytes; "
-    "STEPS:\n"
-    "                       element strides, 1 without; FILL: 1 fills with NaN what is outside, 0 without)\n"
-    "  --dump N=FILE        writes buffer argument N to a file after the run\n"
-    "exit status: 0 clean, 1 review, 2 error, 3 incomplete; 4: nothing was run, or not to its end (usage, PTX "
-    "that\n"
-    "cannot be read, a launch that is refused, no memory)\n";
+    "  buf:BYTES             a buffer of zeros\n"
+    "  buf:BYTES=FILE        a buffer filled from a file\n"
+    "  map:BUFFER:TYPE:SWIZZLE:SIZES:STRIDES:BOX[:STEPS[:FILL]]\n"
+    "                        a tensor map over argument number BUFFER, a buffer.  TYPE and SWIZZLE are numbers "
+    "of\n"
+    "                        the CUDA driver API; lists are separated by commas; STRIDES are in bytes; STEPS "
+    "are\n"
+    "                        element strides (default 1); FILL 1 reads NaN outside the tensor (default 0)\n"
+    "exit status: 0 clean, 1 review, 2 error, 3 incomplete; 4 nothing was run, or not to its end (wrong "
+    "usage,\n"
+    "unreadable PTX, a refused launch, out of memory)\n";
 
 struct job {
     const char *file, *kernel, *timeline;
@@ -40,16 +55,11 @@ struct job {
     struct sim_launch_attributes launch;
     const char *rules;
     bool json, counters, quiet, parse_only, shrink;
-    const char *shrink_kind; /* NULL: the first of the worst */
+    const char *shrink_kind; /* NULL: the first of the worst findings */
     struct arguments arguments;
     const char *dumps[MAX_ARGUMENTS];
     size_t ndumps;
 };
-
-int cli_fail(const char *what, const char *detail) {
-    (void)fprintf(stderr, "ptxsim: %s%s%s\n", what, detail[0] != '\0' ? ": " : "", detail);
-    return EXIT_NOT_RUN;
-}
 
 static void read_triple(const char *text, uint32_t triple[3]) {
     for (int i = 0; i < 3; i++) {
@@ -62,35 +72,6 @@ static void read_triple(const char *text, uint32_t triple[3]) {
     }
 }
 
-char *cli_read_file(const char *name, size_t *bytes) {
-    FILE *file = fopen(name, "rb");
-    if (file == NULL) {
-        return NULL;
-    }
-    size_t room = 1 << 16, used = 0;
-    char *text = malloc(room);
-    while (text != NULL) {
-        used += fread(text + used, 1, room - used, file);
-        if (used < room) {
-            break;
-        }
-        char *grown = realloc(text, room *= 2);
-        if (grown == NULL) {
-            free(text);
-        }
-        text = grown;
-    }
-    if (text == NULL) {
-        errno = ENOMEM;
-    }
-    (void)fclose(file);
-    if (text != NULL) {
-        text[used] = '\0'; /* the last piece read was not a whole one */
-    }
-    *bytes = used;
-    return text;
-}
-
 enum { OPT_GRID = 256, OPT_BLOCK, OPT_CLUSTER, OPT_SHARED, OPT_MODE, OPT_THREADS, OPT_LIMIT, OPT_DUMP };
 enum {
     OPT_NO_CHECKS = OPT_DUMP + 1,
@@ -100,6 +81,7 @@ enum {
     OPT_QUIET,
     OPT_PARSE,
     OPT_HELP,
+    OPT_VERSION,
     OPT_TIME,
     OPT_TIMELINE,
     OPT_MACHINE_CODE,
@@ -127,6 +109,7 @@ static const struct option options[] = {{"grid", required_argument, NULL, OPT_GR
                                         {"shrink", optional_argument, NULL, OPT_SHRINK},
                                         {"parse", no_argument, NULL, OPT_PARSE},
                                         {"help", no_argument, NULL, OPT_HELP},
+                                        {"version", no_argument, NULL, OPT_VERSION},
                                         {NULL, 0, NULL, 0}};
 
 static int set_option(struct job *job, int option, const char *value) {
@@ -144,7 +127,7 @@ static int set_option(struct job *job, int option, const char *value) {
         job->launch.dynamic_shared_bytes = (uint32_t)strtoul(value, NULL, 0);
         return 0;
     case OPT_MODE:
-        return sim_read_mode(value, &job->options) ? 0 : cli_fail("--mode wants " SIM_MODES ", not", value);
+        return sim_read_mode(value, &job->options) ? 0 : cli_fail("--mode takes " SIM_MODES ", not", value);
     case OPT_THREADS:
         job->options.threads = atoi(value);
         return 0;
@@ -192,13 +175,13 @@ static int set_option(struct job *job, int option, const char *value) {
     case OPT_PARSE:
         job->parse_only = true;
         return 0;
-    default: /* getopt_long has said what is wrong */
+    default: /* getopt_long has printed what is wrong */
         return EXIT_NOT_RUN;
     }
 }
 
-/* Options, file and kernel come before `--`, the kernel's arguments after it.  Sets *first to where those
- * start; 0, or EXIT_NOT_RUN after a message. */
+/* Options, file and kernel come before `--`, the kernel's arguments after it, from argv[*first] on.  Returns 0,
+ * or EXIT_NOT_RUN after a message. */
 static int read_options(struct job *job, int argc, char **argv, int *first) {
     int end = 1, option;
     while (end < argc && strcmp(argv[end], "--") != 0) {
@@ -210,6 +193,10 @@ static int read_options(struct job *job, int argc, char **argv, int *first) {
             (void)fputs(usage, stdout);
             exit(0);
         }
+        if (option == OPT_VERSION) {
+            (void)puts("ptxsim " SIM_VERSION);
+            exit(0);
+        }
         if (set_option(job, option, optarg) != 0) {
             return EXIT_NOT_RUN;
         }
@@ -219,7 +206,7 @@ static int read_options(struct job *job, int argc, char **argv, int *first) {
     }
     job->file = argv[optind++];
     job->kernel = optind < end ? argv[optind++] : NULL;
-    return optind == end ? 0 : cli_fail("one file and one kernel, not also", argv[optind]);
+    return optind == end ? 0 : cli_fail("one file and one kernel are enough, not also", argv[optind]);
 }
 
 static int dump_buffers(const struct job *job) {
@@ -227,7 +214,7 @@ static int dump_buffers(const struct job *job) {
         char *end;
         size_t number = strtoul(job->dumps[i], &end, 0);
         if (*end != '=' || number >= job->arguments.count || job->arguments.list[number].buffer == NULL) {
-            return cli_fail("--dump wants NUMBER=FILE of a buffer", job->dumps[i]);
+            return cli_fail("--dump takes NUMBER=FILE, NUMBER of a buffer argument, not", job->dumps[i]);
         }
         FILE *file = fopen(end + 1, "wb");
         if (file == NULL) {
@@ -239,19 +226,7 @@ static int dump_buffers(const struct job *job) {
     return 0;
 }
 
-static int read_rules(const struct job *job, struct sim *sim) {
-    char message[300];
-    size_t bytes;
-    char *text = cli_read_file(job->rules, &bytes);
-    if (text == NULL) {
-        return cli_fail(job->rules, strerror(errno));
-    }
-    int wrong = sim_suppress(sim, text, message, sizeof message);
-    free(text);
-    return wrong == 0 ? 0 : cli_fail(job->rules, message);
-}
-
-/* One line that is written again and again, on a terminal; else a line each time that fewer delays do. */
+/* On a terminal, updates one line; else prints a line each time that fewer delays suffice. */
 static void tell_progress(void *context, unsigned runs, size_t left) {
     size_t *least = context;
     bool terminal = isatty(STDERR_FILENO) == 1;
@@ -262,7 +237,7 @@ static void tell_progress(void *context, unsigned runs, size_t left) {
     *least = left < *least ? left : *least;
 }
 
-/* False: the launch cannot run, which sim_message says. */
+/* False if the launch cannot run; sim_message says why. */
 static bool shrink(const struct job *job, struct sim *sim, struct sim_module *module) {
     size_t least = SIZE_MAX;
     struct sim_shrink_options wanted = {.kind = job->shrink_kind, .progress = tell_progress, .context = &least};
@@ -273,9 +248,32 @@ static bool shrink(const struct job *job, struct sim *sim, struct sim_module *mo
     return done;
 }
 
+/* Sets the kernel to run: the first of the module if none was named.  An unknown name is refused with those
+ * that there are. */
+static int choose_kernel(struct job *job, const struct sim_module *module) {
+    enum { MOST_NAMES = 20 };
+    const char *name;
+    if (job->kernel == NULL) {
+        job->kernel = sim_kernel_name(module, 0);
+        return job->kernel != NULL ? 0 : cli_fail("no kernel in", job->file);
+    }
+    size_t count = 0;
+    for (; (name = sim_kernel_name(module, count)) != NULL; count++) {
+        if (strcmp(name, job->kernel) == 0) {
+            return 0;
+        }
+    }
+    (void)fprintf(stderr, "ptxsim: no kernel '%s' in %s; its kernels:", job->kernel, job->file);
+    for (size_t i = 0; i < count && i < MOST_NAMES; i++) {
+        (void)fprintf(stderr, " %s", sim_kernel_name(module, i));
+    }
+    (void)fputs(count > MOST_NAMES ? " ...\n" : "\n", stderr);
+    return EXIT_NOT_RUN;
+}
+
 static int run(struct job *job, struct sim *sim, int argc, char **argv, int first) {
     size_t bytes;
-    if (job->rules != NULL && read_rules(job, sim) != 0) {
+    if (job->rules != NULL && cli_read_rules(sim, job->rules) != 0) {
         return EXIT_NOT_RUN;
     }
     char *text = cli_read_file(job->file, &bytes);
@@ -290,13 +288,13 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     if (job->parse_only) {
         return 0;
     }
-    if (job->kernel == NULL) {
-        job->kernel = sim_kernel_name(module, 0);
+    if (choose_kernel(job, module) != 0) {
+        return EXIT_NOT_RUN;
     }
     for (int i = first; i < argc; i++) {
-        size_t room = job->kernel == NULL ? 0 : sim_parameter_bytes(module, job->kernel, i - first);
+        size_t room = sim_parameter_bytes(module, job->kernel, i - first);
         if (room > sizeof job->arguments.list->bytes) {
-            return cli_fail("no form of argument fills a parameter of more than 128 bytes", argv[i]);
+            return cli_fail("no argument can fill a parameter of more than 128 bytes", argv[i]);
         }
         if (!read_argument(&job->arguments, sim, argv[i])) {
             return cli_fail("bad argument", argv[i]);
@@ -308,11 +306,10 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     }
     job->launch.arguments = pointers;
     job->launch.argument_count = job->arguments.count;
-    if (job->kernel != NULL && job->shrink && !shrink(job, sim, module)) {
+    if (job->shrink && !shrink(job, sim, module)) {
         return cli_fail("--shrink", sim_message(sim));
     }
-    int status = job->kernel == NULL ? cli_fail("no kernel in", job->file)
-                                     : sim_launch(sim, module, job->kernel, &job->launch);
+    int status = sim_launch(sim, module, job->kernel, &job->launch);
     if (status != SIM_OK && status != SIM_RUN_ERROR) {
         return cli_fail("launch refused", sim_message(sim));
     }

@@ -1,4 +1,4 @@
-"""Builds the wheel of `ptxsim`: the module, and beside it the simulator's library, which make builds (a C compiler)."""
+"""Builds the wheel of `ptxsim`: the Python module and the simulator's library, which make compiles."""
 
 import os
 import shutil
@@ -14,25 +14,25 @@ TARGET = Path(os.environ.get("BUILD") or "build") / "libptxsim.so"
 
 
 class BuildWithLibrary(build_py):
-    """Copies the module, then the library beside it."""
+    """Adds the library to the module."""
 
     def run(self) -> None:
-        """Builds the library, which takes half a minute."""
+        """Builds the library and copies it next to the module; takes half a minute."""
         super().run()
         subprocess.run(["make", "-s", f"-j{os.cpu_count() or 1}", str(TARGET)], cwd=ROOT, check=True)
         shutil.copy(ROOT / TARGET, Path(self.build_lib) / "ptxsim" / TARGET.name)
 
 
 class WithLibrary(Distribution):
-    """The wheel holds machine code, though no extension module that setuptools would build."""
+    """A wheel with machine code, but without an extension module that setuptools builds."""
 
     def has_ext_modules(self) -> bool:
-        """Always: the library."""
+        """Always true: the wheel contains the library."""
         return True
 
 
 class PlatformWheel(bdist_wheel):
-    """The library is the platform's; ctypes calls it, so any Python version can load it."""
+    """A wheel for one platform and any Python 3, since ctypes loads the library."""
 
     def get_tag(self) -> tuple[str, str, str]:
         """The wheel's tags: any Python 3, no Python ABI, this platform."""

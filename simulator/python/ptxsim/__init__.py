@@ -1,4 +1,4 @@
-"""PTX kernels on a CPU, on numpy arrays or torch tensors, with the simulator's findings as objects."""
+"""Runs PTX kernels on a CPU, on numpy arrays or torch tensors, and returns the simulator's findings as objects."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ __all__ = [
     "Simulator",
 ]
 
+__version__ = "0.1.0"  # SIM_VERSION in sim.h
+
 MODES = ("eager", "late", "reverse", "random", "poison")
 VERDICTS = ("clean", "review", "error", "incomplete")
 OK, RUN_ERROR = 0, 5  # enum sim_status
@@ -35,18 +37,18 @@ Extent = int | tuple[int, int, int]
 
 
 class PtxError(Exception):
-    """A text that cannot be read, with its line."""
+    """PTX that cannot be read; the message names the line."""
 
 
 class LaunchRefused(Exception):
-    """A launch that did not run, and why."""
+    """A launch that did not run; the message says why."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause and its place; lane and offset are -1 where none is meant.
+    """A fault and its place; lane and offset are -1 if the finding names none.
 
-    The offset is a byte's in `allocation`, of global memory, or in the CTA's shared memory where that is "".
+    The offset is that of a byte: in the global memory of `allocation`, or in the CTA's shared memory if that is "".
     """
 
     verdict: str
@@ -72,7 +74,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Run:
-    """What a launch gave: the worst verdict of its findings, and these."""
+    """The result of a launch: its findings, and the worst verdict among them."""
 
     verdict: str
     findings: tuple[Finding, ...]
@@ -80,9 +82,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Delay:
-    """An asynchronous operation that takes effect late: the warp's `occurrence`th at its instruction, and until when.
+    """A delayed asynchronous operation: the `occurrence`th that the warp issued at its instruction.
 
-    In mode random also "turns of the warps", which has no place.
+    `until` says when it took effect.  In mode random, "turns of the warps" is a delay without a place.
     """
 
     operation: str
@@ -100,18 +102,18 @@ class Delay:
 class Shrunk:
     """The smallest set of delays that still shows a fault."""
 
-    found: bool  # the mode shows something to look for
-    finding: Finding | None  # what; None where the caller decided
-    always: bool  # it is there with no delay at all
+    found: bool  # the mode shows a fault
+    finding: Finding | None  # that fault; None if the caller's `shows` decided
+    always: bool  # the fault occurs without any delay
     delays: tuple[Delay, ...]
-    operations: int  # asynchronous ones of the launch, with all delays
+    operations: int  # asynchronous operations of the launch when all are delayed
     runs: int
-    least: bool  # no delay can be left out; else `stopped` says which bound came first
+    least: bool  # no delay can be left out; else `stopped` names the limit that ended the search
     stopped: str
 
 
 def _row(raw: ctypes.Structure) -> dict[str, Any]:
-    """A struct's members by name, texts as str and lists as tuples."""
+    """The members of a struct by name, texts as str and arrays as tuples."""
     row: dict[str, Any] = {}
     for name, *_ in raw._fields_:
         value = getattr(raw, name)
@@ -140,11 +142,11 @@ def _memory(value: Any) -> tuple[int, int] | None:
     """Address and bytes of an array or a CPU tensor; None for anything else."""
     if isinstance(value, np.ndarray):
         if not value.flags.c_contiguous:
-            raise ValueError("an array that is not contiguous has no one address")
+            raise ValueError("the array is not contiguous")
         return value.ctypes.data, value.nbytes
     if hasattr(value, "data_ptr"):
         if value.device.type != "cpu" or not value.is_contiguous():
-            raise ValueError("a tensor has to be contiguous, and in the CPU's memory")
+            raise ValueError("the tensor is not contiguous, or not in the CPU's memory")
         return value.data_ptr(), value.numel() * value.element_size()
     return None
 
@@ -162,18 +164,18 @@ def _attributes(
     dependent: bool,
     cooperative: bool = False,
 ) -> structs.Launch:
-    """A launch of arguments that the caller keeps."""
+    """The attributes of a launch.  The caller keeps the argument blobs alive."""
     pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
     made = structs.Launch(
         _triple(grid), _triple(block), _triple(cluster), shared, dependent, cooperative, None, len(blobs)
     )
-    made.kept = pointers  # alive as long as what holds its address
+    made.kept = pointers  # keeps them alive with the struct that holds their address
     made.arguments = ctypes.addressof(pointers)
     return made
 
 
 class Simulator:
-    """A machine with its modules, memory and findings.  Not for two threads at once."""
+    """A simulated machine with its modules, memory and findings.  Not thread-safe."""
 
     def __init__(self, mode: str = "eager", seed: int = 1, threads: int = 1, checks: bool = True) -> None:
         self._lib = _library()
@@ -181,7 +183,7 @@ class Simulator:
         self._sim = ctypes.c_void_p(self._lib.sim_create(ctypes.byref(options)))
         if not self._sim:
             raise MemoryError("no memory for a simulator")
-        self._kept: dict[int, tuple[int, Any]] = {}  # by address: bytes, and what owns them
+        self._kept: dict[int, tuple[int, Any]] = {}  # by address: size and owner of registered memory
 
     def __del__(self) -> None:
         if getattr(self, "_sim", None):
@@ -191,17 +193,17 @@ class Simulator:
         return self._lib.sim_message(self._sim).decode()
 
     def load(self, ptx: str | bytes | Path, arch: int = 90) -> Module:
-        """A module of PTX text, or the one of a file as `load_all` reads it; PtxError where it cannot be read."""
+        """The only module of PTX text or of a file (see `load_all`).  Raises PtxError if it cannot be read."""
         modules = self.load_all(ptx, arch)
         if len(modules) != 1:
-            raise PtxError(f"it holds {len(modules)} modules: load_all gives each")
+            raise PtxError(f"it holds {len(modules)} modules: use load_all")
         return modules[0]
 
     def load_all(self, ptx: str | bytes | Path, arch: int = 90) -> tuple[Module, ...]:
-        """The modules of PTX text, of a fat binary, or of an object or a program of nvcc's: its bytes, or its path.
+        """The modules of PTX text, a fat binary, or an object or program made by nvcc, given as text, bytes or path.
 
-        Of each fat binary the PTX for sm_ARCH, else for its major number, else what there is.  PtxError where it
-        holds no PTX, or that cannot be read.
+        From each fat binary, takes the PTX for sm_ARCH, else for the same major number, else any.  Raises PtxError if
+        there is no PTX, or it cannot be read.
         """
         data = ptx.encode() if isinstance(ptx, str) else ptx.read_bytes() if isinstance(ptx, Path) else bytes(ptx)
         modules: list[Module] = []
@@ -215,7 +217,7 @@ class Simulator:
         return tuple(modules)
 
     def _text(self, data: bytes, index: int, arch: int, count: ctypes.c_size_t) -> bytes:
-        """The PTX of a fat binary by its number; how many there are goes to `count`."""
+        """The PTX of fat binary number `index`; sets `count` to how many there are."""
         size, unpacked, why = ctypes.c_size_t(), ctypes.c_void_p(), ctypes.c_char_p()
         address = self._lib.image_ptx(
             data,
@@ -234,7 +236,7 @@ class Simulator:
         return text
 
     def register(self, value: Any) -> int:
-        """Makes an array's or a tensor's memory the device's, as a launch does; its address."""
+        """Makes the memory of an array or tensor accessible to kernels, as a launch does; returns its address."""
         found = _memory(value)
         if found is None:
             raise TypeError(f"{type(value).__name__} has no memory that a kernel can use")
@@ -263,9 +265,9 @@ class Simulator:
         upper: Sequence[int] = (),
         pixels: int = 0,
     ) -> bytes:
-        """cuTensorMapEncodeTiled's 128 bytes: innermost dimension first, strides in bytes from the second on.
+        """The 128 bytes of cuTensorMapEncodeTiled: innermost dimension first, strides in bytes from the second on.
 
-        With pixels (per column) cuTensorMapEncodeIm2col's: corners from W on; the box is the channels alone.
+        With `pixels` (per column), those of cuTensorMapEncodeIm2col: corners from W on; the box is channels only.
         """
         described = structs.TensorMap(data_type, len(sizes), self.register(value), swizzle=swizzle, fill=fill)
         described.mode, described.pixels = int(pixels > 0), pixels
@@ -282,7 +284,7 @@ class Simulator:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All since the simulator was made, or since `clear`."""
+        """All findings since the simulator was created, or since `clear`."""
         found = []
         for i in range(self._lib.sim_finding_count(self._sim)):
             raw = structs.Finding.from_address(self._lib.sim_finding(self._sim, ctypes.c_size_t(i)))
@@ -291,23 +293,23 @@ class Simulator:
 
     @property
     def verdict(self) -> str:
-        """The worst of all findings, listed or not."""
+        """The worst verdict of all findings, listed or not."""
         return VERDICTS[self._lib.sim_verdict(self._sim)]
 
     def clear(self) -> None:
-        """Forgets the findings."""
+        """Forgets all findings."""
         self._lib.sim_clear_findings(self._sim)
 
 
 class Module:
-    """PTX that was read."""
+    """Parsed PTX."""
 
     def __init__(self, simulator: Simulator, handle: ctypes.c_void_p) -> None:
         self._simulator, self._lib, self._handle = simulator, simulator._lib, handle
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Their names as the PTX has them."""
+        """The names of its kernels in the PTX."""
         names = []
         while (name := self._lib.sim_kernel_name(self._handle, ctypes.c_size_t(len(names)))) is not None:
             names.append(name.decode())
@@ -337,7 +339,7 @@ class Module:
         dependent: bool = False,
         cooperative: bool = False,
     ) -> Run:
-        """Runs a kernel to its end; the findings are those of this launch.  LaunchRefused where it cannot run."""
+        """Runs a kernel to its end; returns the findings of this launch.  Raises LaunchRefused if it cannot run."""
         simulator = self._simulator
         blobs = self._blobs(kernel, arguments)
         attributes = _attributes(blobs, grid, block, cluster, shared, dependent, cooperative)
@@ -363,11 +365,11 @@ class Module:
         most_runs: int = 0,
         most_operations: int = 0,
     ) -> Shrunk:
-        """The smallest set of delays with which a launch still shows a finding of the simulator's mode.
+        """The smallest set of delays with which a launch still shows a finding that the simulator's mode shows.
 
-        `shows` says instead whether the arrays, as a run has left them, are wrong.  Runs the launch again and again;
-        memory and findings stay as they were; `most_operations` of a launch are delayed (0: 2^20).  LaunchRefused where
-        it cannot run.
+        `shows` replaces the finding: it tells whether the arrays are wrong after a run.  Runs the launch many times;
+        memory and findings stay as they were.  At most `most_operations` of a launch are delayed (0: 2^20).  Raises
+        LaunchRefused if it cannot run.
         """
         simulator = self._simulator
         blobs = self._blobs(kernel, arguments)
@@ -377,7 +379,7 @@ class Module:
         def asked(_: int | None) -> int:
             try:
                 return bool(not raised and shows is not None and shows())
-            except BaseException as error:  # through C no exception passes
+            except BaseException as error:  # an exception cannot pass through C
                 raised.append(error)
                 return False
 

@@ -1,4 +1,4 @@
-"""The structs of sim.h for ctypes."""
+"""The structs of sim.h as ctypes structures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input that once crashed the simulator or was taken for good: each is refused in words, or runs."""
+"""Input that once crashed the simulator or passed as valid: it is refused with a reason, or runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CHAIN = ".func f0()\n{\nret;\n}\n" + "\n".join(
 )
 LONG_MAP = "map:0:8:0:256,2:2048:256,1"
 
-# Text, words after it, exit status, and what is said (of the last line on standard error, or in the report).
+# PTX text, command-line words, exit status, and a part of the message or the report.
 CASES = {
     "the longest row of a box, stored": (STORE, ["--block", 1, "--", "buf:4096", LONG_MAP], 0, "clean"),
     "the longest row of a box, loaded": (LOAD, ["--block", 1, "--", "buf:4096", LONG_MAP], 0, "clean"),
@@ -76,7 +76,7 @@ CASES = {
         entry("", params=".param .align 4 .b8 p[32000]"),
         ["--", "u32:1"],
         4,
-        "no form of argument fills a parameter of more than 128 bytes",
+        "parameter of more than 128 bytes",
     ),
     "a grid whose product wraps": (NOP, ["--grid", "2147483648,2147483648,4"], 4, "a grid beyond 2147483647"),
     "a grid too long in y": (NOP, ["--grid", "1,65536,1"], 4, "a grid beyond"),
@@ -109,8 +109,8 @@ def test_hostile_input_is_refused_or_runs(name, tmp_path):
     assert said in (done.stdout + done.stderr).decode()
 
 
-def test_bytes_that_are_no_map_are_no_map(tmp_path):
-    """With the magic number and nothing else: once a division by the element stride zero."""
+def test_bytes_that_are_not_a_tensor_map_are_reported(tmp_path):
+    """They hold the magic number and nothing else, which once caused a division by an element stride of zero."""
     (tmp_path / "raw").write_bytes(b"TMAP\0\1" + bytes(122))
     text = entry(
         ROOM + ".shared .align 8 .b8 bar[8];",
@@ -124,7 +124,7 @@ def test_bytes_that_are_no_map_are_no_map(tmp_path):
     assert b"by something else than tensormap.replace" in done.stdout
 
 
-def test_a_file_name_that_is_no_utf8_gives_json_all_the_same(tmp_path):
+def test_a_file_name_that_is_not_utf8_still_gives_json(tmp_path):
     text = entry(".reg .b32 %r<2>; .reg .b64 %rd<2>;\n.loc 1 3 0\nmov.u64 %rd1, 4096; st.global.u32 [%rd1], %r1;")
     text = text.replace(HEADER, HEADER + '.file 1 "ab\xff\xe2\x82.cu"\n')
     done = ptxsim(text, tmp_path, "--json")
@@ -137,7 +137,7 @@ RACE = "st.shared.u32 [%r2+{}], %r3;"
 
 @pytest.mark.parametrize("reviews", [0, 1100])
 def test_an_error_after_a_full_list_of_reviews_is_listed_and_counts(reviews, tmp_path):
-    """Each load is a finding of its own; the list has 1000 places."""
+    """Each load is a separate finding; the list holds 1000."""
     text = entry(
         ".reg .b32 %r<8>; .shared .align 16 .b8 tile[16384]; mov.u32 %r2, tile; mov.u32 %r3, %tid.x;",
         *(f"ld.shared.u32 %r4, [%r2+{4 * i}];" for i in range(reviews)),

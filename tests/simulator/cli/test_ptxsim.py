@@ -1,4 +1,4 @@
-"""ptxsim: its options, its arguments, its exit status and what it prints."""
+"""The command ptxsim: options, arguments, exit status, output."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import subprocess
 import numpy as np
 import pytest
 
+from simulator.python import ptxsim as package
 from tests.simulator.sim_kit import PTX, body, built
 
-SHOW = body(  # out[thread] = what the parameters and the shape are
+SHOW = body(  # stores the parameters and the shape of the launch
     "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [p]; ld.param.s32 %r2, [i];"
     " ld.param.u64 %rd2, [n]; ld.param.f32 %f1, [f];",
     "ld.param.f64 %fd1, [d]; setp.ne.u32 %p1, %r1, 0; @%p1 bra END; st.global.u32 [%rd1], %r2;",
@@ -126,49 +127,55 @@ LOAD = body(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "named"),
     [
-        ((), "ptxsim: no PTX file"),
-        (("--json",), "ptxsim: no PTX file"),
-        (("FILE", "--mode", "hasty"), "ptxsim: --mode wants eager, late, reverse, random:SEED or poison, not: hasty"),
-        (("FILE", "--mode", "late:3"), "not: late:3"),
-        (("FILE", "--mode", "random:"), "not: random:"),
-        (("FILE", "--mode", "random:3x"), "not: random:3x"),
-        (("FILE", "--surprise", "1"), "unrecognized option '--surprise'"),
-        (("FILE", "-x"), "invalid option -- 'x'"),
-        (("FILE", "--grid"), "option '--grid' requires an argument"),
-        (("FILE", "--grid", "--", "u64:0"), "option '--grid' requires an argument"),
-        (("FILE", "--json=1"), "option '--json' doesn't allow an argument"),
-        (("FILE", "k", "more"), "ptxsim: one file and one kernel, not also: more"),
-        (("/nonexistent.ptx",), "ptxsim: /nonexistent.ptx: No such file or directory"),
-        (("FILE", "absent", "--", "u64:0"), "ptxsim: launch refused: no such kernel"),
-        (("FILE", "--block", "2048", "--", "u64:0"), "ptxsim: launch refused: more threads"),
-        (("FILE", "--", "u64:0", "u64:0"), "ptxsim: launch refused: the wrong number of arguments"),
-        (("FILE", "--", "u65:0"), "ptxsim: bad argument: u65:0"),
-        (("FILE", "--", "7"), "ptxsim: bad argument: 7"),
-        (("FILE", "--", "buf:16=/nonexistent"), "ptxsim: bad argument: buf:16=/nonexistent"),
-        (("FILE", "--", "buf:16=/nonexistent"), "ptxsim: /nonexistent: No such file or directory"),
-        (("FILE", "--", "buf:-1"), "ptxsim: buffer: out of memory"),
-        (("FILE", "--dump", "0", "--", "buf:16"), "ptxsim: --dump wants NUMBER=FILE of a buffer: 0"),
-        (("FILE", "--dump", "1=x", "--", "buf:16"), "ptxsim: --dump wants NUMBER=FILE of a buffer: 1=x"),
-        (("FILE", "--dump", "0=x", "--", "u64:1"), "ptxsim: --dump wants NUMBER=FILE of a buffer: 0=x"),
-        (("FILE", "--dump", "0=/nonexistent/x", "--", "buf:16"), "ptxsim: cannot write: /nonexistent/x"),
+        ((), ("PTX file",)),
+        (("--json",), ("PTX file",)),
+        (("FILE", "--mode", "hasty"), ("--mode", "eager", "late", "reverse", "random:SEED", "poison", "hasty")),
+        (("FILE", "--mode", "late:3"), ("--mode", "late:3")),
+        (("FILE", "--mode", "random:"), ("--mode", "random:\n")),
+        (("FILE", "--mode", "random:3x"), ("--mode", "random:3x")),
+        (("FILE", "--surprise", "1"), ("--surprise",)),
+        (("FILE", "-x"), ("'x'",)),
+        (("FILE", "--grid"), ("--grid",)),
+        (("FILE", "--grid", "--", "u64:0"), ("--grid",)),
+        (("FILE", "--json=1"), ("--json",)),
+        (("FILE", "k", "more"), ("more",)),
+        (("/nonexistent.ptx",), ("/nonexistent.ptx", "No such file or directory")),
+        (("FILE", "absent", "--", "u64:0"), ("'absent'", "kernel.ptx", " first other\n")),
+        (("FILE", "--block", "2048", "--", "u64:0"), ("launch refused", "threads")),
+        (("FILE", "--", "u64:0", "u64:0"), ("launch refused", "arguments")),
+        (("FILE", "--", "u65:0"), ("u65:0",)),
+        (("FILE", "--", "7"), ("argument: 7",)),
+        (("FILE", "--", "buf:16=/nonexistent"), ("buf:16=/nonexistent", "No such file or directory")),
+        (("FILE", "--", "buf:-1"), ("buf:-1", "out of memory")),
+        (("FILE", "--dump", "0", "--", "buf:16"), ("--dump", "NUMBER=FILE", ": 0\n")),
+        (("FILE", "--dump", "1=x", "--", "buf:16"), ("--dump", ": 1=x\n")),
+        (("FILE", "--dump", "0=x", "--", "u64:1"), ("--dump", ": 0=x\n")),
+        (("FILE", "--dump", "0=/nonexistent/x", "--", "buf:16"), ("/nonexistent/x",)),
     ],
 )
-def test_what_cannot_be_done_is_said_and_exits_with_4(file, words, said):
-    path = file(body("mov.u32 %r1, 1;"))
+def test_wrong_usage_is_named_and_exits_with_4(file, words, named):
+    text = body("mov.u32 %r1, 1;").replace(" k(", " first(")
+    path = file(text + ".visible .entry other() { ret; }\n")
     done = ptxsim(*(path if word == "FILE" else word for word in words))
     assert done.returncode == 4
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1 or "buf" in words[-1]  # a buffer: the reason, and which argument
+    assert all(word in done.stderr for word in named), done.stderr
+    assert len(done.stderr.splitlines()) == 1 or "buf" in words[-1]  # for a buffer: the reason, and the argument
     assert done.stdout == "" or "--dump" in words
 
 
 def test_help_lists_the_options():
     done = ptxsim("--help")
     assert done.returncode == 0 and done.stderr == ""
-    for option in ("--grid", "--mode", "--limit", "--dump", "--no-checks", "exit status"):
+    for option in ("--grid", "--mode", "--limit", "--dump", "--no-checks", "--version", "exit status"):
         assert option in done.stdout
+
+
+def test_the_tool_and_the_package_have_one_version():
+    done = ptxsim("--version")
+    assert (done.returncode, done.stdout) == (0, f"ptxsim {package.__version__}\n")
+    assert re.fullmatch(r"\d+\.\d+\.\d+", package.__version__)
 
 
 def test_options_may_come_first_and_take_an_equals_sign():

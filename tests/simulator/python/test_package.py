@@ -1,4 +1,4 @@
-"""The Python package `ptxsim`: arrays and tensors, findings as objects, what cannot be read or run, its wheel."""
+"""The Python package `ptxsim`: arrays and tensors, findings as objects, refused text and launches, its wheel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_arrays_and_tensors_are_the_kernels_memory():
         assert values.tolist() == list(range(5, 37))
     whole = np.zeros(64, np.int32)
     module.launch("k", whole, 1)
-    module.launch("k", whole[32:], 2)  # a part of what is known
+    module.launch("k", whole[32:], 2)  # a part of registered memory
     assert whole.tolist() == [1] * 32 + [2] * 32
     run = module.launch("k", whole[:32], 1, block=64)
     assert run.verdict == "clean"
@@ -55,7 +55,7 @@ def test_arrays_and_tensors_are_the_kernels_memory():
 
 
 def fat_binary(*entries: tuple[int, bytes, int]) -> bytes:
-    """Entries of PTX (number of the target, its bytes, 0x2000 for LZ4), as nvcc lays them out."""
+    """A fat binary with PTX entries (target number, text, 0x2000 for LZ4), as nvcc lays them out."""
     whole = b""
     for arch, text, flags in entries:
         literals = bytes([0xF0, *[255] * ((len(text) - 15) // 255), (len(text) - 15) % 255]) + text
@@ -82,7 +82,7 @@ def test_fat_binaries_objects_and_programs_are_loaded_as_ptxsim_run_loads_them(t
     add, race = ADD.encode(), RACE.replace(" k(", " other(").encode()
     fat = fat_binary((100, race, 0), (90, add, 0))
     assert sim.load(fat).kernels == ("k",) and sim.load(fat, arch=100).kernels == ("other",)
-    assert sim.load(fat, arch=120).kernels == ("other",)  # what there is
+    assert sim.load(fat, arch=120).kernels == ("other",)  # no PTX for it, so any
     packed = fat_binary((90, add, 0x2000))
     values = np.zeros(32, np.int32)
     sim.load(packed).launch("k", values, 3)
@@ -95,11 +95,11 @@ def test_fat_binaries_objects_and_programs_are_loaded_as_ptxsim_run_loads_them(t
     with pytest.raises(ptxsim.PtxError, match="it holds 2 modules"):
         sim.load(path)
     for wrong, why in {
-        elf(b""): "no fat binary",
-        elf(fat, b".nv_fatbi_"): "no fat binary",
-        fat[:-1]: "no fat binary",
-        program[:300]: "no fat binary",
-        fat_binary((90, b"", 0))[:8] + bytes(8): "it holds no PTX",
+        elf(b""): "fat binary",
+        elf(fat, b".nv_fatbi_"): "fat binary",
+        fat[:-1]: "fat binary",
+        program[:300]: "fat binary",
+        fat_binary((90, b"", 0))[:8] + bytes(8): "no PTX",
         packed[:-16] + bytes(16): "LZ4|compressed|line",
     }.items():
         with pytest.raises(ptxsim.PtxError, match=why):
@@ -108,7 +108,7 @@ def test_fat_binaries_objects_and_programs_are_loaded_as_ptxsim_run_loads_them(t
     assert any("dual_gemm" in kernel for module in modules for kernel in module.kernels)
 
 
-def test_tensor_maps_are_tiled_or_of_columns_of_pixels():
+def test_tensor_maps_are_tiled_or_im2col():
     sizes, strides = [64, 32, 8, 2], [256, 8192, 65536]
     corners = {"lower": [-1, -2], "upper": [3, 4]}
     tensor = {"rank": 4, "sizes": sizes, "strides": strides, "element_strides": [1, 2, 3, 1]}
@@ -130,7 +130,7 @@ def test_findings_are_objects_of_their_launch():
     assert [field.name for field in dataclasses.fields(ptxsim.Finding)] == [name for name, _ in Finding._fields_]
 
 
-def test_what_cannot_be_read_or_run_says_why():
+def test_refusals_say_why():
     sim = ptxsim.Simulator()
     with pytest.raises(ptxsim.PtxError, match=r"^line \d+: "):
         sim.load(".version 9.0\n.target sm_90a\nfrobnicate")

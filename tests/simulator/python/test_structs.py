@@ -1,4 +1,4 @@
-"""The package's structs against sim.h, as a C compiler lays them out."""
+"""The ctypes structs of the package have the layout that a C compiler gives those of sim.h."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ STRUCTS = {
 
 
 def members(header: str, name: str) -> list[str]:
-    """A struct's members in order: of each declarator the last name before its arrays."""
+    """The members of a struct in order: the last name of each declarator, before its array bounds."""
     text = re.sub(r"/\*.*?\*/", "", re.search(rf"^struct {name} {{\n(.*?)^}};", header, re.M | re.S)[1], flags=re.S)
-    text = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", text)  # pointers to functions
+    text = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", text)  # function pointers
     declarators = (one for line in text.split(";") for one in line.split(",") if one.strip())
     return [re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", one)[1] for one in declarators]
 
 
 @pytest.fixture(scope="module")
 def laid_out(tmp_path_factory):
-    """Size of each struct, and offset and size of each member."""
+    """By struct: its size, then offset and size of each member."""
     header = (ROOT / "simulator/sim.h").read_text()
     lines = []
     for name in STRUCTS:

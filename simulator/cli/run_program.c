@@ -1,4 +1,4 @@
-/* ptxsim run: a CUDA program as it is, with the simulator in the place of the CUDA runtime and driver. */
+/* ptxsim run: runs an unmodified CUDA program with the simulator in place of the CUDA runtime and driver. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -19,22 +19,28 @@
 
 static const char usage[] =
     "usage: ptxsim run [options] -- PROGRAM [ARGUMENT...]\n"
-    "  --mode eager|late|reverse|random:SEED|poison  --chip h200|b200|rtx5090|gb10 (as the PTX says)\n"
-    "  --no-checks  --go-on (an error does not fail the program's calls)\n"
-    "  --shrink[=KIND]  the smallest set of delayed operations of a launch that still shows a finding\n"
-    "  --json FILE (a second process's goes to FILE.PID)  --counters  --suppressions FILE\n"
-    "reports go to standard error, the verdict last.  exit status: 0 clean, 1 review, 2 error, 3 incomplete; "
-    "4: no\n"
-    "kernel was run; 5: clean or review, and the program itself failed\n";
+    "  --mode MODE           when asynchronous operations take effect: eager (default), late, reverse,\n"
+    "                        random:SEED or poison\n"
+    "  --chip CHIP           h200, b200, rtx5090 or gb10 (default: the one that the program has PTX for)\n"
+    "  --no-checks           execute only, without looking for races\n"
+    "  --go-on               an error does not make the program's CUDA calls fail\n"
+    "  --shrink[=KIND]       find the smallest set of delayed operations of a launch that still shows a "
+    "finding\n"
+    "  --json FILE           write findings and counters; further processes write FILE.PID\n"
+    "  --counters            print counters\n"
+    "  --suppressions FILE   hide the findings that match the rules in FILE\n"
+    "Reports go to standard error, the verdict last.\n"
+    "exit status: 0 clean, 1 review, 2 error, 3 incomplete; 4 no kernel was run; 5 clean or review, but the\n"
+    "program itself failed\n";
 
 struct run {
     const char *json, *rules;
-    struct sim *sim; /* runs nothing: it reads the suppressions */
+    struct sim *sim; /* only reads the suppressions, runs nothing */
     struct run_status *status;
     char status_path[PATH_MAX], folder[PATH_MAX], program[PATH_MAX];
 };
 
-/* The folder of the CUDA runtime shim as a library: beside ptxsim, or where an installation has them. */
+/* Finds the folder with the shared library of the CUDA runtime shim: next to ptxsim, or as installed. */
 static bool find_folder(struct run *run) {
     static const char *const places[] = {"cuda", "../lib/ptxsim"};
     char self[PATH_MAX / 2], library[PATH_MAX];
@@ -54,7 +60,7 @@ static bool find_folder(struct run *run) {
     return false;
 }
 
-/* As execvp looks for it. */
+/* Searches PATH as execvp does. */
 static bool find_program(struct run *run, const char *name) {
     const char *path = strchr(name, '/') != NULL ? "" : getenv("PATH");
     path = path == NULL ? "/bin:/usr/bin" : path;
@@ -70,18 +76,6 @@ static bool find_program(struct run *run, const char *name) {
         }
         path += length + 1;
     }
-}
-
-static int read_rules(struct run *run) {
-    char message[300];
-    size_t bytes;
-    char *text = cli_read_file(run->rules, &bytes);
-    if (text == NULL) {
-        return cli_fail(run->rules, strerror(errno));
-    }
-    int wrong = sim_suppress(run->sim, text, message, sizeof message);
-    free(text);
-    return wrong == 0 ? 0 : cli_fail(run->rules, message);
 }
 
 static int make_status(struct run *run) {
@@ -104,7 +98,7 @@ static int make_status(struct run *run) {
     return 0;
 }
 
-/* A folder or library goes before what a variable has. */
+/* Prepends a folder or library to a list in the environment. */
 static void prepend(const char *variable, const char *value) {
     char text[8 * PATH_MAX];
     const char *old = getenv(variable);
@@ -124,7 +118,7 @@ static void execute(const struct run *run, char **arguments) {
     _exit(EXIT_NOT_RUN);
 }
 
-/* The worst of what all processes have found. */
+/* The worst verdict of all processes. */
 static enum sim_verdict verdict_of(const struct run_status *status) {
     return atomic_load(&status->times[SIM_ERROR]) > 0        ? SIM_ERROR
            : atomic_load(&status->times[SIM_INCOMPLETE]) > 0 ? SIM_INCOMPLETE
@@ -132,7 +126,7 @@ static enum sim_verdict verdict_of(const struct run_status *status) {
                                                              : SIM_CLEAN;
 }
 
-/* Where the process ended before it could write its report. */
+/* A JSON report for a program that ended before it could write its own. */
 static void write_short_report(const struct run *run, const char *ended) {
     FILE *file = fopen(run->json, "w");
     if (file == NULL) {
@@ -150,21 +144,23 @@ static void write_short_report(const struct run *run, const char *ended) {
     (void)fclose(file);
 }
 
-static uint64_t tell_rules(const struct run *run) {
+/* Prints stale suppressions; returns how many findings the others hid. */
+static uint64_t print_stale_rules(const struct run *run) {
     uint64_t hidden = 0;
     for (size_t i = 0; i < RUN_RULES && i < sim_suppression_count(run->sim); i++) {
         const struct sim_suppression *rule = sim_suppression(run->sim, i);
         uint64_t times = atomic_load(&run->status->hidden[i]);
         hidden += times;
         if (times == 0) {
-            (void)fprintf(stderr, "stale suppression: line %u: %s %s %s: it hid nothing\n", rule->line,
-                          rule->kind, rule->kernel, rule->place);
+            (void)fprintf(stderr, "stale suppression: line %u: %s %s %s: hid nothing\n", rule->line, rule->kind,
+                          rule->kernel, rule->place);
         }
     }
     return hidden;
 }
 
-static int tell(const struct run *run, int waited) {
+/* Prints the summary; returns the exit status. */
+static int summarize(const struct run *run, int waited) {
     static const enum sim_verdict order[] = {SIM_ERROR, SIM_INCOMPLETE, SIM_REVIEW};
     struct run_status *status = run->status;
     enum sim_verdict verdict = verdict_of(status);
@@ -175,7 +171,7 @@ static int tell(const struct run *run, int waited) {
     if (run->json != NULL && atomic_load(&status->reports) == 0) {
         write_short_report(run, ended);
     }
-    uint64_t hidden = tell_rules(run), launches = atomic_load(&status->launches);
+    uint64_t hidden = print_stale_rules(run), launches = atomic_load(&status->launches);
     if (launches == 0 && verdict == SIM_CLEAN) {
         (void)fprintf(
             stderr,
@@ -212,7 +208,7 @@ static int start(struct run *run, char **arguments) {
         return cli_fail(arguments[0], "no such program");
     }
     if (!find_folder(run)) {
-        return cli_fail(SHIM, "not beside ptxsim; `make simulator` builds it where nvcc is");
+        return cli_fail(SHIM, "not found next to ptxsim; `make simulator` builds it if nvcc is installed");
     }
     if (cli_linkage_of(run->program) == LINKED_STATIC) {
         (void)fprintf(
@@ -224,7 +220,7 @@ static int start(struct run *run, char **arguments) {
             run->program, run->folder);
         return EXIT_NOT_RUN;
     }
-    if (run->rules != NULL && read_rules(run) != 0) {
+    if (run->rules != NULL && cli_read_rules(run->sim, run->rules) != 0) {
         return EXIT_NOT_RUN;
     }
     if (make_status(run) != 0) {
@@ -235,12 +231,12 @@ static int start(struct run *run, char **arguments) {
         execute(run, arguments);
     }
     int waited = 0;
-    (void)signal(SIGINT, SIG_IGN); /* the program's to handle */
+    (void)signal(SIGINT, SIG_IGN); /* left to the program */
     (void)signal(SIGQUIT, SIG_IGN);
     while (child > 0 && waitpid(child, &waited, 0) < 0 && errno == EINTR) {
     }
     (void)unlink(run->status_path);
-    return child < 0 ? cli_fail("fork", strerror(errno)) : tell(run, waited);
+    return child < 0 ? cli_fail("fork", strerror(errno)) : summarize(run, waited);
 }
 
 enum {
@@ -266,7 +262,7 @@ static const struct option options[] = {{"mode", required_argument, NULL, OPT_MO
                                         {"help", no_argument, NULL, OPT_HELP},
                                         {NULL, 0, NULL, 0}};
 
-/* The program may change its folder before the shim opens a file. */
+/* Sets a variable to an absolute path: the program may change its folder before the shim opens the file. */
 static int set_path(const char *variable, const char *path) {
     char folder[PATH_MAX / 2] = "", whole[PATH_MAX];
     if (path[0] != '/' && getcwd(folder, sizeof folder) == NULL) {
@@ -276,7 +272,7 @@ static int set_path(const char *variable, const char *path) {
     return setenv(variable, whole, 1);
 }
 
-/* Those of cudart/chip_properties.c. */
+/* The names in cudart/chip_properties.c, which is not part of this program. */
 static bool is_chip(const char *name) {
     static const char *const names[] = {"h200", "b200", "rtx5090", "gb10"};
     bool known = false;
@@ -286,15 +282,15 @@ static bool is_chip(const char *name) {
     return known;
 }
 
-/* What the shim reads is its environment. */
+/* Passes the options on to the shim, which reads its environment. */
 static int set_option(struct run *run, int option, char *value) {
     struct sim_options mode;
     switch (option) {
     case OPT_MODE:
-        return !sim_read_mode(value, &mode) ? cli_fail("--mode wants " SIM_MODES ", not", value)
+        return !sim_read_mode(value, &mode) ? cli_fail("--mode takes " SIM_MODES ", not", value)
                                             : setenv("NVFP4_SIMULATE_MODE", value, 1);
     case OPT_CHIP:
-        return !is_chip(value) ? cli_fail("--chip wants h200, b200, rtx5090 or gb10, not", value)
+        return !is_chip(value) ? cli_fail("--chip takes h200, b200, rtx5090 or gb10, not", value)
                                : setenv("NVFP4_SIMULATE_CHIP", value, 1);
     case OPT_NO_CHECKS:
         return setenv("NVFP4_SIMULATE_CHECKS", "0", 1);
@@ -310,7 +306,7 @@ static int set_option(struct run *run, int option, char *value) {
         return set_path("NVFP4_SIMULATE_SUPPRESSIONS", value);
     case OPT_SHRINK:
         return setenv("NVFP4_SIMULATE_SHRINK", value == NULL ? "1" : value, 1);
-    default: /* getopt_long has said what is wrong */
+    default: /* getopt_long has printed what is wrong */
         return EXIT_NOT_RUN;
     }
 }

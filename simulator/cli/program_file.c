@@ -1,4 +1,4 @@
-/* A program's file: is its CUDA runtime one that can be taken over? */
+/* Finds out from the ELF file of a program whether its CUDA runtime can be replaced. */
 #include <elf.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@ struct file {
     size_t bytes;
 };
 
-/* A table of the file, or a part of it; NULL: it does not lie in there. */
+/* A range of the file; NULL if it is not inside. */
 static const void *part(const struct file *file, uint64_t offset, uint64_t bytes) {
     return offset <= file->bytes && bytes <= file->bytes - offset ? file->at + offset : NULL;
 }
