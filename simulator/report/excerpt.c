@@ -1,12 +1,13 @@
+/* Lines of source files in reports (excerpt.h). */
 #include "excerpt.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_LINE 160 /* of a source line, more is cut */
+#define MAX_LINE 160 /* characters printed of a source line */
 
-/* FILE:LINE, `bytes` long. */
+/* Prints the line that `place`, "FILE:LINE" of `bytes` characters, names. */
 static void print_line(const char *place, size_t bytes, FILE *to) {
     char path[600], text[4096];
     struct stat found;

@@ -1,9 +1,9 @@
-/* Strings of JSON, and places in PTX and source. */
+/* Prints JSON strings, and places in PTX and source. */
 #include "place.h"
 
 #include "excerpt.h"
 
-/* Bytes of the UTF-8 character at `text`, 0 where there is none (RFC 3629). */
+/* The length of the UTF-8 character at `text`; 0 if it is not valid UTF-8 (RFC 3629). */
 static int utf8_bytes(const unsigned char *text) {
     int more = text[0] < 0x80 ? 0 : text[0] < 0xc2 ? -1 : text[0] < 0xe0 ? 1 : text[0] < 0xf0 ? 2 : 3;
     bool right = more >= 0 && text[0] < 0xf5;
@@ -21,7 +21,7 @@ void print_string(FILE *to, const char *text) {
         unsigned char c = (unsigned char)*text;
         int bytes = utf8_bytes((const unsigned char *)text);
         if (bytes == 0) {
-            (void)fputs("\\ufffd", to); /* what it was cannot be said in JSON */
+            (void)fputs("\\ufffd", to); /* JSON cannot represent an invalid byte */
         } else if (bytes > 1) {
             (void)fwrite(text, 1, (size_t)bytes, to);
             text += bytes - 1;

@@ -1,4 +1,4 @@
-/* Counters and findings as JSON and as text. */
+/* Prints counters and findings as JSON and as text. */
 #include <string.h>
 
 #include "advice.h"
@@ -40,7 +40,7 @@ static uint64_t field_value(const struct sim_counters *counters, size_t i) {
     return value;
 }
 
-/* How many findings the user's rules hid. */
+/* The number of findings that suppressions hid. */
 static uint64_t hidden(const struct sim *sim) {
     uint64_t times = 0;
     for (size_t i = 0; i < sim_suppression_count(sim); i++) {
@@ -144,7 +144,7 @@ void sim_print_summary(const struct sim *sim, FILE *to) {
     for (size_t i = 0; i < sim_suppression_count(sim); i++) {
         const struct sim_suppression *rule = sim_suppression(sim, i);
         if (rule->times == 0) {
-            (void)fprintf(to, "stale suppression: line %u: %s %s %s: it hid nothing\n", rule->line, rule->kind,
+            (void)fprintf(to, "stale suppression: line %u: %s %s %s: hid nothing\n", rule->line, rule->kind,
                           rule->kernel, rule->place);
         }
     }
@@ -194,13 +194,14 @@ void sim_print_counters(const struct sim *sim, FILE *to) {
     }
 }
 
-/* Findings of one kind and verdict at one line of source (of PTX, without), in one kernel, are one group. */
+/* Findings with the same kind, verdict, kernel and source line (PTX line if there is no source) form a group.
+ */
 static bool same_group(const struct sim_finding *a, const struct sim_finding *b) {
     return a->verdict == b->verdict && strcmp(a->kind, b->kind) == 0 && strcmp(a->kernel, b->kernel) == 0 &&
            (a->source[0] != '\0' ? strcmp(a->source, b->source) == 0 : a->ptx_line == b->ptx_line);
 }
 
-/* The first of its group. */
+/* True for the first finding of a group. */
 static bool leads(const struct sim *sim, size_t index) {
     for (size_t i = 0; i < index; i++) {
         if (same_group(sim_finding(sim, i), sim_finding(sim, index))) {

@@ -1,4 +1,4 @@
-/* The smallest set of delays that shows a finding, as a table and as JSON. */
+/* Prints the smallest set of delays that shows a finding, as a table and as JSON. */
 #include "place.h"
 
 static void print_title(const struct sim_shrunk *shrunk, FILE *to) {
@@ -35,21 +35,22 @@ void sim_print_shrunk(const struct sim *sim, FILE *to) {
         return;
     }
     if (!shrunk->found) {
-        (void)fprintf(to, "shrunk: the mode shows nothing to look for (%u run%s%s%s)\n", shrunk->runs,
-                      shrunk->runs == 1 ? "" : "s", shrunk->least ? "" : "; not all was tried: stopped by ",
+        (void)fprintf(to, "shrunk: the mode shows no finding to shrink (%u run%s%s%s)\n", shrunk->runs,
+                      shrunk->runs == 1 ? "" : "s", shrunk->least ? "" : "; search stopped early by ",
                       shrunk->stopped);
         return;
     }
     (void)fputs("shrunk: ", to);
     print_title(shrunk, to);
     if (shrunk->always) {
-        (void)fprintf(to, " needs no delay: it is there when every operation takes effect at once (%u runs)\n",
+        (void)fprintf(to, " needs no delay: it occurs even if every operation takes effect at once (%u runs)\n",
                       shrunk->runs);
         return;
     }
     (void)fprintf(to, " needs %zu delay%s, of %zu operation%s (%u runs%s%s)\n", shrunk->count,
                   shrunk->count == 1 ? "" : "s", shrunk->operations, shrunk->operations == 1 ? "" : "s",
-                  shrunk->runs, shrunk->least ? "" : "; fewer may do: stopped by ", shrunk->stopped);
+                  shrunk->runs, shrunk->least ? "" : "; fewer may suffice: search stopped early by ",
+                  shrunk->stopped);
     for (size_t i = 0; i < shrunk->count; i++) {
         print_delay(&shrunk->delays[i], to);
     }

@@ -1,18 +1,19 @@
-/* Simulated time in reports: what was busy, what warps waited for, and what the launch's end hung on. */
+/* Prints simulated time: which units were busy, what warps waited for, and what determined the end of the
+ * launch. */
 #include "time_report.h"
 #include "place.h"
 
 #include <string.h>
 
 #define WARPS       32
-#define STATED_MOST 0.05 /* of the chain: what is named */
+#define STATED_MOST 0.05 /* smallest share of the chain that is named */
 #define ROOM        600
 
-/* What is nearly full sets the pace whatever the chain is made of. */
+/* A unit busy for this share of the time sets the pace, whatever the longest chain consists of. */
 #define FULL 0.85
 
 static double chain_length(const struct sim_timed_launch *launch) {
-    double sum = -launch->chain[SIM_STEP_BEFORE]; /* that one has a report of its own */
+    double sum = -launch->chain[SIM_STEP_BEFORE]; /* the earlier launch has its own report */
     for (int i = 0; i < SIM_STEPS; i++) {
         sum += launch->chain[i];
     }
@@ -35,7 +36,7 @@ static int largest(const double *values, int count) {
     return best;
 }
 
-/* One sentence: which unit or latency the launch's time hangs on, with its share. */
+/* Writes one sentence: the unit or latency that determines the time of the launch, with its share. */
 static void critical(const struct sim_timed_launch *launch, char *to, size_t room) {
     char label[80];
     double left[SIM_STEPS], length = chain_length(launch);
@@ -131,7 +132,7 @@ static void share_text(FILE *to, const char **separator, const char *name, doubl
     }
 }
 
-/* Of the last launch: the others are in the JSON. */
+/* Prints the last launch; the JSON has all of them. */
 static void launch_text(const struct sim_timed_launch *launch, FILE *to) {
     char sentence[ROOM];
     const char *separator = "";

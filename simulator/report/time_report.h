@@ -1,4 +1,4 @@
-/* Simulated time in reports. */
+/* Simulated time in reports; both functions print nothing if no time is simulated. */
 #ifndef SIM_REPORT_TIMES_H
 #define SIM_REPORT_TIMES_H
 
@@ -6,9 +6,8 @@
 
 #include "sim.h"
 
-/* A member "time" and a comma, or nothing without a chip. */
+/* Prints `"time": {...}, `. */
 void time_json(const struct sim *sim, FILE *to);
-/* Lines of text, or nothing. */
 void time_text(const struct sim *sim, FILE *to);
 
 #endif

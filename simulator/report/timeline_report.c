@@ -1,8 +1,9 @@
-/* Simulated time as a Chrome trace: the JSON that Perfetto and chrome://tracing read. */
+/* Prints simulated time as a Chrome trace, the JSON that Perfetto and chrome://tracing read. */
 #include "place.h"
 #include "time_report.h"
 
-/* A process a CTA, one for its units, one for the chip; all operations of a kind share a name's rows. */
+/* The trace has one process for the chip, and for each CTA one for its warps and one for the units of its SM.
+ */
 #define CHIP_PROCESS 1
 #define FIRST_CTA    2
 
@@ -17,7 +18,7 @@ static void name_process(FILE *to, const char **separator, int process, const ch
     (void)fprintf(to, ", \"pid\": %d, \"args\": {\"name\": \"%s\"}}", process, name);
 }
 
-/* Names of the processes and of warps' rows, once each. */
+/* Names each process and each row of a warp once. */
 static void names(const struct sim *sim, FILE *to, const char **separator) {
     bool seen[16][32 + 1] = {{false}};
     struct sim_span span;
@@ -61,7 +62,7 @@ static void print_span(const struct sim_span *span, size_t id, FILE *to, const c
         (void)fputs("}}", to);
         return;
     }
-    /* Several are under way at a time: asynchronous slices, each with an id of its own. */
+    /* Operations overlap in time, so each is an asynchronous slice with its own id. */
     for (int end = 0; end < 2; end++) {
         begin(to, separator, end == 0 ? "b" : "e", span->name);
         (void)fprintf(to, ", \"cat\": \"%s\", \"id\": %zu, \"pid\": %d, \"tid\": 0, \"ts\": %.4f}", span->name,

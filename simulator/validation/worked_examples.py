@@ -1,7 +1,7 @@
-"""Runs the commands of simulator/README.md's worked examples and writes their output into the page.
+"""The worked examples of simulator/README.md: their commands, with what they print here.
 
 ./nvfp4 validate worked_examples           write the blocks again
-./nvfp4 validate worked_examples --check   exits with 1 where the page differs from the output
+./nvfp4 validate worked_examples --check   exit with 1 if it is not what the commands print
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INDENT = "    "
 
 
 def printed(command: str, folder: Path) -> str:
-    """The output of a command of the page, with scratch files in `folder` and programs of BUILD."""
+    """What a command of the page prints, its scratch files in `folder` and its programs those of BUILD."""
     command = command.replace("/tmp/", f"{folder}/").replace("build/ptxsim", f"'{BUILD}/ptxsim'")
     if command.startswith("nvcc "):
         command = f"'{toolchain.nvcc()}' {command.removeprefix('nvcc ')}"

@@ -1,4 +1,4 @@
-"""The grouped GEMM's bundle: its contents and its targets."""
+"""The grouped GEMM's bundle: what it is made of, and which targets have it."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_kernels_name_is_short_and_readable(tmp_path):
         assert f"  kernel {name}, CTA 0,0,0, warp 0, byte 0x400 of shared memory\n" in text, text
 
 
-def test_each_kind_of_the_readme_says_rule_chips_and_mend(tmp_path):
+def test_each_kind_of_the_readme_has_advice(tmp_path):
     table = (ROOT / "simulator/README.md").read_text().split("| kind | what it means |")[1].split("\n\n")[0]
     kinds = set()
     for row in table.splitlines()[2:]:
@@ -65,5 +65,5 @@ def test_each_kind_of_the_readme_says_rule_chips_and_mend(tmp_path):
     missing = {kind for kind in kinds - {"...", "matrix-descriptor"} if f'{{"{kind}",' not in advice}
     assert not missing
     assert re.search(
-        r"\n  PTX: ld\.shared: .*\. Chips give .*\. Mend: write .*\.\n", report("k", *READS, tmp_path=tmp_path)
+        r"\n  PTX: ld\.shared: .*\. Chips read .*\. Fix: write .*\.\n", report("k", *READS, tmp_path=tmp_path)
     )
