@@ -33,6 +33,7 @@ PROGRAMS = (
     (GATHER, "", ""),
     (GATHER, r"\[%r7\], %r8;", "[%r7], 0;"),  # waits for the first phase again and again
 )
+PROGRAM_FOLDERS = ("scripts", "simulator")
 RENDERERS = (("scripts.evidence.readme",), ("scripts.rounds", "render"), ("scripts.history",))
 PAGES = ("README.md", "shark_tank/*.md", "build/history/*.html")
 
@@ -71,7 +72,7 @@ def make(checkout: Checkout) -> Outputs:
 def programs_help(checkout: Checkout) -> Outputs:
     checkout.run("make", "-s", "library")  # modules that import the package load it
     modules = ["eval"]
-    for path in sorted((checkout.folder / "scripts").rglob("*.py")):
+    for path in sorted(path for folder in PROGRAM_FOLDERS for path in (checkout.folder / folder).rglob("*.py")):
         if "ArgumentParser(" in path.read_text():
             name = path.relative_to(checkout.folder).with_suffix("").as_posix().replace("/", ".")
             modules.append(name.removesuffix(".__main__"))

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def programs() -> list[str]:
     """Modules with a command line of argparse and a main()."""
     found = []
-    for path in sorted((ROOT / "scripts").rglob("*.py")):
+    for path in sorted(path for folder in ("scripts", "simulator") for path in (ROOT / folder).rglob("*.py")):
         text = path.read_text()
         if "ArgumentParser(" in text and "\ndef main(" in text:
             found.append(path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."))
