@@ -23,7 +23,17 @@ from scripts.rounds.steps import advance, again, measure, model, render, simulat
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_BUILD = "make build"
-WRITING = ("new", "predict", "measure", "simulate", "model", "again", "close")  # what they refuse leaves nothing behind
+WRITING = (
+    "new",
+    "predict",
+    "measure",
+    "simulate",
+    "model",
+    "again",
+    "close",
+    "finish",
+)  # a refusal leaves nothing behind
+COSTS = ("lines", "registers", "shared_bytes")
 
 
 def new(tank: Tank, args: argparse.Namespace) -> None:
@@ -149,6 +159,20 @@ def close(tank: Tank, args: argparse.Namespace) -> None:
     print(f"round {args.number}: {rounds_render.state_text(data)}")
 
 
+def finish(tank: Tank, args: argparse.Namespace) -> None:
+    """Note what would reopen a round that has ended, why it ended so, and what the change costs."""
+    data = tank.get(args.number)
+    if data["verdict"] is None:
+        raise RoundError(f"round {args.number} is {data['state']}: it has no verdict yet")
+    data["reopen_if"] = args.reopen_if or data["reopen_if"]
+    data["verdict"]["why"] = args.why or data["verdict"]["why"]
+    for name in COSTS:
+        given = getattr(args, name)
+        data["cost"][name] = data["cost"][name] if given is None else given
+    write_round(tank, data)
+    print(f"round {args.number}: noted; now `make rounds-check`, and commit")
+
+
 def check(tank: Tank, args: argparse.Namespace) -> None:
     """Report everything that does not hold; exit 1 when there is any."""
     notes, problems = rounds_check.check(tank)
@@ -246,6 +270,12 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--why")
     sub.add_argument("--evidence", choices=("judged", "simulated", "compiled", "predicted"))
     sub.add_argument("--by", type=int, metavar="N")
+
+    sub = command("finish", finish)
+    sub.add_argument("--reopen-if", metavar="'WHAT'", help="the change of circumstances that would reopen it")
+    sub.add_argument("--why", help="one line for the tables")
+    for name in COSTS:
+        sub.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N")
 
     command("show", show)
     command("check", check, number=False)

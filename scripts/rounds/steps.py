@@ -160,7 +160,7 @@ def measure(tank: Tank, args: argparse.Namespace) -> None:
     advance(data, state)
     write_round(tank, data)
     print(f"round {args.number}: {state}: {reason}")
-    print("Now fill Verdict, Cost and reopen_if, run `make rounds-render rounds-check`, and commit.")
+    print(f"Now write Verdict, Cost and What would reopen it, then `./nvfp4 rounds finish {args.number} ...`")
 
 
 def simulate(tank: Tank, args: argparse.Namespace) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import re
+import shlex
 
 import pytest
 
 from scripts.rounds import check as rounds_check
 from scripts.rounds import commands, rerun
 from scripts.rounds import model as rounds_model
+from scripts.rounds.commands import parser
 from scripts.rounds.model import RoundError, Tank, write_json
-from tests.rounds.rounds_kit import ROOT, SHAPES
+from tests.rounds.rounds_kit import ROOT, SHAPES, run
 
 RECORD = Tank(ROOT)
 
@@ -306,3 +309,32 @@ def test_the_places_of_a_command_are_filled_and_quoted(hopper, tmp_path):
     filled = rerun._fill(hopper, folders, tmp_path / "s", tmp_path / "e", tmp_path)
     base, candidate = hopper["base"]["variant"], hopper["candidate"]["variant"]
     assert filled == f"'{tmp_path}/a b' {tmp_path}/c {base} {candidate} {tmp_path}/s {tmp_path}/e {{other}}"
+
+
+# --- the how-to -------------------------------------------------------------------------------------------------------
+
+
+def test_each_command_of_the_rules_exists_with_its_options():
+    """What RULES.md tells to type for `rounds` is accepted by its parser."""
+    text = (ROOT / "shark_tank" / "RULES.md").read_text()
+    blocks = re.findall(r"^ *```\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    typed = [line.strip() for block in blocks for line in block.splitlines()]
+    typed += [line for line in re.findall(r"`(\./nvfp4 rounds [^`]*)`", text) if "..." not in line]
+    words = [shlex.split(line)[2:] for line in typed if line.startswith("./nvfp4 rounds ")]
+    for one in words:
+        parser().parse_args(one)
+    assert {"new", "predict", "measure", "finish", "model", "simulate", "close", "again", "show"} <= {
+        one[0] for one in words
+    }
+
+
+def test_finish_notes_costs_and_what_would_reopen_the_round(measured):
+    before = measured.get(5)
+    words = ("finish", 5, "--reopen-if", "a wider bus", "--lines", 12, "--shared-bytes", 228400)
+    assert run(measured, *words) == 0
+    after = measured.get(5)
+    assert after["reopen_if"] == "a wider bus" and after["verdict"] == before["verdict"]
+    assert after["cost"] == {"lines": 12, "registers": None, "shared_bytes": 228400}
+    assert (
+        run(measured, "finish", 1, "--why", "our reading") == 0 and measured.get(1)["verdict"]["why"] == "our reading"
+    )
