@@ -1,7 +1,7 @@
-"""The worked examples of simulator/README.md: their commands, with what they print here.
+"""The worked examples in the simulator's pages: commands, and what they print here.
 
-./nvfp4 validate worked_examples           write the blocks again
-./nvfp4 validate worked_examples --check   exit with 1 if it is not what the commands print
+./nvfp4 validate worked_examples           write the output again
+./nvfp4 validate worked_examples --check   exit with 1 if a page shows other output
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from pathlib import Path
 from scripts.common import toolchain
 from scripts.common.toolchain import BUILD, ROOT, built
 
-PAGE = ROOT / "simulator" / "README.md"
 BLOCK = "(<!-- generated:{name} -->\n)(.*?)(<!-- /generated:{name} -->)"
-WALK, EXAMPLE, SHRINK = "walk", "example", "shrink"  # from a .cu file to a report, where there is nvcc; from PTX
+WALK, EXAMPLE, SHRINK = "walk", "example", "shrink"  # from a .cu file to a report, which takes nvcc; from PTX
+PAGES = {
+    WALK: ROOT / "simulator" / "README.md",
+    EXAMPLE: ROOT / "simulator" / "cli" / "README.md",
+    SHRINK: ROOT / "simulator" / "cli" / "README.md",
+}
 COMMAND = re.compile(r"^    \$ ((?:.*\\\n)*.*)", re.MULTILINE)  # with its continued lines
 INDENT = "    "
 
@@ -37,7 +41,7 @@ def render(page: str, name: str = EXAMPLE) -> str:
     built("ptxsim")
     block = re.search(BLOCK.format(name=name), page, re.DOTALL)
     if block is None:
-        raise ValueError(f"simulator/README.md has no block generated:{name}")
+        raise ValueError(f"the page has no block generated:{name}")
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         for command in COMMAND.findall(block[2]):
@@ -48,12 +52,14 @@ def render(page: str, name: str = EXAMPLE) -> str:
 
 def main(arguments: list[str]) -> int:
     """The command line; returns the exit status."""
-    page = PAGE.read_text()
-    fresh = render(render(render(page), SHRINK), WALK)
-    if "--check" in arguments:
-        return int(fresh != page)
-    PAGE.write_text(fresh)
-    return 0
+    differs = False
+    for name, path in PAGES.items():
+        page = path.read_text()
+        fresh = render(page, name)
+        differs |= fresh != page
+        if "--check" not in arguments:
+            path.write_text(fresh)
+    return int(differs and "--check" in arguments)
 
 
 if __name__ == "__main__":
