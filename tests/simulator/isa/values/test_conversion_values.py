@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulator.isa.values import float_oracle as ieee
 from tests.simulator.isa.values.float_oracle import BF16, F16, F32, F64, FORMATS, TF32, Format
-from tests.simulator.isa.values.value_table import WORD, check, edges, random_words, signed
+from tests.simulator.isa.values.value_table import WORD, check, edges, every_pair, random_words, signed
 
 SEED = 20263
 INTEGERS = [f"{kind}{bits}" for bits in (8, 16, 32, 64) for kind in "us"]
@@ -394,3 +394,19 @@ def test_scales():
         for r in ("rz", "rp")
     }
     check(table, {"a": a, "b": b})
+
+
+@pytest.mark.parametrize("kind", ["s16", "u16", "s8", "u8", "s4", "u4", "s2", "u2"])
+def test_pack_saturates_two_integers(kind):
+    """PTX ISA, cvt.pack: b is lowest, then a, then c; with 16 bits there is no room for c."""
+    bits = int(kind[1:])
+    words = [-(2**31), -32769, -129, -9, -3, -1, 0, 1, 2, 7, 8, 255, 256, 65536]
+    a, b = every_pair([word & 0xFFFFFFFF for word in words], 32)
+    c = random_words(np.random.default_rng(SEED), len(a), 32)
+    narrow = lambda word: clamped(kind, signed(word, 32)) & ((1 << bits) - 1)  # noqa: E731
+    third = bits < 16
+    text = f"cvt.pack.sat.{kind}.s32{'.b32' if third else ''} {{d}}, {{a}}, {{b}}{', {c}' if third else ''};"
+    check(
+        {text: (32, lambda a, b, c: (c << 2 * bits if third else 0) | narrow(a) << bits | narrow(b))},
+        {"a": a, "b": b, "c": c},
+    )

@@ -108,6 +108,12 @@ def test_stores_and_loads_of_vectors(space, kind, elements):
     assert got[4 : 4 + elements].tolist() == values
 
 
+def test_uniform_loads_give_the_words_in_memory():
+    """PTX ISA, ldu: a load of read-only data at an address that the warp shares."""
+    lines = "ldu.global.u32 %r10, [%rd3]; ldu.global.v2.u64 {%rd20, %rd21}, [%rd3+16]; cvt.u64.u32 %rd22, %r10;"
+    assert run_one(lines, "global")[4:7].tolist() == [FILL[2], FILL[3], FILL[0] & 0xFFFFFFFF]
+
+
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_a_sink_in_a_vector_leaves_the_others(space):
     got = run_one("ldSPACE.v2.u64 {_, %rd20}, [BASE+16]; ldSPACE.v4.u32 {%r40, _, _, %r41}, [BASE];"

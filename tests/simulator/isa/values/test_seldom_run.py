@@ -23,6 +23,14 @@ def test_what_only_advises_changes_nothing():
     assert out.tolist() == [7] * 32 + list(range(32, 64))
 
 
+def test_fences_and_breakpoints_change_no_value():
+    fences = "membar.cta; membar.gl; membar.sys; fence.sc.gpu; fence.acq_rel.cta; fence.proxy.async; brkpt;"
+    sim = Sim(body(STORE, "mul.lo.u32 %r2, %r1, 3;", fences, "cvt.u64.u32 %rd5, %r2; st.global.u64 [%rd2], %rd5;"))
+    out = sim.buffer(np.zeros(32, np.uint64))
+    assert sim.launch("k", out) == 0 and sim.verdict == "clean", sim.findings
+    assert out.tolist() == [3 * lane for lane in range(32)]
+
+
 def test_a_policy_goes_into_the_registers_of_the_threads_that_make_it():
     text = body(
         STORE,

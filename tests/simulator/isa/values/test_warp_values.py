@@ -57,14 +57,17 @@ def test_shuffles_and_their_predicates(mode):
         assert got.tolist() == want, text
 
 
+def among(members: int) -> str:
+    """Sets %p5 in the lanes of a mask."""
+    return f"mov.u32 %r51, {members}; shr.u32 %r51, %r51, %r1; and.b32 %r51, %r51, 1; setp.ne.u32 %p5, %r51, 0;"
+
+
 @pytest.mark.parametrize("members", [0xFFFFFFFF, 0x0000FF0F, 0x80000001, 0x00000010])
-def test_votes_and_matches_of_some_lanes(members):
+def test_votes_of_some_lanes(members):
     rng = np.random.default_rng(SEED)
     named = [lane for lane in LANES if members >> lane & 1]
-    words = rng.integers(0, 3, 32).astype(np.uint32)
-    wide = words.astype(np.uint64) << np.uint64(32)
     masks = {"some": rng.integers(0, 2, 32), "all": np.ones(32, int), "none": np.zeros(32, int)}
-    inside = f"mov.u32 %r51, {members}; shr.u32 %r51, %r51, %r1; and.b32 %r51, %r51, 1; setp.ne.u32 %p5, %r51, 0;"
+    inside = among(members)
     for name, bits in masks.items():
         p = bits.astype(np.uint32)
         votes = [int(p[lane]) for lane in named]
@@ -83,6 +86,14 @@ def test_votes_and_matches_of_some_lanes(members):
                 assert [got[lane] for lane in named] == [int(want)] * len(named), (name, mode, negated)
         got = one(f"{inside} @%p5 vote.sync.ballot.b32 {{d}}, {{p}}, {members};", 32, p=p)
         assert [got[lane] for lane in named] == [ballot] * len(named), name
+
+
+@pytest.mark.parametrize("members", [0xFFFFFFFF, 0x0000FF0F, 0x80000001, 0x00000010])
+def test_matches_of_some_lanes(members):
+    named = [lane for lane in LANES if members >> lane & 1]
+    words = np.random.default_rng(SEED).integers(0, 3, 32).astype(np.uint32)
+    wide = words.astype(np.uint64) << np.uint64(32)
+    inside = among(members)
     same = {lane: sum(1 << other for other in named if words[other] == words[lane]) for lane in named}
     for register, values in (("b32", words), ("b64", wide)):
         text = f"{inside} @%p5 match.any.sync.{register} {{d}}, {{a}}, {members};"
@@ -117,7 +128,7 @@ def test_reductions_of_some_lanes(members):
         "or.b32": fold(lambda x, y: x | y, ints),
         "xor.b32": fold(lambda x, y: x ^ y, ints),
     }
-    inside = f"mov.u32 %r51, {members}; shr.u32 %r51, %r51, %r1; and.b32 %r51, %r51, 1; setp.ne.u32 %p5, %r51, 0;"
+    inside = among(members)
     for name, want in wants.items():
         got = one(f"{inside} @%p5 redux.sync.{name} {{d}}, {{a}}, {members};", 32, a=words)
         assert [got[lane] for lane in named] == [want & 0xFFFFFFFF] * len(named), name
@@ -143,15 +154,21 @@ def test_reductions_of_some_lanes(members):
         assert np.isnan(np.array(got, np.uint32).view(np.float32)[named[0]])
 
 
-def test_who_is_active_and_who_is_elected():
+LANE_2_OF_4 = "and.b32 %r51, {a}, 3; setp.eq.u32 %p5, %r51, 2;"
+
+
+def test_activemask_has_the_executing_lanes():
     lanes = np.arange(32, dtype=np.uint32)
-    some = "and.b32 %r51, {a}, 3; setp.eq.u32 %p5, %r51, 2;"
-    got = one(f"{some} mov.u32 {{d}}, 7; @%p5 activemask.b32 {{d}};", 32, a=lanes)
+    got = one(f"{LANE_2_OF_4} mov.u32 {{d}}, 7; @%p5 activemask.b32 {{d}};", 32, a=lanes)
     assert got == [0x44444444 if lane % 4 == 2 else 7 for lane in LANES]
     assert one("activemask.b32 {d};", 32, a=lanes) == [0xFFFFFFFF] * 32
-    got = one(f"{some} mov.u32 {{d}}, 77; @%p5 elect.sync {{d}}|%p6, 0x44444444;", 32, a=lanes)
+
+
+def test_elect_chooses_the_lowest_lane_of_the_mask():
+    lanes = np.arange(32, dtype=np.uint32)
+    got = one(f"{LANE_2_OF_4} mov.u32 {{d}}, 77; @%p5 elect.sync {{d}}|%p6, 0x44444444;", 32, a=lanes)
     assert got == [2 if lane % 4 == 2 else 77 for lane in LANES]
-    got = one(f"{some} setp.eq.u32 {{d}}, 0, 1; @%p5 elect.sync _|{{d}}, 0x44444444;", "p", a=lanes)
+    got = one(f"{LANE_2_OF_4} setp.eq.u32 {{d}}, 0, 1; @%p5 elect.sync _|{{d}}, 0x44444444;", "p", a=lanes)
     assert got == [int(lane == 2) for lane in LANES]
 
 
