@@ -1,7 +1,7 @@
 """Builds the wheel of `nvfp4_gemm`: the folder submission/ under that name, with the C library that make builds.
 
-Everything that is written goes under BUILD (default build), so that a checkout that is not writable can be installed
-from.  What a wheel is made of stands in pyproject.toml.
+All output goes to BUILD (default: build), so that a read-only checkout can be installed.  pyproject.toml defines the
+wheel's contents.
 """
 
 import os
@@ -21,27 +21,27 @@ LIBRARY_NAME = "libcustom_kernel.so"
 
 
 class BuildWithLibrary(build_py):
-    """Copies the modules, then the library beside them."""
+    """Copies the modules, builds the library and copies it next to them."""
 
     def run(self) -> None:
-        """Builds the library, which takes a minute or two where an nvcc is."""
-        shutil.rmtree(Path(self.build_lib) / PACKAGE, ignore_errors=True)  # what a module of an older build left
+        """Builds the package; with nvcc, the library takes a minute or two."""
+        shutil.rmtree(Path(self.build_lib) / PACKAGE, ignore_errors=True)  # files of an older build
         super().run()
         subprocess.run(["make", f"-j{os.cpu_count() or 1}", "library"], cwd=ROOT, check=True)
-        if not self.editable_mode:  # an editable package is the checkout, where the shim looks in BUILD
+        if not self.editable_mode:  # in an editable install the shim finds the library in BUILD
             shutil.copy(BUILD / LIBRARY_NAME, Path(self.build_lib) / PACKAGE / LIBRARY_NAME)
 
 
 class WithLibrary(Distribution):
-    """The wheel holds machine code, though no extension module that setuptools would build."""
+    """Declares that the wheel contains machine code although setuptools builds no extension module."""
 
     def has_ext_modules(self) -> bool:
-        """Always: the library."""
+        """True, because of the library."""
         return True
 
 
 class PlatformWheel(bdist_wheel):
-    """The library is the platform's; ctypes calls it, so any Python version can load it."""
+    """Tags the wheel for one platform and any Python 3: the library is called through ctypes."""
 
     def get_tag(self) -> tuple[str, str, str]:
         """The wheel's tags: any Python 3, no Python ABI, this platform."""

@@ -1,4 +1,4 @@
-/* The smallest program on the C library: C = silu(A B1^T) * (A B2^T) of one small problem in host memory.
+/* The smallest program that uses the C library: C = silu(A B1^T) * (A B2^T) for a small problem in host memory.
  *
  *     make install PREFIX=$HOME/.local
  *     export PKG_CONFIG_PATH=$HOME/.local/lib/pkgconfig
@@ -11,9 +11,9 @@
 
 enum { M = 32, N = 48, K = 256, GROUP = 16, ALIGNMENT = 16 };
 
-/* Two e2m1 values in a byte, and e4m3 scale factors. */
+/* Bytes of two e2m1 codes, and e4m3 scale factors. */
 enum { ONE_ONE = 0x22, HALF_HALF = 0x11, SCALE_ONE = 0x38, SCALE_QUARTER = 0x28 };
-/* A is 1/4 everywhere, B1 is 1, B2 is 1/2: silu(K / 4) * K / 8 = 64 * 32, exact in fp16. */
+/* Every element of A is 1/4, of B1 1, of B2 1/2: silu(K / 4) * (K / 8) = 64 * 32, exact in fp16. */
 enum { EXPECTED_FP16 = 0x6800 };
 
 static void *filled(size_t bytes, int value) {
@@ -58,5 +58,5 @@ int main(void) {
     uint32_t version = custom_kernel_version();
     printf("libcustom_kernel %u.%u.%u: all %d elements are 2048\n", version >> 16, version >> 8 & 0xff,
            version & 0xff, M * N);
-    return EXIT_SUCCESS; /* the system takes the memory back */
+    return EXIT_SUCCESS; /* the system frees the memory */
 }

@@ -36,7 +36,6 @@ OPTIONAL_PACKAGES = {"hypothesis", "jsonschema", "matplotlib", "safetensors"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of tests that keep recorded values; accepts the `timeout` setting without pytest-timeout, too."""
-    parser.addoption("--record-outcomes", action="store_true", help="write the records of tests/rounds anew")
     if importlib.util.find_spec("pytest_timeout") is None:
         parser.addini("timeout", "ignored: pytest-timeout is not installed")
 

@@ -25,7 +25,7 @@ from eval.output.report import print_table
 from eval.stats import relative_spread
 from reference.problems import DEFAULT, PROBLEMS
 from scripts.bench import compare, provenance, sweep
-from scripts.bench.baselines import Call
+from scripts.bench.baselines.variant import Call
 
 Shape = tuple[int, int, int]
 AUTO = "auto"

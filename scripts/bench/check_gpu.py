@@ -2,7 +2,7 @@
 
 Prints a line a check and exits 1 if any failed.  --only NAME[,NAME] runs some; --configs NAMES repeats them with each
 of these configurations of the backend's config.h, or with all.  --problem group_gemm takes the grouped GEMM's checks
-(groups/checks.py) and tiles.  --device cpu takes the CPU backend, or with
+(groups/group_checks.py) and tiles.  --device cpu takes the CPU backend, or with
 NVFP4_SIMULATE=1 a GPU's on the simulator: slow, so with --only rings,nan_scales.
 """
 
@@ -20,7 +20,9 @@ import torch
 from eval.cases import read_cases
 from reference.problems import DEFAULT, PROBLEMS
 from reference.reference import check_against_oracle, check_implementation, generate_input
-from scripts.bench.groups import checks as check_groups
+from scripts.bench.dual import dual_variants
+from scripts.bench.groups import group_checks as check_groups
+from scripts.bench.groups import group_variants
 from scripts.common import tile_table
 from submission.submission import backends, custom_kernel
 
@@ -28,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 EDGES = (1, 40, 72, 129, 200, 1000)
 EDGE_K = 17 * 64  # an odd number of scale tiles, and enough for every configuration that splits K
 REPEATS = 1000
-# A backend reads its own.
-CONFIG_VARIABLES = ("NVFP4_HOPPER_CONFIG", "NVFP4_BLACKWELL_CONFIG", "NVFP4_GROUPED_CONFIG")
+# Each backend reads its own variable.
+CONFIG_VARIABLES = (*dual_variants.CONFIG_VARIABLES, group_variants.CONFIG_VARIABLE)
 REFUSAL = "for configuration"  # how a backend says that a named configuration does not take a shape
 Verdict = Iterator[tuple[str, bool, str]]
 device = "cuda"

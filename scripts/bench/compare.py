@@ -7,7 +7,7 @@ no round accepts: nothing says what it was built from).  Baselines: baselines/.
 
 A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
 rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
---problem group_gemm times the grouped GEMM in the same way (groups/comparison.py), 15 inputs a round; a shape is then
+--problem group_gemm times the grouped GEMM in the same way (groups/), 15 inputs a round; a shape is then
 "80,176x4096x7168", and semicolons stand between shapes.
 --device cpu times the CPU backend in the same way; its names are instruction sets, `avx2` for one.  With
 NVFP4_SIMULATE=1 it tries all of it on the simulator: those times say nothing, and the samples say so.
@@ -35,9 +35,11 @@ from eval.output.report import print_table
 from eval.stats import ratio_interval, relative_spread
 from reference.problems import DEFAULT, PROBLEMS
 from scripts.bench import provenance
-from scripts.bench.baselines import BASELINES, CUDA_BASELINES, Call, baseline
-from scripts.bench.dual.comparison import Problem, check, load_shim, ours, wanted
-from scripts.bench.groups import comparison as grouped
+from scripts.bench.baselines.dual_baselines import BASELINES, CUDA_BASELINES, baseline
+from scripts.bench.baselines.variant import Call
+from scripts.bench.dual.dual_problem import Problem
+from scripts.bench.dual.dual_variants import check, load_shim, ours, wanted
+from scripts.bench.groups import group_variants as grouped
 from submission import group_submission
 from submission.submission import custom_kernel
 
@@ -123,12 +125,12 @@ class Kind(NamedTuple):
 KINDS = {
     "dual_gemm": Kind(
         lambda: custom_kernel, lambda *of: load_shim(*of), lambda *of: Problem(*of), lambda of: wanted(of),
-        lambda *of: ours(*of), baseline, lambda *of: check(*of), BASELINES, "baselines/__init__.py", CUDA_BASELINES,
-        24, ",",
+        lambda *of: ours(*of), baseline, lambda *of: check(*of),
+        BASELINES, "baselines/dual_baselines.py", CUDA_BASELINES, 24, ",",
     ),
     "group_gemm": Kind(
         lambda: group_submission.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours,
-        grouped.baseline, grouped.check, grouped.BASELINES, "groups/comparison.py", tuple(grouped.BASELINES),
+        grouped.baseline, grouped.check, grouped.BASELINES, "groups/group_variants.py", tuple(grouped.BASELINES),
         grouped.INPUTS, ";",
     ),
 }  # fmt: skip

@@ -59,7 +59,9 @@ AREAS: dict[str, Area] = {
     "reference": Area(("reference/**/*.py",), ("tests/reference/test_*.py", "tests/eval/test_*.py")),
     "eval": Area(("eval/**/*.py", "eval/**/*.[ch]"), ("tests/eval/**/test_*.py",)),
     "release": Area(("scripts/release/**/*.py",), ("tests/release/test_*.py",)),
-    "rounds": Area(("scripts/rounds/**/*.py", "scripts/history/*.py"), ("tests/rounds/**/test_*.py",)),
+    "rounds": Area(
+        ("scripts/rounds/**/*.py", "scripts/history/*.py"), ("tests/rounds/test_*.py", "tests/history/test_*.py")
+    ),
     "bench": Area(
         ("scripts/bring_up/*.py", "scripts/bench/[!t]*.py", "scripts/bench/dual/*.py"),
         ("tests/bench/test_*.py", "tests/evidence/test_bring_up*.py"),

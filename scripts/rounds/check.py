@@ -28,8 +28,9 @@ from scripts.rounds.model import (
 )
 from scripts.rounds.simulated import modelled, simulation
 
-# Sections that must be written before the measurement; the others before the round ends.
 CHIPLESS_RULES = ("unmeasured-v1", modelled.RULE)
+UNMEASURED_BACKENDS = ("blackwell", "geforce")  # no chip of theirs was at hand so far
+# Sections to write before the measurement; the others before the round ends.
 BEFORE = ("Pitch", "Hypothesis", "Feasibility", "Objections")
 
 
@@ -150,8 +151,8 @@ def _evidence_problems(data: dict[str, Any]) -> list[str]:
     verdict = render.verdict_state(data)
     if verdict in ("adopted", "rejected", "inconclusive") and evidence == "predicted":
         return [f"{verdict} on a prediction alone"]
-    if verdict == "adopted" and data["backend"] != "blackwell":
-        return [f"adopted without a measurement: only a Blackwell round may be (this is {data['backend']})"]
+    if verdict == "adopted" and data["backend"] not in UNMEASURED_BACKENDS:
+        return [f"adopted without a measurement, which only {' and '.join(UNMEASURED_BACKENDS)} rounds may be"]
     return []
 
 
@@ -170,8 +171,10 @@ def relation_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     expected = ("noise-floor-v1",) if data["kind"] == "noise-floor" else ("faster-v1", *CHIPLESS_RULES)
     if data["rule"]["name"] not in expected:
         problems.append(f"rule is {data['rule']['name']}, expected {' or '.join(expected)} for kind {data['kind']}")
-    if data["rule"]["name"] in CHIPLESS_RULES and data["backend"] != "blackwell":
-        problems.append(f"rule {data['rule']['name']} is for the backend without a chip, not for {data['backend']}")
+    if data["rule"]["name"] in CHIPLESS_RULES and data["backend"] not in UNMEASURED_BACKENDS:
+        problems.append(
+            f"rule {data['rule']['name']} is for {' or '.join(UNMEASURED_BACKENDS)}, not for {data['backend']}"
+        )
     return problems
 
 

@@ -213,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--number", type=int, help="default: the next free one")
     sub.add_argument("--title")
     sub.add_argument("--parent", type=int, help="the round this builds on")
-    sub.add_argument("--backend", required=True, choices=("cpu", "hopper", "blackwell"))
+    sub.add_argument("--backend", required=True, choices=("cpu", "hopper", "blackwell", "geforce"))
     sub.add_argument("--base", required=True, metavar="VARIANT", help="variant name of the base in the samples")
     sub.add_argument("--candidate", required=True, metavar="VARIANT")
     sub.add_argument(

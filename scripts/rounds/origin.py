@@ -28,6 +28,7 @@ PROGRAMS = re.compile(r"scripts/bench/[a-z_/]+\.py")
 CHIPS = {
     "hopper": (re.compile(r"\b(H100|H200|H800|H20|GH200)\b"), ("9.0",)),
     "blackwell": (re.compile(r"\b(B200|B300|GB200|GB300)\b"), ("10.0", "10.3")),
+    "geforce": (re.compile(r"\b(RTX (50\d\d|PRO \d000 Blackwell)|GB10)\b"), ("12.0", "12.1")),
 }
 CPU = re.compile(r".+, \d+ processors")
 GPU = re.compile(r"NVIDIA|GeForce|Quadro|Tesla|Radeon|Instinct|simulator|\b(?:G?[HB]|MI)\d{2,3}\b", re.IGNORECASE)

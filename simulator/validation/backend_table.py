@@ -62,7 +62,7 @@ for m, n, k, l, seed, full, nan, blocked in json.loads(sys.stdin.read()):
 
 
 class Problem(NamedTuple):
-    """Sizes, and what the inputs are; `blocked`: scale factors in the blocked layout, whose padding is NaN."""
+    """Sizes and kind of inputs; `blocked`: scale factors in the blocked layout, whose padding is NaN."""
 
     m: int
     n: int
@@ -82,13 +82,13 @@ class Backend(NamedTuple):
     splits_k: bool  # the last number of a configuration is its shares of K
 
     def shares(self) -> dict[str, int]:
-        """How many shares of K each configuration has."""
+        """Number of shares of K of each configuration."""
         text = (ROOT / f"submission/{self.name}/{self.name}_config.h").read_text()
         rows = re.findall(r"^ +X\((\w+), ([\d, ]+)\)", text, re.M)
         return {name: int(row.split(",")[-1]) if self.splits_k else 1 for name, row in rows}
 
     def possible(self, problems: list[Problem], config: str) -> list[Problem]:
-        """Those of which no share of K is empty."""
+        """Problems without an empty share of K."""
         shares = 1 if config == CHOSEN else self.shares()[config]
         return [problem for problem in problems if -(-problem.k // self.stage_k) >= shares]
 
@@ -99,7 +99,7 @@ BACKENDS = {backend.name: backend for backend in (BLACKWELL, GEFORCE)}
 
 
 class Run(NamedTuple):
-    """A set of problems on a configuration in a mode."""
+    """A set of problems for a configuration and a mode."""
 
     name: str
     config: str
@@ -113,7 +113,7 @@ def leaderboard(name: str) -> list[Problem]:
 
 
 def edges() -> list[Problem]:
-    """Every pair of odd sizes, with lengths of K that end within a stage and one or three batches."""
+    """Every pair of odd sizes, with K that ends within a stage, and one or three batches."""
     sizes, lengths = (1, 40, 72, 129, 200, 1000), (64, 192, 832, 1088, 1344, 1600, 1856)
     return [
         Problem(m, n, lengths[i % len(lengths)], 3 if i % 4 == 0 else 1, seed=i, full=i % 5 == 0, blocked=i % 3 == 0)
@@ -122,14 +122,14 @@ def edges() -> list[Problem]:
 
 
 def full() -> list[Problem]:
-    """Every code and every finite scale factor, subnormal and zero among them; then NaN scale factors too."""
+    """Every code and every finite scale factor, subnormal and zero ones too; then with NaN scale factors."""
     shapes = ((256, 256, 1024, 1), (256, 384, 2304, 1), (512, 192, 1344, 1), (130, 200, 832, 3))
     plain = [Problem(*shape, seed=seed, full=True) for shape in shapes for seed in (1, 2)]
     return plain + [Problem(*shape, seed=3, full=True, nan=True) for shape in shapes]
 
 
 def small() -> list[Problem]:
-    """What `make test` runs: an even and an odd number of stages, edges, batches, NaN."""
+    """The problems of `make test`: an even and an odd number of stages, edges, batches, NaN."""
     return [
         Problem(40, 72, 1280, nan=True, blocked=False),
         Problem(129, 200, 1088, 3, full=True, blocked=False),
@@ -149,13 +149,13 @@ SETS = {
 
 
 def runs(backend: Backend, sets: list[str], configs: list[str], modes: list[str]) -> Iterator[Run]:
-    """What can run of the product of these."""
+    """Every combination of these, without problems that a configuration cannot run."""
     for name, config, mode in product(sets, configs, modes):
         yield Run(name, config, mode, backend.possible(SETS[name](), config))
 
 
 def execute(backend: Backend, run: Run, library: Path) -> dict:
-    """One run in a process of its own."""
+    """The row of a run, which has a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         environment = dict(os.environ, NVFP4_LIBRARY=str(library), NVFP4_BACKEND=backend.name, NVFP4_SIMULATE="1")

@@ -1,10 +1,11 @@
 """The published rule of the tensor cores' sums (MMA-Sim, arXiv 2511.10909), restated with exact integers.
 
-Written from the rule's text, sharing nothing with simulator/tensorcore: `exact` does one element with Fractions, one
-statement of the rule a line; `vectors` does matrices of elements in int64 and is itself tested against `exact`.
+It is written from the rule's text and shares nothing with simulator/tensorcore. `exact` computes one element with
+Fractions, a statement of the rule in each line; `vectors` computes matrices in int64 and is tested against `exact`.
 
-Two details are an H200's (test_recorded_sums.py), not MMA-Sim's, where a zero has exponent -126: in sums of products a
-zero does not count for the largest exponent, and that is at least -133.  The rule of groups is as published.
+Two details follow an H200 (test_recorded_sums.py) and not MMA-Sim, which gives a zero the exponent -126: in sums of
+products a zero does not count for the largest exponent, and the largest exponent is at least -133.  The rule of groups
+is as published.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from math import trunc
 
 import numpy as np
 
-ZERO = -126  # the exponent of a zero scale or accumulator of the rule of groups
-NOTHING, LEAST = -5000, -133  # of a zero elsewhere; the least that everything is aligned to
+ZERO = -126  # exponent of a zero scale or accumulator in the rule of groups
+NOTHING, LEAST = -5000, -133  # exponent of a zero elsewhere; least exponent that terms are aligned to
 NAN32, NAN16 = 0x7FFFFFFF, 0x7FFF
 
 # name: (exponent bits, fraction bits, bias, what the top exponent means)
@@ -110,7 +111,7 @@ def pack_f16(value: Fraction) -> int:
 def exact(
     rule: Rule, a: np.ndarray, b: np.ndarray, c: int, sfa: np.ndarray | None = (), sfb: np.ndarray | None = ()
 ) -> int:
-    """One element; a and b are lists of codes."""
+    """One element of the result; a and b are lists of codes."""
     nan = NAN16 if rule.d == "f16" else NAN32
     x, y, acc = decode(rule.a, np.array(a)), decode(rule.b, np.array(b)), decode(rule.d, np.array([c]))
     k = len(a)
@@ -203,7 +204,7 @@ def vectors(
     sfa: np.ndarray | None = None,
     sfb: np.ndarray | None = None,
 ) -> np.ndarray:
-    """All elements of A . B^T + C: a is [M, K] codes, b [N, K], c [M, N] words, sfa [M, S], sfb [N, S]."""
+    """A . B^T + C: a is [M, K] codes, b [N, K], c [M, N] words, sfa [M, S], sfb [N, S]."""
     x, y, acc = decode(rule.a, a), decode(rule.b, b), decode(rule.d, c)
     m, n, k = a.shape[0], b.shape[0], a.shape[1]
     sig, exp, frac = [acc.sig], [acc.exp], [acc.frac]

@@ -1,9 +1,8 @@
-"""Times the backends' kernels on the simulator over the leaderboard's fourteen shapes, checks on, and writes the
-table of simulator/results/SPEED.md.
+"""Times the backends' kernels on the simulator on the leaderboard's fourteen shapes, with all checks on.
 
-usage: speed_table [MODE ...]  (default: eager late random:1; BUILD says which library)
+Writes simulator/results/SPEED.md; the machine should have nothing else to do.
 
-Worth reading on a machine with nothing else to do.
+usage: ./nvfp4 validate speed_table [MODE ...]  (default: eager late random:1; BUILD: the folder of the library)
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ for m, n, k in json.loads(sys.argv[1]):
 
 
 def shapes() -> list[tuple[int, int, int]]:
-    """The ten tests and the four benchmarks, from their files."""
+    """M, N, K of the ten tests and the four benchmarks."""
     found = []
     for name in ("test", "benchmark"):
         for line in (ROOT / f"eval/cases/{name}.txt").read_text().splitlines():
@@ -47,7 +46,7 @@ def shapes() -> list[tuple[int, int, int]]:
 
 
 def measure(backend: str, mode: str) -> list[tuple[float, float]]:
-    """Seconds, and user CPU seconds, of each shape's call."""
+    """Seconds and user CPU seconds of the call of each shape."""
     environment = dict(
         os.environ,
         NVFP4_LIBRARY=str(BUILD / "libcustom_kernel_sim.so"),
@@ -62,7 +61,7 @@ def measure(backend: str, mode: str) -> list[tuple[float, float]]:
 
 
 def cpu() -> str:
-    """What /proc says of the processor, without the model's number."""
+    """The processor's vendor, number of cores and widest vectors, from /proc."""
     text = Path("/proc/cpuinfo").read_text()
     model = re.search(r"model name\s*:\s*(.*)", text)
     widest = "AVX-512" if "avx512f" in text else "AVX2" if "avx2" in text else "no AVX2"
@@ -72,7 +71,7 @@ def cpu() -> str:
 
 
 def main() -> None:
-    """Measures and writes the table."""
+    """Measures, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modes", nargs="*", metavar="MODE", help="eager, late, reverse, random:SEED, poison")
     modes = parser.parse_args().modes or ["eager", "late", "random:1"]

@@ -27,7 +27,7 @@ INDENT = "    "
 
 
 def printed(command: str, folder: Path) -> str:
-    """What a command of the page prints, its scratch files in `folder` and its programs those of BUILD."""
+    """The output of a command of the page, with scratch files in `folder` and programs of BUILD."""
     command = command.replace("/tmp/", f"{folder}/").replace("build/ptxsim", f"'{BUILD}/ptxsim'")
     if command.startswith("nvcc "):
         command = f"'{toolchain.nvcc()}' {command.removeprefix('nvcc ')}"

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from reference.reference import ref_kernel
-from scripts.bench import baselines, compare, provenance
+from scripts.bench import compare, provenance
 from scripts.bench.baselines import cublas_submission
-from scripts.bench.dual import comparison as dual
+from scripts.bench.baselines import dual_baselines as baselines
+from scripts.bench.dual import dual_variants as dual
 
 SHAPE = (40, 72, 128)
 
@@ -113,14 +114,15 @@ def test_an_ungated_product_is_gated_for_its_check(problem, wants):
 def test_a_variant_is_a_library_and_what_it_reads(problem, monkeypatch, name, library, config, dependent):
     called = []
     kernels = {key: lambda data, key=key: called.append((key, data)) for key in ("", "old")}
-    for backend in ("HOPPER", "BLACKWELL"):
+    for backend in ("HOPPER", "BLACKWELL", "GEFORCE"):
         monkeypatch.setenv(f"NVFP4_{backend}_CONFIG", "x")
         monkeypatch.setenv(f"NVFP4_{backend}_DEPENDENT_LAUNCH", "x")
     call = compare.ours(problem, name, kernels, "blocked")
     assert os.environ["NVFP4_HOPPER_CONFIG"] == "x"  # only when it is its turn
     call.prepare()
-    assert (os.environ["NVFP4_HOPPER_CONFIG"], os.environ["NVFP4_HOPPER_DEPENDENT_LAUNCH"]) == (config, dependent)
-    assert (os.environ["NVFP4_BLACKWELL_CONFIG"], os.environ["NVFP4_BLACKWELL_DEPENDENT_LAUNCH"]) == (config, dependent)
+    for backend in ("HOPPER", "BLACKWELL", "GEFORCE"):
+        found = os.environ[f"NVFP4_{backend}_CONFIG"], os.environ[f"NVFP4_{backend}_DEPENDENT_LAUNCH"]
+        assert found == (config, dependent)
     call(1)
     assert [(key, data is problem.data[1]) for key, data in called] == [(library, True)]
 

@@ -11,11 +11,12 @@ import torch
 from reference import nvfp4
 from reference.problems.group_gemm import GroupGemm
 from scripts.bench import compare
-from scripts.bench.groups import checks as check_groups
-from scripts.bench.groups import comparison as grouped
+from scripts.bench.groups import group_checks as check_groups
+from scripts.bench.groups import group_variants as grouped
 from submission.group_submission import custom_kernel
 
 SHAPE = ("5,0,3", 64, 128)
+DEPENDENT = tuple(f"NVFP4_{backend}_DEPENDENT_LAUNCH" for backend in ("HOPPER", "BLACKWELL", "GEFORCE"))
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +83,14 @@ def test_groups_of_different_sizes_have_no_one_product():
 )
 def test_a_variant_is_a_library_and_what_it_reads(problem, monkeypatch, name, tile, dependent):
     called = []
-    for variable in (grouped.CONFIG_VARIABLE, "NVFP4_CPU_ISA", *grouped.DEPENDENT_VARIABLES):
+    for variable in (grouped.CONFIG_VARIABLE, "NVFP4_CPU_ISA", *DEPENDENT):
         monkeypatch.setenv(variable, "x")
     call = grouped.ours(problem, name, {"": called.append, "old": called.append}, "")
     assert os.environ[grouped.CONFIG_VARIABLE] == "x"  # only when it is its turn
     call.prepare()
     assert os.environ[grouped.CONFIG_VARIABLE] == tile
     assert os.environ["NVFP4_CPU_ISA"] == (name if name == "avx2" else "")
-    assert {os.environ[variable] for variable in grouped.DEPENDENT_VARIABLES} == {dependent}
+    assert {os.environ[variable] for variable in DEPENDENT} == {dependent}
     call(1)
     assert called == [problem.data[1]]
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from scripts.bench import check_gpu
-from scripts.bench.groups import checks as check_groups
+from scripts.bench.groups import group_checks as check_groups
 from submission.submission import custom_kernel
 
 

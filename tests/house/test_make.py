@@ -149,5 +149,6 @@ def test_a_target_runs_its_steps_in_order(checkout, target, steps):
 
 
 def test_a_rerun_without_a_round_is_refused(checkout):
-    done = subprocess.run(["make", "-C", checkout.package, "rerun"], capture_output=True, text=True)
+    path = f"{checkout.folder / 'bin'}:{os.environ['PATH']}"
+    done = subprocess.run(["make", "-C", checkout.package, "rerun"], env={"PATH": path}, capture_output=True, text=True)
     assert done.returncode == 2 and "R=N" in done.stdout + done.stderr

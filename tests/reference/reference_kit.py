@@ -1,4 +1,4 @@
-"""Inputs for the tests of the reference: made by hand, or with a scale factor changed."""
+"""Inputs for tests of the reference: written by hand, or with one scale factor changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cpu_input(m, n, k, l=1, seed=1111, full=False):  # noqa: E741
 
 
 def by_hand(rows: dict[str, list[float]], scales: dict[str, int], m=1, n=1, k=64, batches=1):
-    """The seven tensors: each row of a, b1, b2 starts with the given values and goes on with zeros."""
+    """The seven tensors: each row of a, b1 and b2 starts with the given values and continues with zeros."""
     data = []
     for name, count in (("a", m), ("b1", n), ("b2", n)):
         values = torch.zeros(batches, count, k)
@@ -29,7 +29,7 @@ def by_hand(rows: dict[str, list[float]], scales: dict[str, int], m=1, n=1, k=64
 
 
 def with_scale(data, index, where, byte):
-    """The ten tensors with one scale factor changed, in the plain and the permuted tensor."""
+    """The ten tensors with one scale factor changed, in both the plain and the permuted tensor."""
     changed = list(data)
     scales = nvfp4.as_bytes(data[index]).clone()
     scales[where] = byte

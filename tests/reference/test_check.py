@@ -1,4 +1,4 @@
-"""How an output is held against the reference and the oracle: tolerances, special values, planted errors."""
+"""Comparing an output with the reference and the oracle: tolerances, special values, planted errors."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_references_own_output_passes():
         assert check_against_oracle(data, ref_kernel(data)) == (True, "")
 
 
-# --- planted errors: the checks have teeth ----------------------------------------------------------------
+# --- planted errors ---------------------------------------------------------------------------------------
 
 
 def drop_a_group(data):
@@ -110,7 +110,7 @@ def forget_silu(data):
 def one_wrong_element(data):
     value, error = oracle_with_error(data)
     slack = (1e-3 + 1e-3 * value.abs() + error).where(value.abs() < 6e4, torch.inf)
-    surest = slack.argmin()  # where the oracle allows least
+    surest = slack.argmin()  # the element with the smallest allowance
     wrong = value.flatten()
     wrong[surest] += 1.5 * slack.flatten()[surest]
     return wrong.view_as(value)
@@ -165,10 +165,10 @@ def test_a_missing_overflow_is_caught(sign):
     ],
 )
 def test_only_at_the_edge_of_overflow_both_sides_pass(last, passing, sign):
-    factors = torch.tensor([448.0] * 9 + [last] + [1.0] * 2)  # of b2's twelve groups, the last two codes zero
+    factors = torch.tensor([448.0] * 9 + [last] + [1.0] * 2)  # b2's twelve groups; the codes of the last two are 0
     a, b1, b2 = torch.zeros(3, 1, 16 * 12).unbind()
     a[0, ::16] = 1
-    b1[0, :64:16] = 4  # a gate of 16, which silu leaves 16 but for 2e-6
+    b1[0, :64:16] = 4  # a gate of 16; silu(16) is 16 - 2e-6
     b2[0, : 16 * 10 : 16] = sign
     ones = torch.ones(1, 12, 1).to(torch.float8_e4m3fn)
     codes = [nvfp4.encode_e2m1(values).view(torch.float4_e2m1fn_x2).unsqueeze(-1) for values in (a, b1, b2)]
@@ -184,7 +184,7 @@ def test_sums_in_any_order_stay_within_the_oracles_allowance(full):
     data = cpu_input(24, 24, 1024, seed=9, full=full)
     value, error = oracle_with_error(data)
     assert (error >= 0).all()
-    # Whole bytes reversed keep their nibbles' order, and groups of 8 bytes stay together: the same sums, reversed.
+    # Reversing whole bytes keeps each byte's nibbles and each group's 8 bytes together: the same sums in reverse order.
     codes = [nvfp4.as_bytes(x).flip(1).view(torch.float4_e2m1fn_x2) for x in data[:3]]
     scales = [nvfp4.as_bytes(x).flip(1).view(torch.float8_e4m3fn) for x in data[3:6]]
     backwards = (*codes, *scales, data[9])
@@ -201,7 +201,9 @@ def test_the_oracle_allows_the_tolerance_and_the_error_and_no_more():
     for place in map(tuple, tested[:50]):
         for share, wanted in ((0.5, True), (-0.5, True), (1.6, False), (-1.6, False)):
             output = ref_kernel(data).clone()
-            output[place] = value[place] + share * (tolerance + error)[place]  # fp16 moves it by half a tolerance
+            output[place] = (
+                value[place] + share * (tolerance + error)[place]
+            )  # rounding to fp16 moves it by at most half a tolerance
             assert check_against_oracle(data, output)[0] == wanted, (place, share)
 
 
@@ -215,7 +217,7 @@ def test_a_cancelled_element_may_be_off_by_its_sums_rounding_and_no_more():
     value, error = oracle_with_error(data, roundings=1)
     assert (oracle_with_error(data).fp32_error >= error * (2048 / 16 - 1)).all(), "far below the worst case"
     tolerance = RTOL + RTOL * value.abs()
-    # Where the rounding of a sum counts, if anywhere: the largest share of the tolerance.
+    # The element whose sum's rounding is the largest share of the tolerance.
     place = (*divmod(int((error / tolerance)[..., 0].argmax()), 64), 0)
     assert error[place] > 0.5 * tolerance[place]
     for share, strict, lenient in ((0.2, True, True), (0.9, False, True), (2.0, False, False), (-2.0, False, False)):

@@ -1,4 +1,4 @@
-"""The reference's definition of the extended operation, against tables of its formats and a plain reading of it."""
+"""The reference of the extended GEMM, against tables of the formats and a direct transcription of custom_kernel.h."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ E4M3 = [
 
 
 def nearest(value: float, table: list[float] | tuple[float, ...]) -> int:
-    """The index of the nearest number; of two the even one; beyond the last one, that."""
+    """The index of the nearest number; the even index of two equally near; the last one beyond the end."""
     return min(range(len(table)), key=lambda i: (abs(table[i] - value), i % 2))
 
 
 def quantized(group: np.ndarray, scale: np.float32) -> tuple[list[int], int]:
-    """Codes and scale factor of a group, read from custom_kernel.h in numpy's float32."""
+    """Codes and scale factor of a group, by custom_kernel.h's formulas in numpy's float32."""
     with np.errstate(all="ignore"):
         if np.isnan(group).any():
             factor, byte = np.float32("nan"), 0x7F
@@ -54,7 +54,9 @@ def test_ties_go_to_even_and_the_largest_saturate():
     assert found.scales.item() == 0x38
     assert nvfp4.decode_e2m1(found.codes)[0].tolist() == [0, 1, 1, 2, 2, 4, 4, 6, 0, -1, -4, 0, 0, 1, 2, 3]
     assert extended.quantize(torch.full((1, 16), 1e30)).scales.item() == 0x7E
-    assert extended.quantize(torch.full((1, 16), 6 * 2.0**-11)).scales.item() == 0  # a tie with the least number
+    assert (
+        extended.quantize(torch.full((1, 16), 6 * 2.0**-11)).scales.item() == 0
+    )  # halfway to the smallest scale factor: to even, 0
 
 
 @pytest.mark.parametrize("weights", [extended.STACKED, *extended.INTERLEAVED])
@@ -93,7 +95,7 @@ def test_the_oracle_bounds_what_float32_loses_and_no_more():
 
 
 def test_each_order_of_weights_is_another():
-    """Gate and up as they lie in memory: no two orders are alike, and none is the one that has two tensors."""
+    """The orders of weights in one tensor differ from each other and from two separate tensors."""
     assert len({extended.APART, extended.STACKED, *extended.INTERLEAVED}) == 5
     gate, up = torch.arange(128).reshape(-1, 1), torch.arange(1000, 1128).reshape(-1, 1)
     first = {tuple(extended.join(gate, up, weights)[:, 0].tolist()) for weights in (extended.STACKED, 8, 32, 64)}
@@ -101,7 +103,7 @@ def test_each_order_of_weights_is_another():
 
 
 def test_the_oracles_bound_knows_the_limit():
-    """Where the gate is cut, what the cut one is multiplied with bounds the error: it grows with the limit."""
+    """If the limit cuts the gate, the error bound is up's error times the limit, so it grows with the limit."""
     generator = torch.Generator().manual_seed(5)
     codes = tuple(torch.randint(0, 256, (rows, 32), generator=generator, dtype=torch.uint8) for rows in (3, 4, 4))
     scales = tuple(torch.randint(0x28, 0x38, (rows, 4), generator=generator, dtype=torch.uint8) for rows in (3, 4, 4))

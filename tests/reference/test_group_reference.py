@@ -1,4 +1,4 @@
-"""The grouped GEMM's contract: its data, its reference by hand, and checks that name the group."""
+"""The grouped GEMM's contract: input data, reference values by hand, and checks that name the wrong group."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_reference_by_hand():
     sfa = torch.tensor([[2.0] * 4, [1.0] * 4]).to(torch.float8_e4m3fn).unsqueeze(-1)
     sfb = torch.tensor([[1.0, 1.0, 1.0, 2.0]]).to(torch.float8_e4m3fn).unsqueeze(-1)
     data = ([(a, b, torch.empty(2, 1, 1).half())], [(sfa, sfb)], [(None, None)], [(2, 1, 64, 1)])
-    # Pairs along K of a: 0.5 and 1 times 2; -1 and 0. Of b: 1 and 2; its last 16 of K count double.
+    # a's pairs along K: 0.5 and 1 times 2; -1 and 0.  b's: 1 and 2, and its last 16 elements of K count double.
     by_hand = torch.tensor([[[40 * 2 * (0.5 * 1 + 1 * 2)]], [[40 * -1.0 * 1]]])
     for got in (ref_kernel(data)[0].float(), oracle(data)[0].float()):
         assert torch.equal(got, by_hand)
@@ -87,5 +87,5 @@ def test_lists_of_another_length_are_refused():
     with pytest.raises(ValueError, match="n has 1 values; expected 2, as g says"):
         generate_input((1, 2), (1,), (64, 64), 2, device="cpu")
     data = data_of()
-    with pytest.raises(ValueError, match="data has 3 groups of operands and 2 of scale factors"):
+    with pytest.raises(ValueError, match="3 groups of operands and 2 of scale factors"):
         ref_kernel((data[0], data[1][:2], data[2], data[3]))

@@ -1,4 +1,4 @@
-"""reference/nvfp4.py against the formats' definitions, written out here as bit arithmetic and loops."""
+"""reference/nvfp4.py against the formats' definitions, written here as bit arithmetic and loops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ue4m3(byte: int) -> Fraction | None:
 
 
 def nearest_code(value: Fraction, negative: bool) -> int:
-    """The nearest magnitude's code; of two equally near, the even one."""
+    """The code of the nearest magnitude; the even code of two equally near."""
     code = min(range(8), key=lambda candidate: (abs(e2m1(candidate) - abs(value)), candidate & 1))
     return code | negative << 3
 
@@ -164,7 +164,7 @@ def blocked_memory(scales: list[list[list[int]]], padding: int) -> list[int]:
 
 
 def numbered(rows: int, groups: int, batches: int) -> torch.Tensor:
-    """Scale bytes that tell their index modulo a prime, (rows, groups, L) over memory (L, rows, groups)."""
+    """Scale bytes equal to their index modulo a prime, (rows, groups, L) over memory (L, rows, groups)."""
     count = torch.arange(rows * groups * batches) % 251
     return count.to(torch.uint8).reshape(batches, rows, groups).permute(1, 2, 0)
 
@@ -220,7 +220,7 @@ def test_any_scales_survive_a_round_trip(rows, groups, batches, seed):
 
 
 def test_tables_are_made_where_the_codes_are():
-    """On torch's device without memory an operation that mixes devices is refused."""
+    """torch's meta device refuses an operation that mixes devices."""
     meta = torch.device("meta")
     codes = torch.empty((5, 8), dtype=torch.uint8, device=meta)
     decoded = nvfp4.decode_e2m1(codes)

@@ -1,4 +1,4 @@
-"""What each problem says of a case: its words, its work, the memory that checking takes, and every tensor of it."""
+"""What each problem reports for a case: text, work, memory needed for checking, and every tensor."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_case_of_the_grouped_gemm_in_numbers():
     assert group_gemm.GroupGemm((4,), (8,), (64,)).text() == "4 8 64"
     assert group_gemm.GroupGemm((4, 5), (8, 8), (64, 64)).text() == "4,5 8 64"
     assert GROUPS.record() == {"m": [5, 0, 130], "n": [64, 72, 8], "k": [128, 64, 192], "g": 3}
-    # The group without rows reads nothing: 69 rows of 64 + 8 bytes, and 138 of 96 + 12.
+    # The group with M = 0 reads nothing: 69 rows of 64 + 8 bytes, and 138 rows of 96 + 12.
     assert GROUPS.work() == (5 * 64 * 128 + 130 * 8 * 192, 69 * 72 + 138 * 108, 2 * (5 * 64 + 130 * 8))
     assert GROUPS.checking_bytes() == 4 * (138 * 192 + 130 * 8)
     assert group_gemm.GroupGemm((512, 1), (512, 1), (64, 64)).checking_bytes() == 8 * 512 * 512
@@ -95,7 +95,7 @@ def test_sizes_that_no_case_has_are_named(problem, wrong, words):
     [(128, 128, 1), (0, 128, 0), (127, 128, 0), (256, 192, 0), (256, 384, 1)],
 )
 def test_fp4_tensor_cores_are_asked_where_rows_and_columns_are_multiples_of_a_tile(monkeypatch, m, n, by_tensor_cores):
-    """No GPU is needed to see which way is taken: the chip's way is replaced."""
+    """The tensor cores' function is replaced, so that no GPU is needed to see which one is called."""
     asked = []
 
     def product(codes, scales, batch):

@@ -1,4 +1,4 @@
-"""reference/reference.py: cases by hand, the inputs' contract, and checks that must catch planted errors."""
+"""reference/reference.py: values by hand, exact sums, and the inputs' contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference's edges: the inputs' distributions, the oracle's bounds at both ends, the tolerance on both sides."""
+"""The reference's edge cases: distributions of inputs, the oracle's bounds and the tolerance on both sides."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_leaderboard_scales_are_uniform_in_zero_to_one():
         assert not (nvfp4.as_bytes(scales) & 0x80).any()
         values = scales.float().flatten()
         for edge in (0.125, 0.25, 0.5, 0.75, 0.875, 0.9375):
-            # What rounds to below an edge, e4m3 having neighbours 1/16 of a binade apart.
+            # The share that rounds to below an edge: e4m3 has steps of 1/16 of a binade.
             assert (values < edge).double().mean().item() == pytest.approx(edge, abs=0.04)
         assert values.max() == 1
 
@@ -67,7 +67,7 @@ def test_full_scales_come_in_rows_of_two_kinds_in_equal_shares():
             share = counts[: most + 1] / counts.sum() * (most + 1)
             assert share.min() > 0.7 and share.max() < 1.3
         assert (raw >> 7).double().mean().item() == pytest.approx(0.5, abs=0.02)
-        # The sign has nothing to do with the magnitude nor with the row's kind.
+        # The sign is independent of the magnitude and of the row's kind.
         assert (raw[small] >> 7).double().mean().item() == pytest.approx(0.5, abs=0.02)
         assert (raw[magnitudes == 0] >> 7).double().mean().item() == pytest.approx(0.5, abs=0.1)
 
@@ -91,7 +91,7 @@ def test_the_defaults_are_the_leaderboards():
 
 
 def test_the_first_numbers_of_a_seed_are_these():
-    """Another order of draws would be other data for every recorded result."""
+    """A different order of draws would invalidate every recorded result."""
     data = data_of(2, 3, 64, 1)
     generator = torch.Generator("cpu").manual_seed(1111)
     for codes, rows in zip(data[:3], (2, 3, 3), strict=True):
@@ -157,7 +157,7 @@ def test_exactly_five_mismatches_are_shown():
 
 
 def verdict_of(monkeypatch, value, error, output):
-    """check_against_oracle where the oracle says `value`, give or take `error`."""
+    """check_against_oracle() with an oracle that returns `value` and `error`."""
     known = Oracle(torch.tensor([value], dtype=torch.float64), torch.tensor([error], dtype=torch.float64))
     monkeypatch.setattr(reference, "oracle_with_error", lambda data, roundings=None: known)
     return check_against_oracle((halves(0),) * 7, halves(output))[0]
@@ -171,7 +171,7 @@ UNDER = 65519.99
 @pytest.mark.parametrize(
     ("low", "high", "passing"),
     [
-        # The interval of numbers a right kernel may round; what of fp16 may come of it.
+        # The interval of values before rounding; the fp16 values that may result.
         (60000, 65471.9, ()),
         (60000, NEXT, (NEXT,)),
         (60000, 65503.9, (NEXT,)),
@@ -286,7 +286,7 @@ def test_an_output_of_the_wrong_kind_is_no_question_of_rounding():
 
 
 def test_the_product_is_rounded_to_fp16_once():
-    """Of gate and up rounded before, the product differs."""
+    """If gate and up were rounded first, the product would differ."""
     data = by_hand([6.0, 0.5, 1.0], [6.0, 0.5, 0.5], [6.0, 0.5, -0.5])
     gate, up = 36.75, 35.75
     exact = gate / (1 + math.exp(-gate)) * up
@@ -335,7 +335,7 @@ def test_the_product_turns_tf32_off_and_back_as_it_was(allowed):
     ],
 )
 def test_fp4_tensor_cores_are_used_where_the_chip_has_them_and_the_shape_suits(monkeypatch, capability, m, n, scaled):
-    """The GPU's product replaced by one that counts: its operands are what torch._scaled_mm takes."""
+    """torch._scaled_mm is replaced by a function that counts calls and checks its operands."""
     calls = []
 
     def scaled_mm(a, b, scale_a, scale_b, out_dtype):

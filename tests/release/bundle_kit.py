@@ -1,4 +1,4 @@
-"""What tests of bundles share: the loader as a target has it, compilers that are shell scripts, a torch that is none.
+"""Tools for bundle tests: a target's loader, compilers that are shell scripts, a stand-in for torch.
 
 A bundle imports torch, which takes longer than all that most of these tests look at; what it takes of torch before its
 first call is in TORCH.
@@ -16,7 +16,7 @@ TORCH = """
 from types import SimpleNamespace
 float4_e2m1fn_x2 = float8_e4m3fn = float16 = SimpleNamespace(itemsize=2)
 """
-# $@ of a compiler that compiles nothing and links by copying.
+# Shell script of a compiler that compiles nothing and links by copying.
 COPIES = """
 case "$*" in *" -o "*) while [ "$1" != -o ]; do shift; done ;; esac
 case "$2" in *.so) cp "{library}" "$2" ;; *.o) : > "$2" ;; esac
@@ -24,19 +24,19 @@ case "$2" in *.so) cp "{library}" "$2" ;; *.o) : > "$2" ;; esac
 
 
 def compiler(path: Path, script: str) -> str:
-    """A C compiler that is this shell script."""
+    """A shell script as the C compiler."""
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return str(path)
 
 
 def copying_compiler(path: Path, library: Path, before: str = "") -> str:
-    """A C compiler that does `before`, and whose output is a library that is built already."""
+    """A C compiler that runs `before` and outputs a library that is already built."""
     return compiler(path, before + COPIES.format(library=library))
 
 
 def configure(monkeypatch, target, problem=DEFAULT):
-    """The loader as it stands in the target's bundle of a problem."""
+    """The loader with the constants of a target and problem, as in their bundle."""
     plan = bundle_targets.plan(target, problem)
     monkeypatch.setattr(bundle_loader, "_SOURCES", collect_sources(target, problem=problem))
     monkeypatch.setattr(bundle_loader, "_C_FLAGS", plan.c_flags)

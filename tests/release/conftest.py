@@ -1,4 +1,4 @@
-"""What tests of bundles start from."""
+"""Fixtures of the bundle tests."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def cpu_text():
 
 @pytest.fixture(scope="session")
 def copies(library_path, tmp_path_factory):
-    """A C compiler whose output is this build's library: for tests to which compiling does not matter."""
+    """A C compiler that outputs this build's library, for tests that do not depend on compiling."""
     return copying_compiler(tmp_path_factory.mktemp("compiler") / "cc", library_path)
 
 
 @pytest.fixture
 def alone(tmp_path, cpu_text):
-    """An empty folder with the CPU bundle and a torch that is none; a function that imports it in a process."""
+    """An empty folder with the CPU bundle and a stand-in for torch; a function that imports it in a process."""
     folder = tmp_path / "alone"
     folder.mkdir()
     (folder / "submission.py").write_text(cpu_text)
@@ -57,7 +57,7 @@ def alone(tmp_path, cpu_text):
 
 @pytest.fixture
 def checkout(root, tmp_path):
-    """A copy of what the bundler reads, to change."""
+    """A copy of the files that the bundler reads, for tests that change them."""
     copy = tmp_path / "checkout"
     for folder in ("submission", "scripts/release", "scripts/common", "reference"):
         shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""The one-file submission: what is in it, that it stands alone, and that its faults are found where they are."""
+"""The one-file submission: its contents, that it works alone, and the places reported for its faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_sources_are_verbatim_and_complete(root, cpu_text):
         if isinstance(target, ast.Subscript) and target.value.id == "_SOURCES":
             packed[target.slice.value] = node.value.value
     wanted = [*root.glob("submission/*.h"), *root.glob("submission/c*/**/*.[ch]")]
-    wanted = [path for path in wanted if path.name != "kernels_neon.c"]  # no board has such a CPU
+    wanted = [path for path in wanted if path.name != "kernels_neon.c"]  # no leaderboard has such a CPU
     assert packed == {path.relative_to(root).as_posix(): path.read_text() for path in wanted}
 
 
@@ -160,7 +160,7 @@ def test_the_comment_says_whether_the_tree_is_that_of_the_commit(checkout):
 
 
 def append(path, text):
-    """Adds text at the end of a file; returns its line."""
+    """Appends text to a file; returns the text's line."""
     line = path.read_text().count("\n") + 1
     with path.open("a") as file:
         file.write(text)
@@ -186,7 +186,7 @@ def test_a_planted_fault_is_named_by_its_place_in_the_checkout(checkout, name, t
 
 
 def test_a_source_that_does_not_compile_is_refused_with_the_compilers_words(checkout, tmp_path):
-    """The command itself; its compiler only looks for errors."""
+    """Runs the command with a compiler that only checks for errors."""
     environment = {**os.environ, "CC": compiler(tmp_path / "cc", 'exec cc "$@" -fsyntax-only')}
     command = [sys.executable, "-m", "scripts.release.bundle", "--target", "cpu", "--output", "out.py"]
     options = {"cwd": checkout, "env": environment, "capture_output": True, "text": True}
@@ -301,6 +301,6 @@ def test_a_gpu_bundle_compiles_well_within_the_limit(target):
     seconds, output = bundle.try_bundle(made.text)
     after = os.times()
     assert seconds is not None, output
-    # Processor time, compilers' included: other work on the machine makes the wall clock's longer.
+    # CPU time of this process and the compilers: wall time depends on the machine's load.
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     assert 1 < spent < bundle.COMPILE_LIMIT_S / 2

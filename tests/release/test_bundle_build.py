@@ -1,4 +1,4 @@
-"""What the bundle compiles and how: the same as make does, with the compilers that are there, into a safe cache."""
+"""What the bundle compiles and how: the same sources and flags as make; and the parts of the bundler."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def loader_commands(monkeypatch, tmp_path):
 
 @cache
 def make_commands(root, gpu):
-    """What `make library` would run in an empty build folder."""
+    """The commands of `make library` in an empty build folder."""
     command = ["make", "-n", "-B", "library", f"GPU={gpu}", "BUILD=build/none"]
     printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.replace("\\\n", " ")
     lines = [line for line in printed.splitlines() if re.match(r"\S*(gcc|cc|nvcc) -", line)]
@@ -54,7 +54,7 @@ def make_commands(root, gpu):
 
 
 def shaping(command):
-    """The words of a command that shape code, sorted: no warnings, no file names, no macros of backends."""
+    """The words of a command that affect code, sorted: no warnings, file names or macros of backends."""
     words, kept = command[1:], []
     while words:
         word = words.pop(0)
@@ -62,7 +62,7 @@ def shaping(command):
             words.pop(0)
         elif word == "-Xcompiler":
             kept += [f"-Xcompiler {part}" for part in words.pop(0).split(",") if not part.startswith("-W")]
-        elif word.startswith("-Wl,"):  # a bundle's library is loaded by its path: no name, no versions
+        elif word.startswith("-Wl,"):  # a bundle's library is loaded by path and needs no soname and no symbol versions
             kept += [] if word.startswith(("-Wl,-soname", "-Wl,--version-script")) else [word]
         elif not word.startswith(("-W", "-DNVFP4_HAVE_", "-gencode")) and word not in {"-MMD", "-MP", "-lineinfo"}:
             kept += [word] if word.startswith("-") else []
@@ -120,13 +120,13 @@ def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands,
 def test_a_target_has_the_sources_of_its_parts(root, target):
     wanted = {path.relative_to(root).as_posix() for path in root.glob("submission/cpu/**/*.[ch]")}
     wanted -= {"submission/cpu/kernels/kernels_neon.c"}
-    if target != "cpu":  # of its kernels the portable ones alone
+    if target != "cpu":  # a GPU's bundle has only the portable CPU kernels
         wanted = {name for name in wanted if "/kernels/" not in name or name.endswith("_portable.c")}
     for folder in ("core", *FOLDERS[target], *(["gpu"] if FOLDERS[target] else [])):
         for path in (root / "submission" / folder).rglob("*"):
             if path.suffix in {".c", ".h", ".cu", ".cuh"}:
                 wanted.add(path.relative_to(root).as_posix())
-    # No leaderboard asks for the extended GEMM: a GPU's bundle goes without it.
+    # No leaderboard needs the extended GEMM, so a GPU's bundle leaves it out.
     wanted = {name for name in wanted if not re.match(r"submission/(?!cpu|core)\w+/extended", name)}
     everything = collect_sources(target, problem=PROBLEMS["group_gemm"])
     assert set(everything) == wanted | {"submission/custom_kernel.h"}
@@ -159,7 +159,7 @@ def test_a_bundle_names_its_gpu_and_holds_its_constants(target, gpu):
 
 @pytest.fixture
 def small(root, tmp_path):
-    """A checkout with the least that a CPU bundle is made of; its files by name, to change."""
+    """A checkout with the minimum for a CPU bundle, for tests that change its files."""
     for name in (bundle.SHIM, bundle.LOADER, *collect_sources("cpu")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(root / name, tmp_path / name)
@@ -270,7 +270,7 @@ def test_a_trial_tells_a_right_bundle_from_one_that_is_wrong_fails_or_hangs(monk
 
 
 class TestCommand:
-    """The command line, with what compiles and judges replaced."""
+    """The command line, with stand-ins for the compilation and the harness."""
 
     @pytest.fixture
     def run(self, monkeypatch, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""A bundle on import: it compiles once, into a cache of the user's own, and says what went wrong."""
+"""Importing a bundle: it compiles once, into the user's own cache, and reports errors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_failing_compiler_gives_its_output_and_leaves_nothing(alone, tmp_path)
 
 def test_a_compiler_that_hangs_is_ended(alone, cpu_text, tmp_path):
     (alone.folder / "submission.py").write_text(cpu_text.replace("_COMPILE_LIMIT_S = 120", "_COMPILE_LIMIT_S = 1"))
-    late = tmp_path / "late"  # what a child of the compiler would write if it lived on
+    late = tmp_path / "late"  # written by the compiler's child process if it survives
     script = f'case "$*" in *" -c "*) (sleep 3; touch {late}) & wait;; esac'
     cc = compiler(tmp_path / "cc", script)
     start = time.monotonic()

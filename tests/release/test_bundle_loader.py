@@ -1,4 +1,4 @@
-"""The part of a bundle that compiles its sources: the compilers it finds, how it runs them, its cache."""
+"""The bundle's loader: finding compilers, running them, and the cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def program(folder, name, text="exit 0"):
 
 @pytest.fixture
 def empty_path(monkeypatch, tmp_path):
-    """Nothing in PATH and no variable set; returns the folder that PATH names."""
+    """An empty folder as PATH, no variable set; returns the folder."""
     for name in ("CC", "NVCC", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -46,7 +46,7 @@ def test_the_c_compiler_is_the_one_set_else_cc_else_gcc(empty_path, monkeypatch)
     clang = program(empty_path, "clang")
     monkeypatch.setenv("CC", "clang")
     assert bundle_loader.find_compilers(False) == [clang]
-    monkeypatch.setenv("CC", "none")  # no other stands in for one that was asked for
+    monkeypatch.setenv("CC", "none")  # a compiler that the user chose is not replaced by another
     with pytest.raises(ImportError, match="'none' is not in PATH; install gcc or set CC"):
         bundle_loader.find_compilers(False)
 
@@ -81,7 +81,7 @@ def test_the_toolkit_is_where_nvcc_says(tmp_path):
     )
     with pytest.raises(ImportError, match=r"nvcc, .* has no libcudart_static\.a"):
         bundle_loader._cuda_toolkit(nvcc, tmp_path)
-    for libraries in ("targets/x86_64-linux/lib", "lib", "lib64"):  # the last is looked at first
+    for libraries in ("targets/x86_64-linux/lib", "lib", "lib64"):  # in reverse order of the search
         runtime = toolkit / libraries / "libcudart_static.a"
         runtime.parent.mkdir(parents=True)
         runtime.write_text("")
@@ -185,7 +185,7 @@ def test_a_cache_that_anyone_can_replace_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("NVFP4_CACHE", str(tmp_path / "open" / "cache"))
     bundle_loader._cache_root()
     (tmp_path / "open").chmod(0o1777)
-    bundle_loader._cache_root()  # only its owner can: the folder is sticky
+    bundle_loader._cache_root()  # a sticky folder: only the owner can replace it
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(ImportError, match="lies in a folder where anyone can replace it"):
         bundle_loader._cache_root()
@@ -208,7 +208,7 @@ def test_a_new_cache_is_made_with_its_parents_for_this_user_alone(monkeypatch, t
 
 
 class TestLibraryPath:
-    """Finding or making the library, with a build that only writes a file."""
+    """_library_path() with a stand-in for the build that only writes a file."""
 
     @pytest.fixture
     def cache(self, monkeypatch, tmp_path):

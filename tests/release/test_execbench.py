@@ -1,4 +1,4 @@
-"""The operation for SOL-ExecBench: its files by that board's schema, and eval.py with them as cases."""
+"""The files for SOL-ExecBench: by that board's schema, and as cases of eval.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TENSORS = {
 
 
 def schema(required, **others):
-    """Of an object whose members are these and no others."""
+    """JSON schema of an object with exactly these members."""
     return {"type": "object", "required": list(required), "additionalProperties": False,
             "properties": {**required, **others}}  # fmt: skip
 
@@ -56,7 +56,7 @@ SOLUTION = schema(
 
 @pytest.fixture(scope="module")
 def reference():
-    """The definition's reference as the board gets it: text alone."""
+    """The definition's reference, from its text as the board receives it."""
     module = types.ModuleType("reference_of_the_definition")
     exec(execbench.definition()["reference"], module.__dict__)
     return module
@@ -111,7 +111,7 @@ def test_what_the_board_is_told_of_the_operation():
     assert [workload["axes"]["M"] for workload in workloads] == [1, 17, 128, 130, 256, 512, 1024]
     tolerances = [workload["tolerance"] for workload in workloads]
     assert tolerances == [{"max_atol": 0.001, "max_rtol": 0.001, "required_matched_ratio": 0.9999}] * 7
-    # The board knows a workload by its name: one that moves would be another workload.
+    # The board identifies a workload by its uuid, which must not change.
     assert workloads[1]["uuid"] == "5d226145-4a74-5e83-b104-208b86d604f5"
     assert {of: execbench.solution(of)["spec"]["target_hardware"] for of in ("b200", "h200")} == {
         "b200": ["B200"],
@@ -120,7 +120,7 @@ def test_what_the_board_is_told_of_the_operation():
 
 
 def test_every_source_is_there_and_compiles_as_the_board_compiles_it(tmp_path):
-    """One of its C files, by the C++ compiler with the solution's flags after the board's; all includes are there."""
+    """Compiles two C files with the C++ compiler and the board's and solution's flags: all includes exist."""
     solution = execbench.solution("b200")
     files = {source["path"]: source["content"] for source in solution["sources"]}
     for path, content in files.items():
@@ -138,7 +138,7 @@ def test_every_source_is_there_and_compiles_as_the_board_compiles_it(tmp_path):
 
 
 def test_the_board_is_told_what_shapes_the_code():
-    """As the Makefile compiles it: without contraction, for the target's chips, with the target's macros."""
+    """The Makefile's flags: no contraction, the target's chips, the target's macros."""
     options = execbench.solution("b200")["spec"]["compile_options"]
     assert options["cflags"][:5] == ["-x", "c", "-std=gnu11", "-O3", "-ffp-contract=off"]
     assert options["cuda_cflags"][0] == "-O3" and options["ld_flags"] == ["-lcuda"]

@@ -1,4 +1,4 @@
-"""The grouped GEMM's bundle: what it is made of, and which targets have it."""
+"""The grouped GEMM's bundle: its contents and its targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make install`, as a C programmer uses it: header, shared and static library, pkg-config file, the example."""
+"""`make install` for a C programmer: header, shared and static library, pkg-config file, the example."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(*command, **options):
 
 @pytest.fixture(scope="module")
 def installed(root, tmp_path_factory):
-    """The library as installed under a path with a space, by a packager with a strict umask."""
+    """The library installed under a path with a space, with a strict umask."""
     staging, prefix = tmp_path_factory.mktemp("staging"), "/opt/our own"
     command = f'umask 077; make -s -C "{root}" install PREFIX="{prefix}" DESTDIR="{staging}"'
     done = run("sh", "-c", command)
@@ -64,7 +64,7 @@ def test_the_static_library_stands_alone_and_keeps_its_names_to_itself(root, ins
         for line in (folder / "pkgconfig" / "custom_kernel.pc").read_text().splitlines()
         if line.startswith("Libs.private")
     ]
-    # A program's own functions with names that the library has inside.
+    # The program's own functions, named like internal functions of the library.
     (tmp_path / "own.c").write_text("int validate(void);\nint validate(void) { return 7; }\n")
     command = ["cc", "-std=c11", *WARNINGS, "-I", installed.folder / "include", root / "examples" / "minimal.c"]
     done = run(*command, tmp_path / "own.c", folder / "libcustom_kernel.a", *private, "-o", tmp_path / "minimal")

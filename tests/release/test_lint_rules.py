@@ -1,4 +1,4 @@
-"""scripts/release/lint.py, rule by rule at its edges: every name of its lists, and what lies just outside."""
+"""scripts/release/lint.py at the edges of each rule: every name in its lists, and names just outside."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_start_is_clean():
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("#!POPCORN leaderboard x\nimport torch\n#!POPCORN gpu B200\n", [(1, 1), (3, 1)]),  # one line behind the block
+        ("#!POPCORN leaderboard x\nimport torch\n#!POPCORN gpu B200\n", [(1, 1), (3, 1)]),  # one line after the block
         ("#!POPCORN leaderboard x\n\n#!POPCORN gpu B200\n", [(1, 1), (3, 1)]),
         ("# a comment\n// another\n//!POPCORN leaderboard x\n#!POPCORN gpus B200 H200\n", []),
         ("#!POPCORN leaderboard x\n", [(1, 1)]),
@@ -274,7 +274,7 @@ def test_addresses_are_followed_through_names(lines, wanted):
 
 @pytest.fixture
 def guard(monkeypatch):
-    """KernelGuard printing what is given; what it was called with."""
+    """A stand-in for KernelGuard that prints a given answer and records its arguments."""
 
     def says(verdict):
         called = {}

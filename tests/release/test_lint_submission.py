@@ -143,7 +143,7 @@ def test_size_and_encoding():
 
 def test_python_errors_are_placed():
     assert places(CLEAN + "def (:\n", "syntax") == [(18, 5)]
-    assert places(CLEAN + "x = '\0'\n", "syntax")[0][0] in (1, 18)  # a NUL: by later versions of Python with its line
+    assert places(CLEAN + "x = '\0'\n", "syntax")[0][0] in (1, 18)  # a NUL; later versions of Python give its line
 
 
 def test_a_file_without_the_function_is_found():

@@ -1,4 +1,4 @@
-"""scripts/release/submit.py: the command it runs, and that no output but a real pass is read as one."""
+"""scripts/release/submit.py: the command it runs, and that only a real pass counts as one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCAL = f"{TESTS}\nBenchmarks\nm: 256\n ⏱ 12.4 ± 0.02 µs\n\nRanked benchmark
 
 
 def runs(*entries):
-    """What the hosted board prints: JSON with a list of runs."""
+    """Output of the hosted board: JSON with a list of runs."""
     keys = ("mode", "secret", "score", "passed")
     return json.dumps({"id": 7, "runs": [dict(zip(keys, entry, strict=True)) for entry in entries]}, indent=2)
 
@@ -85,12 +85,12 @@ def test_directives_are_read():
     assert directives(SUBMISSION) == {"leaderboard": "nvfp4_dual_gemm", "gpu": "B200"}
 
 
-# --- the command, with a popcorn-cli of our own ---------------------------------------------------------------
+# --- the command, with a stand-in for popcorn-cli ---------------------------------------------------------------
 
 
 @pytest.fixture
 def submit(root, tmp_path):
-    """Runs submit.py on a small submission, with a popcorn-cli that does what the shell script given says."""
+    """Runs submit.py on a small submission, with a shell script in place of popcorn-cli."""
     file, programs = tmp_path / "submission.py", tmp_path / "bin"
     programs.mkdir()
 

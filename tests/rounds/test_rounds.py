@@ -135,6 +135,12 @@ def test_blackwell_round_ends_at_best_as_adopted_unmeasured(tank):
     assert rounds_render.state_text(tank.get(4)) == "adopted (unmeasured)"
 
 
+def test_geforce_can_have_a_round(tank):
+    new = ("new", "swizzle", "--backend", "geforce", "--base", "one", "--candidate", "two", "--unmeasured")
+    assert run(tank, *new) == 0
+    assert tank.get(4)["backend"] == "geforce" and problems_of(tank) == ""
+
+
 def test_hopper_round_cannot_be_adopted_without_measurement(tank):
     new_predicted(tank, "wish", "v0", "deep", "--noise-round", 3)
     run(tank, "close", 4, "--state", "adopted", "--reason", "looks right", "--why", "hope", "--evidence", "compiled")

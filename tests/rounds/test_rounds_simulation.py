@@ -93,7 +93,7 @@ def test_a_round_without_a_chip_takes_no_times_and_one_with_a_chip_no_counts(pre
 
 def test_a_hopper_round_cannot_be_of_the_rule_for_no_chip(predicted):
     edit(predicted, 4, lambda data: data.update(backend="hopper"))
-    assert "unmeasured-v1 is for the backend without a chip" in problems_of(predicted)
+    assert "unmeasured-v1 is for blackwell or geforce, not for hopper" in problems_of(predicted)
 
 
 def spoil_ratio(tank):

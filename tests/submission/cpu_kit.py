@@ -1,7 +1,7 @@
-"""For the tests of the CPU backend: problems, a float64 oracle and calls through the C ABI.
+"""Tools for tests of the C ABI and the CPU backend: problems, a float64 oracle and calls.
 
-The oracle decodes NVFP4 from its definition in numpy and shares no code with the package. Every tensor ends
-where an inaccessible page begins, so a read or a write past its end ends the process.
+The oracle decodes NVFP4 from its definition in numpy and shares no code with the package. Every tensor ends at an
+inaccessible page, so that reading or writing past its end kills the process.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ctypes
 import math
 import mmap
 import os
+import re
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ OK, NULL_POINTER, ARGUMENT, UNAVAILABLE, UNSUPPORTED, OUT_OF_MEMORY, DEVICE = ra
 CPU, HOST = 1, -1
 BLOCKED, ROWS = 0, 1
 LAYOUTS = pytest.mark.parametrize("layout", [BLOCKED, ROWS], ids=["blocked", "rows"])
-INTEGER_ISAS = ("portable", "avx2", "avx512")  # whose bits are the same
+INTEGER_ISAS = ("portable", "avx2", "avx512")  # these give the same bits
 ISAS = (*INTEGER_ISAS, "amx")
 GROUP = 16
 NAN_SCALE = 0x7F
@@ -62,6 +63,14 @@ class Info(ctypes.Structure):
     )
 
 
+def assert_says(message, argument, *facts):
+    """Asserts that an error message is one line that begins with the argument and contains each fact."""
+    assert re.match(rf"{re.escape(argument)}(?![\w])", message), message
+    assert "\n" not in message
+    missing = [fact for fact in map(str, facts) if fact not in message]
+    assert not missing, f"{message!r} lacks {missing}"
+
+
 # --- memory that ends at an inaccessible page ---------------------------------------------------------
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -84,7 +93,7 @@ def fenced(content: np.ndarray) -> np.ndarray:
 
 
 def to_blocked(scales: np.ndarray) -> np.ndarray:
-    """Scale bytes (L, rows, K/16) -> the blocked layout's bytes, one by one from its definition; padding is NaN."""
+    """Scale bytes (L, rows, K/16) -> the blocked layout, byte by byte from its definition; padding is NaN."""
     batches, rows, groups = scales.shape
     blocked = np.full((batches, -(-rows // 128), groups // 4, 512), NAN_SCALE, dtype=np.uint8)
     row, group = np.meshgrid(np.arange(rows), np.arange(groups), indexing="ij")
@@ -146,7 +155,7 @@ def random_problem(m, n, k, batches=1, seed=0, scale_bytes=None):
 
 
 def check(problem, got):
-    """Asserts that fp16 results are within what fp32 sums and one rounding to fp16 may differ from the oracle."""
+    """Asserts that fp16 results differ from the oracle by no more than fp32 sums and one rounding to fp16 explain."""
     gate, up = problem.sums()
     want = silu(gate) * up
     a, b1, b2 = (abs(x) for x in problem.values())
@@ -182,7 +191,7 @@ def assert_same(got, want):
 
 
 class Backend:
-    """The library, one instruction set of it forced."""
+    """The library, forced to one instruction set."""
 
     def __init__(self, path, isa, monkeypatch):
         self.library = ctypes.CDLL(str(path))
@@ -209,7 +218,7 @@ class Backend:
 
 
 def runs_here(path, isa):
-    """None, or why this machine cannot run an instruction set."""
+    """None if this machine can run an instruction set, else the reason."""
     with pytest.MonkeyPatch.context() as patch:
         backend = Backend(path, isa, patch)
         status, _ = backend.status(random_problem(1, 1, 64))

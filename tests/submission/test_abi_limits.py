@@ -1,4 +1,4 @@
-"""The C ABI at its limits: each rule on both sides of its edge, the order of the rules, and every message."""
+"""The C ABI at its limits: both sides of each rule, the order of the rules, and what each message names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.submission.cpu_kit import ARGUMENT, BLOCKED, HOST, INPUTS, NULL_POINTER, OK, ROWS, Args
+from tests.submission.cpu_kit import ARGUMENT, BLOCKED, HOST, INPUTS, NULL_POINTER, OK, ROWS, Args, assert_says
 
 POINTERS = (*INPUTS, "c")
 MAX_STRUCT_BYTES = 1024
@@ -39,7 +39,7 @@ def sizes(shape, layout):
 
 
 class Call:
-    """A valid problem in one piece of memory, whose struct a test then spoils. Inputs are zeros."""
+    """A valid problem in one allocation, inputs zero; a test then changes a member of its struct."""
 
     def __init__(self, shape=SHAPES[0], layout=BLOCKED, spare=0):
         self.sizes = sizes(shape, layout)
@@ -74,7 +74,7 @@ def test_a_newer_callers_struct_passes_up_to_the_longest(library, count):
     call = Call()
     longest = Longest(args=call.args)
     longest.args.struct_bytes = count
-    # What lies behind the struct is not the library's to read.
+    # The library must not read past struct_bytes.
     for i in range(count - ctypes.sizeof(Args), len(longest.extra)):
         longest.extra[i] = 0xFF
     assert library.custom_kernel(ctypes.byref(longest)) == OK, library.custom_kernel_message()
@@ -86,22 +86,18 @@ def test_a_longer_struct_is_refused(library, count):
     longest = Longest(args=call.args)
     longest.args.struct_bytes = count
     assert library.custom_kernel(ctypes.byref(longest)) == ARGUMENT
-    message = library.custom_kernel_message().decode()
-    assert message.startswith(f"args->struct_bytes is {count}; expected ")
-    assert str(ctypes.sizeof(Args)) in message
+    assert_says(library.custom_kernel_message().decode(), "args->struct_bytes", count, ctypes.sizeof(Args))
 
 
 @pytest.mark.parametrize("at", [ctypes.sizeof(Args), ctypes.sizeof(Args) + 7, MAX_STRUCT_BYTES - 1])
-def test_a_field_that_the_library_does_not_know_is_told_by_its_place(library, at):
+def test_an_unknown_field_is_named_by_its_place(library, at):
     call = Call()
     longest = Longest(args=call.args)
     longest.args.struct_bytes = MAX_STRUCT_BYTES
     longest.extra[at - ctypes.sizeof(Args)] = 0x80
     assert library.custom_kernel(ctypes.byref(longest)) == ARGUMENT
     version = library.custom_kernel_version()
-    assert library.custom_kernel_message().decode() == (
-        f"args has a field at byte {at} that this library (version {version:#x}) does not know"
-    )
+    assert_says(library.custom_kernel_message().decode(), "args", f"byte {at} ", f"{version:#x}")
 
 
 def test_the_version_has_a_major_minor_and_patch_number(library):
@@ -114,10 +110,12 @@ def test_the_version_has_a_major_minor_and_patch_number(library):
 @pytest.mark.parametrize("layout", [BLOCKED, ROWS])
 @pytest.mark.parametrize("shape", [*SHAPES, (1, 1, 64, 1)])
 @pytest.mark.parametrize("name", POINTERS)
-def test_a_null_pointer_is_told_with_the_bytes_it_should_hold(library, name, shape, layout):
+def test_a_null_pointer_is_named_with_the_bytes_it_should_hold(library, name, shape, layout):
     call = Call(shape, layout)
     setattr(call.args, name, None)
-    assert call(library) == (NULL_POINTER, f"{name} is NULL; expected {call.sizes[name]} bytes")
+    status, message = call(library)
+    assert status == NULL_POINTER
+    assert_says(message, name, "NULL", f"{call.sizes[name]} bytes")
 
 
 @pytest.mark.parametrize("layout", [BLOCKED, ROWS])
@@ -127,7 +125,7 @@ def test_the_output_may_touch_an_input_and_not_reach_into_it(library, name, shap
     call = Call(shape, layout, spare=1 << 20)
     own, c_bytes = call.sizes[name], call.sizes["c"]
     assert own % ALIGNMENT == c_bytes % ALIGNMENT == 0, "the edges would not be exact"
-    begin = call.args.c + round_up(c_bytes, 64)  # behind all other tensors, with room for c on both sides
+    begin = call.args.c + round_up(c_bytes, 64)  # after all other tensors, with room for c on both sides
     setattr(call.args, name, begin)
     for c, accepted in (
         (begin - c_bytes, True),
@@ -141,11 +139,8 @@ def test_the_output_may_touch_an_input_and_not_reach_into_it(library, name, shap
         if accepted:
             assert status == OK, message
         else:
-            assert (status, message) == (
-                ARGUMENT,
-                f"c at {hexadecimal(c)} with {c_bytes} bytes overlaps {name} at {hexadecimal(begin)}; "
-                "expected an output that overlaps no input",
-            )
+            assert status == ARGUMENT
+            assert_says(message, "c", hexadecimal(c), f"{c_bytes} bytes", f"overlaps {name} ", hexadecimal(begin))
 
 
 def test_inputs_may_be_the_same_memory(library):
@@ -157,14 +152,13 @@ def test_inputs_may_be_the_same_memory(library):
 
 @pytest.mark.parametrize("offset", range(1, ALIGNMENT))
 @pytest.mark.parametrize("name", POINTERS)
-def test_every_misalignment_is_told_with_the_address(library, name, offset):
+def test_every_misalignment_is_reported_with_the_address(library, name, offset):
     call = Call()
     address = getattr(call.args, name) + offset
     setattr(call.args, name, address)
-    assert call(library) == (
-        ARGUMENT,
-        f"{name} is at {hexadecimal(address)}; expected an address aligned to {ALIGNMENT} bytes",
-    )
+    status, message = call(library)
+    assert status == ARGUMENT
+    assert_says(message, name, hexadecimal(address), f"aligned to {ALIGNMENT} bytes")
 
 
 def test_sixteen_bytes_of_alignment_are_enough(library):
@@ -182,16 +176,15 @@ def test_a_tensor_may_not_run_past_the_address_space(library, name, layout):
     for address, past in ((FAR - ALIGNMENT, True), (FAR - count + ALIGNMENT, True), (FAR - count - ALIGNMENT, False)):
         setattr(call.args, name, address)
         if name != "c":
-            call.args.c = call.args.b1 if name != "b1" else call.args.b2  # refused after that: nothing is read
+            call.args.c = call.args.b1 if name != "b1" else call.args.b2  # refused later, so nothing is read
         status, message = call(library)
         assert status == ARGUMENT or not past
-        told = f"{name} at {hexadecimal(address)} with {count} bytes runs past the address space"
         if past:
-            assert message == told
+            assert_says(message, name, hexadecimal(address), f"{count} bytes", "address space")
         elif name != "c":
             assert re.match(r"c at .* overlaps b[12] at", message)
         if name == "c":
-            break  # one that does not run past it would be written
+            break  # an output within the address space would be written
 
 
 def spoilt(library, **extents):
@@ -210,7 +203,7 @@ def spoilt(library, **extents):
         ("a", {"m": 1, "n": 1, "k": 2**58, "l": 1}, {"m": 3, "n": 1, "k": 2**63 - 64, "l": 1}),
         ("b1", {"m": 1, "n": 2**56, "l": 1}, {"m": 1, "n": 2**58, "l": 1}),
         ("b1", {"m": 1, "n": 2**31, "l": 2**25}, {"m": 1, "n": 2**31, "l": 2**27}),
-        # Of one row, a blocked scale tensor has 8 K bytes and a K / 2.
+        # For one row, a blocked scale tensor has 8 K bytes, and a has K / 2.
         ("sfa", {"m": 1, "n": 1, "k": 2**58, "l": 2}, {"m": 1, "n": 1, "k": 2**58, "l": 4}),
         ("c", {"m": 2**30, "n": 2**30, "l": 2}, {"m": 2**31, "n": 2**30, "l": 2}),
         ("c", {"m": 2**31, "n": 2**30, "l": 1}, {"m": 2**31, "n": 2**31, "l": 1}),
@@ -223,14 +216,14 @@ def test_sizes_fit_63_bits_or_the_tensor_is_named(library, tensor, fits, extents
     status, message = spoilt(library, **extents)
     assert status == ARGUMENT
     m, n, k, batches = (extents.get(name, value) for name, value in zip("mnkl", SHAPES[0], strict=True))
-    assert message == f"{tensor} of m {m}, n {n}, k {k}, l {batches} has 2^63 bytes or more; expected fewer"
+    assert_says(message, tensor, f"m {m}, n {n}, k {k}, l {batches}", "2^63 bytes")
 
 
 # --- values and their order ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [0, 1, 2, 3, 4])
-def test_every_backend_number_is_one(library, value):
+def test_every_backend_number_is_accepted(library, value):
     call = Call()
     call.args.backend = value
     status, message = call(library)
@@ -239,25 +232,26 @@ def test_every_backend_number_is_one(library, value):
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
+    ("field", "value", "expected"),
     [
-        ("backend", -1, "backend is -1; expected 0 (auto), 1 (cpu), 2 (hopper), 3 (blackwell) or 4 (geforce)"),
-        ("backend", 5, "backend is 5; expected 0 (auto), 1 (cpu), 2 (hopper), 3 (blackwell) or 4 (geforce)"),
-        ("device", -2, "device is -2; expected a CUDA device ordinal, or -1 for host memory"),
-        ("scale_layout", -1, "scale_layout is -1; expected 0 (blocked) or 1 (rows)"),
-        ("scale_layout", 2, "scale_layout is 2; expected 0 (blocked) or 1 (rows)"),
-        ("queue", 16, "queue is not NULL; expected NULL for host memory"),
-        ("m", 0, "m is 0; expected at least 1"),
-        ("n", 0, "n is 0; expected at least 1"),
-        ("k", 0, "k is 0; expected at least 1"),
-        ("l", 0, "l is 0; expected at least 1"),
-        ("k", 32, "k is 32; expected a multiple of 64"),
+        ("backend", -1, ("0 (auto)", "1 (cpu)", "2 (hopper)", "3 (blackwell)", "4 (geforce)")),
+        ("backend", 5, ("0 (auto)", "1 (cpu)", "2 (hopper)", "3 (blackwell)", "4 (geforce)")),
+        ("device", -2, ("-1", "host memory")),
+        ("scale_layout", -1, ("0 (blocked)", "1 (rows)")),
+        ("scale_layout", 2, ("0 (blocked)", "1 (rows)")),
+        ("m", 0, ("at least 1",)),
+        ("n", 0, ("at least 1",)),
+        ("k", 0, ("at least 1",)),
+        ("l", 0, ("at least 1",)),
+        ("k", 32, ("multiple of 64",)),
     ],
 )
-def test_a_value_outside_its_range_is_told_in_full(library, field, value, message):
+def test_a_value_outside_its_range_is_named_with_the_values_expected(library, field, value, expected):
     call = Call()
     setattr(call.args, field, value)
-    assert call(library) == (ARGUMENT, message)
+    status, message = call(library)
+    assert status == ARGUMENT
+    assert_says(message, field, f"is {value};", *expected)
 
 
 @pytest.mark.parametrize("name", ["m", "n", "l"])
@@ -268,7 +262,7 @@ def test_one_is_enough_of_each_extent(library, name):
 
 
 def test_rules_are_checked_in_the_order_of_the_structs_fields(library):
-    """Everything is wrong at once; what is told is mended, until nothing is left."""
+    """All members are wrong at once; each reported one is corrected, until none is left."""
     call = Call()
     right = {name: getattr(call.args, name) for name, _ in Args._fields_}
     wrong = {"struct_bytes": 2000, "backend": 9, "device": -9, "scale_layout": 9}
@@ -278,7 +272,7 @@ def test_rules_are_checked_in_the_order_of_the_structs_fields(library):
         *((name, f"{name} is NULL") for name in POINTERS),
     ]
     order.insert(4, ("queue", "queue is not NULL"))
-    # A queue of host memory is wrong only where the device is the host.
+    # A queue is wrong only for host memory, so it is reported once the device is the host.
     for name, value in {**wrong, **dict.fromkeys(POINTERS), "queue": 64}.items():
         setattr(call.args, name, value)
     for name, text in order:
@@ -290,7 +284,7 @@ def test_rules_are_checked_in_the_order_of_the_structs_fields(library):
 
 
 @pytest.mark.parametrize("first", range(len(POINTERS) - 1))
-def test_of_two_wrong_pointers_the_first_is_told(library, first):
+def test_of_two_wrong_pointers_the_first_is_reported(library, first):
     call = Call()
     earlier, later = POINTERS[first], POINTERS[first + 1]
     setattr(call.args, earlier, getattr(call.args, earlier) + 8)
@@ -300,7 +294,7 @@ def test_of_two_wrong_pointers_the_first_is_told(library, first):
     assert message.startswith(f"{earlier} is at ")
 
 
-def test_of_two_overlapped_inputs_the_first_is_told(library):
+def test_of_two_overlapped_inputs_the_first_is_reported(library):
     call = Call()
     call.args.c = call.args.b2 = call.args.sfb1
     assert " overlaps b2 at " in call(library)[1]
@@ -343,10 +337,9 @@ def test_the_cpu_is_refused_for_device_memory(library):
 )
 def test_any_other_name_is_refused_and_cut_to_64_characters(library, monkeypatch, name):
     monkeypatch.setenv("NVFP4_BACKEND", name)
-    assert Call()(library) == (
-        ARGUMENT,
-        f"NVFP4_BACKEND is '{name[:64]}'; expected cpu, hopper, blackwell, geforce or auto",
-    )
+    status, message = Call()(library)
+    assert status == ARGUMENT
+    assert_says(message, "NVFP4_BACKEND", f"'{name[:64]}'", "cpu", "hopper", "blackwell", "geforce", "auto")
 
 
 def test_arguments_are_checked_before_the_environment(library, monkeypatch):

@@ -1,4 +1,4 @@
-"""Which backend a call runs on: the library's core with GPU backends that only remember what they were asked."""
+"""The choice of a backend: the library's core, linked with fake GPU backends that record their calls."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from tests.submission.cpu_kit import (
     UNSUPPORTED,
     Args,
     Info,
+    assert_says,
 )
 
 HOPPER, BLACKWELL, GEFORCE = "hopper", "blackwell", "geforce"
 NUMBERS = {"cpu": 1, HOPPER: 2, BLACKWELL: 3, GEFORCE: 4}
 FAKES = (HOPPER, BLACKWELL, GEFORCE)
-LISTED = (BLACKWELL, GEFORCE, HOPPER)  # as the library asks them
+LISTED = (BLACKWELL, GEFORCE, HOPPER)  # in the order of automatic choice
 
 
 class Seen(ctypes.Structure):
@@ -81,7 +82,7 @@ class Library:
         return Seen.in_dll(self.core, "fake_problem")
 
     def __call__(self, device=0, backend=0, queue=None, layout=BLOCKED):
-        """A call with tensors of made-up addresses, which only a real backend would read."""
+        """A call with made-up addresses, which only a real backend would read."""
         places = {name: (i + 1) << 20 for i, name in enumerate((*INPUTS, "c"))}
         self.args = Args(ctypes.sizeof(Args), backend, device, layout, 3, 5, 128, 2, **places, queue=queue)
         status = self.core.custom_kernel(ctypes.byref(self.args))
@@ -92,7 +93,7 @@ class Library:
         return self.core.custom_kernel_backend_query(index, ctypes.byref(info)), info
 
 
-OF_A_SET = ("_avx2.c", "_avx512.c", "_amx.c", "_neon.c")  # for what a compiler makes without flags of its own
+OF_A_SET = ("_avx2.c", "_avx512.c", "_amx.c", "_neon.c")  # sources that need compiler flags of their own
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,7 @@ def test_without_a_gpu_backend_no_device_can_be_used(neither, device):
     )
 
 
-def test_the_query_tells_what_is_not_built(neither):
+def test_the_query_lists_backends_that_are_not_built(neither):
     for index, name in enumerate(LISTED):
         status, info = neither.query(index)
         assert status == OK
@@ -166,7 +167,7 @@ def test_the_query_tells_what_is_not_built(neither):
 
 
 def test_a_backend_without_the_extended_gemm_refuses_what_the_dual_gemm_is_not(both):
-    """The rest of a longer struct being zero, it is the dual GEMM; a fake has nothing else."""
+    """All members after queue zero make the call the dual GEMM, the only product that a fake has."""
     assert both(backend=NUMBERS[GEFORCE])[0] == UNAVAILABLE
     both.set(GEFORCE, available=1)
     longer = (ctypes.c_char * 256)()
@@ -190,7 +191,7 @@ def test_the_first_listed_that_can_run_is_taken(both, able):
     if able:
         assert status == OK
         asked = [name for name in FAKES if both.get("details_asked", name)]
-        assert asked == [], "the path of every call is a cheap one"
+        assert asked == [], "a successful choice asks for no details: they are slow"
     else:
         assert status == UNAVAILABLE
         assert re.fullmatch(
@@ -288,9 +289,9 @@ def test_a_long_detail_is_cut(both):
 
 
 @pytest.mark.parametrize("index", [-(2**31), -1, 4, 5, 2**31 - 1])
-def test_the_query_ends_behind_the_last_backend(both, index):
+def test_the_query_ends_after_the_last_backend(both, index):
     assert both.query(index)[0] == ARGUMENT
-    assert both.core.custom_kernel_message().decode() == f"index is {index}; expected 0 to 3"
+    assert_says(both.core.custom_kernel_message().decode(), "index", index, "0 to 3")
 
 
 WITHOUT_DETAIL = Info.detail.offset
@@ -300,10 +301,8 @@ WITHOUT_DETAIL = Info.detail.offset
 def test_the_query_refuses_a_struct_that_is_too_short(both, count):
     info = Info(count)
     assert both.core.custom_kernel_backend_query(0, ctypes.byref(info)) == ARGUMENT
-    assert both.core.custom_kernel_message().decode() == (
-        f"info->struct_bytes is {count}; expected sizeof(struct custom_kernel_backend_info) = {ctypes.sizeof(Info)}, "
-        f"or {WITHOUT_DETAIL} without detail"
-    )
+    message = both.core.custom_kernel_message().decode()
+    assert_says(message, "info->struct_bytes", count, "custom_kernel_backend_info", ctypes.sizeof(Info), WITHOUT_DETAIL)
     assert not info.name
 
 
@@ -313,7 +312,7 @@ def test_the_query_takes_a_newer_callers_longer_struct(both):
     assert info.struct_bytes == ctypes.sizeof(Info) + 64
 
 
-def test_the_query_tells_that_info_is_null(both):
+def test_the_query_refuses_a_null_info(both):
     assert both.core.custom_kernel_backend_query(0, None) == NULL_POINTER
     assert both.core.custom_kernel_message().startswith(b"info is NULL")
 

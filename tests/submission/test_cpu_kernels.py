@@ -1,4 +1,4 @@
-"""The CPU backend's numbers: every instruction set against exact sums and a float64 oracle."""
+"""The CPU backend's results: every instruction set against exact sums and a float64 oracle."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def constant(shape, value):
 @LAYOUTS
 def test_each_output_takes_its_own_row_column_and_position_in_k(backend, layout):
     m, n, k = 130, 150, 192
-    # Row m of A is 1 at one position and 0 elsewhere, so that an output is one element of B1 times one of B2.
-    # From 20 up silu(x) is x in fp32, and the products have at most 11 bits.
+    # Each row of A is 1 at one position and 0 elsewhere, so an output is one element of B1 times one of B2.
+    # From 20 on, silu(x) is x in fp32; the products have at most 11 bits.
     hot = np.arange(m) * 7 % k
     a = constant((1, m, k), 0)
     a[0, np.arange(m), hot] = CODE[1]
@@ -75,20 +75,20 @@ def test_sums_of_exact_addends_are_exact_in_any_order(backend, layout, k):
     m, n, batches = 37, 50, 2
     nonnegative = rng.integers(0, 8, (batches, m, k)), rng.integers(0, 8, (batches, n, k))
     codes = [*nonnegative, rng.integers(0, 16, (batches, n, k))]
-    # Powers of two from 1/4 to 2: quarters of quarters of quarters, and sums below 2^24 of those.
+    # Scales from 1/4 to 2 and codes in halves: products are multiples of 1/64, sums below 2^24 of these.
     powers = [byte for byte in range(0x7F) if E4M3[byte] in (0.25, 0.5, 1, 2)]
     scales = [rng.choice(powers, (*x.shape[:2], k // GROUP)) for x in codes]
     problem = Problem(codes, scales)
     gate, up = (x.astype(np.float32) for x in problem.sums())
     assert gate.min() >= 20, "silu would not be the identity"
     with np.errstate(over="ignore"):
-        want = (gate * up).astype(np.float16)  # rounded twice, as the backend does
+        want = (gate * up).astype(np.float16)  # rounded to fp32, then to fp16, as in the backend
     assert np.isfinite(want).any()
     assert_same(backend(problem, layout), want)
 
 
 def test_every_value_times_every_scale_reaches_the_output(backend):
-    """All 16 codes by all 254 scale bytes, subnormal and with the sign bit set, as gates of any size."""
+    """All 16 codes times all 254 scale bytes, subnormals and negative signs included, as gates of any size."""
     k, codes, scales = 64, np.arange(16), np.setdiff1d(np.arange(256), (0x7F, 0xFF))
     pairs = np.array(list(itertools.product(codes, scales)))
     n = len(pairs)
@@ -97,7 +97,7 @@ def test_every_value_times_every_scale_reaches_the_output(backend):
     a[0, np.arange(len(row_scales)), [0, 17, 34, 51, 63]] = CODE[1]
     b1 = np.repeat(pairs[:, 0], k).reshape(1, n, k)
     scale1 = np.repeat(pairs[:, 1], k // GROUP).reshape(1, n, -1)
-    # An up of 2688 lifts the smallest silu into fp16, and of 1 / 2 keeps the largest within it.
+    # up = 2688 brings the smallest silu into fp16's range; up = 1/2 keeps the largest within it.
     for code, scale in ((CODE[6], 0x7E), (CODE[0.5], ONE)):
         problem = Problem(
             [a, b1, constant((1, n, k), code)],
@@ -166,7 +166,7 @@ def test_instruction_sets_and_layouts_agree_bit_for_bit(library_path, monkeypatc
 @LAYOUTS
 @pytest.mark.parametrize("byte", [0x7F, 0xFF])
 @pytest.mark.parametrize("operand", [0, 1, 2], ids=["sfa", "sfb1", "sfb2"])
-def test_a_nan_scale_spoils_exactly_the_outputs_it_takes_part_in(backend, layout, byte, operand):
+def test_a_nan_scale_makes_exactly_its_own_outputs_nan(backend, layout, byte, operand):
     problem = random_problem(37, 45, 192, batches=2, seed=13, scale_bytes=np.arange(0x18, 0x28))
     clean = backend(problem, layout)
     for batch, row, group in ((0, 0, 0), (0, 5, 7), (1, 36, 11)):

@@ -1,4 +1,4 @@
-"""The CPU backend's edges: rounding to fp16, every tail of a tile, long K, many rows, guard bytes around C."""
+"""The CPU backend's edge cases: rounding to fp16, partial tiles, long K, many rows, guard bytes around C."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.submission.cpu_kit import (
 )
 
 POWERS = {exponent: int(np.flatnonzero(E4M3[:0x7F] == 2.0**exponent)[0]) for exponent in range(-9, 9)}
-LEAST, MOST = -20, 20  # powers of two that the product of two elements can be
+LEAST, MOST = -20, 20  # exponents of two that the product of two elements can have
 
 
 @pytest.fixture(params=ISAS)
@@ -52,7 +52,7 @@ def element(exponent):
 
 
 def outputs_of(backend, gate, ups):
-    """What the backend makes of a gate, a power of two, and of fp32 numbers: each bit of them is a group's product."""
+    """The backend's outputs for a gate (a power of two) and fp32 values of up, one group per bit."""
     n, groups = len(ups), 4 * math.ceil((MOST - LEAST + 2) / 4)
     codes = [np.zeros((1, rows, groups * GROUP), dtype=np.uint8) for rows in (1, n, n)]
     scales = [np.full((1, rows, groups), ONE, dtype=np.uint8) for rows in (1, n, n)]
@@ -77,12 +77,12 @@ def outputs_of(backend, gate, ups):
 
 
 def silu_of(gate):
-    """Its value in fp32, for a gate of which fp32 holds the exponential."""
+    """silu in fp32, for a gate whose exponential fits fp32."""
     return np.float32(gate) / (np.float32(1) + np.exp(-np.float32(gate)))
 
 
 def near(target, silu):
-    """Numbers whose product with silu(gate) is a target or next to it, and their negatives."""
+    """Values of up whose product with silu is the target or close to it, and their negatives."""
     up = np.float32(target) / silu
     ups = {up, np.nextafter(up, np.float32(0)), np.nextafter(up, np.float32(np.inf))}
     on_grid = {np.float32(round(float(x) * 2.0**-LEAST) * 2.0**LEAST) for x in ups}
@@ -91,7 +91,7 @@ def near(target, silu):
 
 
 def halfway(bits):
-    """The number between two fp16 neighbours, by the lower one's bits."""
+    """The midpoint of two fp16 neighbours, given the lower one's bits."""
     low, above = (float(x) for x in np.array([bits, bits + 1], dtype=np.uint16).view(np.float16))
     return (low + min(above, 65536.0)) / 2
 
@@ -135,7 +135,7 @@ def test_overflow_keeps_its_sign(backend):
 
 
 def with_guards(backend, problem, layout):
-    """C, of which not a byte before or behind it was written."""
+    """Runs the problem and returns C; asserts that no byte before or after C was written."""
     args = Args(ctypes.sizeof(Args), CPU, HOST, layout, problem.m, problem.n, problem.k, problem.batches)
     kept = [fenced(x) for x in problem.tensors(layout)]
     for name, tensor in zip(INPUTS, kept, strict=True):
@@ -151,8 +151,8 @@ def with_guards(backend, problem, layout):
 
 @LAYOUTS
 @pytest.mark.parametrize("k", [64, 128, 192, 320])
-def test_every_number_of_rows_and_columns_beside_a_tile(backend, layout, k):
-    """M to two tiles of rows and one, N to two panels of columns and one, two batches."""
+def test_every_number_of_rows_and_columns_around_a_tile(backend, layout, k):
+    """M up to two row tiles plus one, N up to two panels plus one, two batches."""
     whole = random_problem(9, 33, k, batches=2, seed=k, scale_bytes=np.arange(0x18, 0x28))
     gate, up = whole.sums()
     want = backend(whole, layout)
@@ -163,15 +163,17 @@ def test_every_number_of_rows_and_columns_beside_a_tile(backend, layout, k):
 
 
 def distinct(m, n, k, batches=1):
-    """A problem whose output tells its batch, row and column, and whose sums are exact: the gate adds up to 32 from
-    all of K, the row's power of two times the column's odd number is the factor."""
+    """A problem with exact sums whose outputs identify batch, row and column.
+
+    The gate is 32, summed over all of K; up is the row's factor times the column's number.
+    """
     shapes = [(batches, m), (batches, n), (batches, n)]
     codes = [np.zeros((*shape, k), dtype=np.uint8) for shape in shapes]
     scales = [np.full((*shape, k // GROUP), ONE, dtype=np.uint8) for shape in shapes]
     codes[0][..., :] = CODE[1]
     codes[1][..., :: k // 64] = CODE[0.5]  # 64 places: 32
     row, column = np.arange(m), np.arange(n)
-    # A's last element is 0 for odd rows, which B2 reads alone; B2's first one is the column's number.
+    # A's last element is 0 in odd rows; B2's first and last elements depend on the column.
     codes[0][:, row % 2 == 1, -1] = 0
     codes[2][..., 0] = 1 + column % 7
     codes[2][..., -1] = 1 + column % 5
@@ -220,7 +222,7 @@ def test_several_threads_and_batches_share_blocks_of_rows(library_path, monkeypa
 @LAYOUTS
 @pytest.mark.parametrize("operand", [0, 1, 2], ids=["sfa", "sfb1", "sfb2"])
 def test_every_scale_byte_counts_as_its_magnitude_in_every_lane_of_its_tile(backend, layout, operand):
-    """Each of 256 bytes at some row and group of one operand, with either sign; 0x7f and 0xff are NaN."""
+    """Each of the 256 bytes at some row and group of one operand; 0x7f and 0xff are NaN."""
     rows, k = 256, 256
     m, n = (rows, 17) if operand == 0 else (5, rows)
     groups = k // GROUP
@@ -230,7 +232,7 @@ def test_every_scale_byte_counts_as_its_magnitude_in_every_lane_of_its_tile(back
     index = np.arange(rows)[:, None] * 5 + np.arange(groups)[None, :] * 3
     scales[operand][0] = index % 256
     finite = (scales[operand][0] & 0x7F) != 0x7F
-    # Of K, one group is looked at at a time: the others of B are zeros (their scale factors too: no NaN but its own).
+    # One group of K at a time: B is zero in the others, scale factors included, so that only this group can be NaN.
     for group in (0, 3, 5, 10, 15):
         others = np.arange(groups) != group
         for which, x in enumerate(scales):

@@ -40,7 +40,7 @@ def test_any_number_of_threads_gives_the_same_bits(library_path, monkeypatch, th
     assert_same(backend(problem, layout), want)
 
 
-def test_the_query_tells_instruction_set_threads_and_processor(library_path, monkeypatch):
+def test_the_query_names_instruction_set_threads_and_processor(library_path, monkeypatch):
     library = ctypes.CDLL(str(library_path))
     monkeypatch.setenv("NVFP4_CPU_ISA", "portable")
     cpuinfo = Path("/proc/cpuinfo")
@@ -76,7 +76,7 @@ def test_an_unknown_instruction_set_is_named_and_nothing_is_written(library_path
     told, _, names = message.partition("; expected one of the instruction sets built in: ")
     assert told == f"NVFP4_CPU_ISA is '{value[:64]}'"
     assert "portable" in names.split(", ")
-    for isa in names.split(", "):  # each name it tells is one it takes, even where the machine lacks it
+    for isa in names.split(", "):  # every listed name is accepted, even if the machine lacks it
         monkeypatch.setenv("NVFP4_CPU_ISA", isa)
         assert backend.status(random_problem(2, 3, 64))[0] in (OK, UNAVAILABLE)
     assert (c.view(np.uint16) == 0x7BAD).all()
@@ -127,7 +127,7 @@ finally:
 
 @pytest.fixture(scope="module")
 def with_faults(root, library_path, tmp_path_factory):
-    """Runs a test's body in a process in which threads and memory can be made to run out."""
+    """Runs a test's body in a process in which creating threads and allocating memory can be made to fail."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if not compiler:
         pytest.skip("no C compiler")
@@ -275,10 +275,8 @@ def test_the_query_says_that_an_unknown_instruction_set_cannot_run(library_path,
     assert detail.startswith("NVFP4_CPU_ISA is 'sse9'; expected ")
 
 
-def test_a_named_instruction_set_that_the_machine_lacks_is_unavailable_and_else_passed_over(
-    root, tmp_path, monkeypatch
-):
-    """The library as it is on a processor without any extension."""
+def test_an_instruction_set_that_the_machine_lacks_is_unavailable_if_named_else_skipped(root, tmp_path, monkeypatch):
+    """The library on a processor without any vector extension."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if not compiler:
         pytest.skip("no C compiler")
@@ -302,7 +300,8 @@ def test_a_named_instruction_set_that_the_machine_lacks_is_unavailable_and_else_
     backend = Backend(library, "avx2", monkeypatch)
     status, c = backend.status(random_problem(2, 3, 64))
     assert status == UNAVAILABLE
-    assert backend.library.custom_kernel_message() == b"NVFP4_CPU_ISA is 'avx2', which this machine cannot run"
+    message = backend.library.custom_kernel_message().decode()
+    assert "NVFP4_CPU_ISA" in message and "avx2" in message and "cannot run" in message
     assert (c.view(np.uint16) == 0x7BAD).all()
     monkeypatch.setenv("NVFP4_CPU_ISA", "")
     problem = random_problem(20, 30, 192, scale_bytes=np.arange(0x18, 0x28))
@@ -311,7 +310,7 @@ def test_a_named_instruction_set_that_the_machine_lacks_is_unavailable_and_else_
 
 
 def main() -> None:
-    """Calls of one and of several threads, of instruction sets with memory of their own."""
+    """Calls with one and with several threads; reports what memory they keep."""
     os.environ.pop("OMP_NUM_THREADS", None)
     patch = pytest.MonkeyPatch()
     problem = random_problem(261, 200, 448, batches=3, seed=19)

@@ -1,4 +1,4 @@
-"""The ctypes shim: what it computes through the library, and how it refuses bad tensors."""
+"""The ctypes shim: results through the library, and the exceptions for wrong tensors."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_misaligned_tensor_is_a_value_error_naming_the_argument():
     data = problem(1, 8, 64, 1)
     storage = torch.zeros(64, dtype=torch.uint8)
     shifted = storage[1:33].view(1, 1, 32).permute(1, 2, 0).view(torch.float4_e2m1fn_x2)
-    with pytest.raises(ValueError, match=r"^a is at .*; expected an address aligned to 16 bytes"):
+    with pytest.raises(ValueError, match=r"^a is at .*aligned to 16 bytes"):
         custom_kernel(replaced(data, 0, shifted))
 
 
@@ -233,11 +233,11 @@ def test_missing_library_says_how_to_build_it(tmp_path):
 
 
 @pytest.mark.parametrize("index", READ_IN_TEN)
-def test_a_storage_that_was_shrunk_after_its_view_is_told(index):
+def test_a_storage_that_was_shrunk_after_its_view_is_refused(index):
     for form, at in ((problem(), index), (seven(problem()), min(index, 6))):
         storage = form[at].untyped_storage()
         storage.resize_(storage.nbytes() // 2)
-        with pytest.raises(ValueError, match=r"has \d+ bytes, of which its storage holds \d+; expected a storage that"):
+        with pytest.raises(ValueError, match=r"has \d+ bytes, of which its storage holds \d+"):
             custom_kernel(form)
 
 
@@ -252,7 +252,7 @@ def test_a_view_into_a_larger_storage_is_taken_if_it_lies_in_it():
 
 
 @pytest.mark.parametrize("index", READ_IN_TEN)
-def test_a_tensor_with_the_negative_bit_is_told(index):
+def test_a_tensor_with_the_negative_bit_is_refused(index):
     data = problem()
     before = data[9].view(torch.int16).clone()
     with pytest.raises(ValueError, match=rf"^{NAMES[index]} has torch's negative bit; expected values as they lie"):
@@ -273,15 +273,15 @@ def test_a_fake_tensor_is_told(which):
 @pytest.mark.parametrize(
     ("queue", "kind", "text"),
     [
-        ("7", TypeError, "queue is a str; expected the handle of a CUDA queue, an integer"),
+        ("7", TypeError, "queue is a str; expected .* an integer"),
         (1.5, TypeError, "queue is a float; expected"),
         (object(), TypeError, "queue is a object; expected"),
-        (-1, ValueError, r"queue is -1; expected the handle of a CUDA queue, from 0 to 2\^64 - 1"),
+        (-1, ValueError, r"queue is -1; expected .* 0 to 2\^64 - 1"),
         (2**64, ValueError, "queue is 18446744073709551616; expected"),
         (16, ValueError, "queue is not NULL; expected NULL for host memory"),
     ],
 )
-def test_what_is_no_queue_is_told(queue, kind, text):
+def test_a_wrong_queue_is_refused(queue, kind, text):
     with pytest.raises(kind, match=f"^{text}"):
         custom_kernel(problem(), queue=queue)
 

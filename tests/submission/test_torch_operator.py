@@ -18,7 +18,7 @@ OP = torch.ops.nvfp4_gemm.dual_gemm
 
 @pytest.fixture(scope="module")
 def data():
-    """The leaderboard's ten tensors of a small problem of two batches, with its right output in the last."""
+    """The leaderboard's ten tensors of a small problem with two batches; the last one holds the right output."""
     data = generate_input(M, N, K, L, 3, full=True, device="cpu")
     submission.custom_kernel(data)
     assert check_against_oracle(data, data[-1]) == (True, "")
@@ -26,7 +26,7 @@ def data():
 
 
 def operands(data, blocked=False, dimensions=3, as_bytes=True):
-    """The operator's six tensors; of two dimensions: those of the first batch alone."""
+    """The operator's six tensors; with two dimensions, the first batch only."""
     tensors = [*data[:3], *(data[6:9] if blocked else data[3:6])]
     if dimensions == 2:
         tensors = [tensor[..., 0] for tensor in tensors]
@@ -55,7 +55,7 @@ def test_the_output_has_the_librarys_memory_order(data):
 @pytest.mark.parametrize("blocked", [False, True])
 @pytest.mark.parametrize("overload", ["default", "out"])
 def test_torchs_own_checks_pass(data, overload, blocked):
-    # As bytes: torch cannot copy e2m1 tensors on a CPU, which its check of the schema does.
+    # As bytes: torch's schema check copies the tensors, and torch cannot copy e2m1 on a CPU.
     tensors = operands(data, blocked, dimensions=2)
     out = {"c": torch.zeros(M, N, dtype=torch.half)} if overload == "out" else {}
     assert set(torch.library.opcheck(getattr(OP, overload), tensors, out).values()) == {"SUCCESS"}
@@ -63,7 +63,7 @@ def test_torchs_own_checks_pass(data, overload, blocked):
 
 @pytest.mark.parametrize("dimensions", [2, 3])
 @pytest.mark.parametrize("as_bytes", [False, True])
-def test_fake_and_meta_tensors_tell_the_output(data, dimensions, as_bytes):
+def test_fake_and_meta_tensors_give_the_outputs_metadata(data, dimensions, as_bytes):
     real = operands(data, True, dimensions, as_bytes)
     want = dual_gemm(*real)
     with FakeTensorMode() as mode:
@@ -77,7 +77,7 @@ def test_fake_and_meta_tensors_tell_the_output(data, dimensions, as_bytes):
 
 
 class Layer(torch.nn.Module):
-    """What a model does around the operator."""
+    """A module that calls the operator."""
 
     def forward(self, *tensors, out=None):
         return dual_gemm(*tensors, out=out) * 2
@@ -148,8 +148,8 @@ def test_a_wrong_output_is_refused_untouched(data):
             dual_gemm(*map(mode.from_tensor, tensors), out=mode.from_tensor(out))
 
 
-def test_what_fails_with_right_tensors_is_told_as_it_is(data, monkeypatch):
-    """The operator looks for a wrong tensor first; where there is none, the failure itself goes on."""
+def test_a_failure_with_right_tensors_is_raised_unchanged(data, monkeypatch):
+    """After a failure the operator looks for a wrong tensor; if there is none, it raises the failure itself."""
 
     def fail(*_):
         raise RuntimeError("the device is lost")
@@ -173,7 +173,7 @@ def test_joint_weights_are_taken_by_slices(blocked):
     assert torch.equal(got.nan_to_num(-1), wanted.nan_to_num(-1))
 
 
-def test_a_call_takes_the_current_queue_unless_told(data, monkeypatch):
+def test_a_call_takes_the_current_queue_unless_one_is_given(data, monkeypatch):
     asked, calls = [], []
     shim = submission.submission
     monkeypatch.setattr(shim, "_current_queue", lambda device: asked.append(device) or 77)
@@ -192,7 +192,7 @@ def test_a_call_takes_the_current_queue_unless_told(data, monkeypatch):
     assert [torch_operator.current_queue(device) for device in (-1, 0, 3)] == [0, 1000, 1003]
 
 
-def test_the_shim_alone_runs_on_the_default_queue_and_asks_for_cs_memory(library_path, monkeypatch):
+def test_the_shim_alone_runs_on_the_default_queue_and_checks_cs_memory(library_path, monkeypatch):
     """As in a bundle, which has no package around it."""
     monkeypatch.setenv("NVFP4_LIBRARY", str(library_path))
     spec = importlib.util.spec_from_file_location("alone", submission.submission.__file__)
@@ -210,7 +210,7 @@ def test_the_shim_alone_runs_on_the_default_queue_and_asks_for_cs_memory(library
     room = torch.zeros(128, dtype=torch.float16)
     c = room[64:].view(1, 64, 1)
     module.custom_kernel((*inputs, c))
-    room.untyped_storage().resize_(c.nbytes)  # as many bytes as c has, all before it
+    room.untyped_storage().resize_(c.nbytes)  # as many bytes as c has, but all before it
     with pytest.raises(ValueError, match=r"^c has 128 bytes, of which its storage holds 0; expected a storage that"):
         module.custom_kernel((*inputs, c))
     assert len(packed) == 3, "the library was not called"

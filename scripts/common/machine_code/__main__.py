@@ -1,7 +1,7 @@
-"""Machine code for the simulator's clock: what each instruction of a program's PTX became.
+"""Assembles PTX, so that the simulator's clock can time programs by their machine code.
 
-    NVFP4_SIMULATE_MACHINE_CODE=FOLDER program      # leaves FOLDER/HASH.ptx for each module that is timed
-    python -m scripts.common.machine_code FOLDER           # writes FOLDER/HASH.machine beside each
+    NVFP4_SIMULATE_MACHINE_CODE=FOLDER program      # writes FOLDER/HASH.ptx for each module
+    python -m scripts.common.machine_code FOLDER    # writes FOLDER/HASH.machine for each of them
     NVFP4_SIMULATE_MACHINE_CODE=FOLDER program      # is timed by its machine code
 
 Needs ptxas of the CUDA toolkit that made the PTX, and nvdisasm (the package nvidia-cuda-nvdisasm).
@@ -17,7 +17,7 @@ from scripts.common.machine_code.assemble import assemble_left
 
 
 def main() -> int:
-    """Assembles what has no machine code yet."""
+    """Assembles the folder's modules that have no machine code yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     print(f"{assemble_left(parser.parse_args().folder)} modules assembled")

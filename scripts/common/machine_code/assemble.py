@@ -1,4 +1,4 @@
-"""Assembles PTX that the simulator has left in a folder, so that its clock goes by machine code the next time."""
+"""Assembles the PTX that the simulator wrote to a folder; the next run is then timed by machine code."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import TypeVar
 from scripts.common.machine_code import match, ptx, sass
 from scripts.common.toolchain import nvcc
 
-VARIABLE = "NVFP4_SIMULATE_MACHINE_CODE"  # the folder, for the simulator
+VARIABLE = "NVFP4_SIMULATE_MACHINE_CODE"  # names the folder to the simulator
 Result = TypeVar("Result")
 
 
 def edition() -> str:
-    """A name for what these sources make of machine code: files of others are not ours to read."""
+    """A digest of this package's sources, which names the folder of the files that they make."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 
 def nvdisasm() -> str | None:
-    """The one of the Python that runs this, or of the PATH; None: there is none."""
+    """The path of nvdisasm, from the running Python's packages or from PATH; None if there is none."""
     for folder in map(Path, sys.path):
         for found in folder.glob("nvidia/*/bin/nvdisasm"):
             return str(found)
@@ -34,7 +34,7 @@ def nvdisasm() -> str | None:
 
 
 def assembled(text: str) -> list[str]:
-    """The lines of the machine code of a PTX module, ready for the simulator; CalledProcessError: ptxas refuses it."""
+    """Assembles a PTX module; returns its .machine file in lines.  Raises CalledProcessError if ptxas refuses it."""
     module = ptx.marked(text)
     target = re.search(r"^\.target\s+(\w+)", text, re.MULTILINE)
     if target is None:
@@ -53,23 +53,23 @@ def assembled(text: str) -> list[str]:
 
 
 def assemble_left(folder: Path) -> int:
-    """How many modules of the folder had no machine code yet and have it now."""
+    """Assembles the folder's modules that have no machine code yet; returns their number."""
     count = 0
     for source in sorted(folder.glob("*.ptx")):
         target = source.with_suffix(".machine")
         if not target.exists():
             with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as part:
                 part.write("\n".join(assembled(source.read_text())) + "\n")
-            Path(part.name).replace(target)  # whole or not at all: several programs may do the same
+            Path(part.name).replace(target)  # atomic, because several programs may do the same
             count += 1
     return count
 
 
 def by_machine_code(run: Callable[[Path], Result], folder: Path) -> Result:
-    """What a run gives whose modules are all timed by machine code: it is made again where one was not.
+    """Calls `run`, repeatedly until all its modules are timed by machine code; returns the last result.
 
-    folder: what has been assembled so far, for all programs.  The run gets one of its own with links to that, so that
-    what is left there is its own.
+    folder: the machine code of all programs so far.  Each run gets a folder of its own with links to these files, so
+    that the PTX it leaves there is its own.
     """
     folder.mkdir(parents=True, exist_ok=True)
     while True:

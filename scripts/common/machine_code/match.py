@@ -1,8 +1,8 @@
-"""What each PTX instruction is in machine code: its place in the order that ptxas gave it, and what it takes.
+"""Matches machine code with PTX: for each PTX instruction its place in ptxas' order, its issue slots and cycles.
 
-A block of machine code belongs to the PTX block that most of its instructions are from.  An instruction whose PTX lies
-in another block (moved out of a loop, say) is charged where it stands, to the next one that is at home there.  What
-ptxas wrote several times (a loop unrolled) is charged in equal parts.
+A block of machine code belongs to the PTX block from which most of its instructions come; those are at home there.  An
+instruction from another block (say, moved out of a loop) is charged to the next instruction that is at home.  Copies of
+an instruction (an unrolled loop) share its charge equally.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ ALU = frozenset(ALU_NAMES.split())
 FMA = frozenset(["FFMA", "FMUL", "FADD", "FFMA32I", "FSWZADD"])
 HALF = frozenset(["HFMA2", "HMUL2", "HADD2"])
 SPECIAL = frozenset(["MUFU", "POPC", "FLO", "BREV", "I2F", "F2I", "F2F", "FRND"])
-# What carries out a PTX instruction that does more than compute, by the begin of its name; the longest one counts.
+# PTX instructions that do more than compute, by the start of their name (the longest match counts) -> the machine
+# instructions that carry them out.
 CARRIES_OUT = {
     "wgmma.fence": ("WARPGROUP.ARRIVE",),
     "wgmma.wait_group": ("WARPGROUP.DEPBAR",),
@@ -35,16 +36,16 @@ CARRIES_OUT = {
     "cp.async": ("LDGSTS", "UBLKCP", "UTMA"),
     "setmaxnreg": ("USETMAXREG",),
 }
-# ptxas leaves these without a line, so that they seem to be of the instruction before.
+# ptxas gives these no line, so that they seem to come from the previous instruction.
 WITHOUT_LINE = frozenset(["R2UR", "UMOV", "NOP"])
 PIPES = ("alu", "fma", "half", "imad", "imad_wide", "special")
 HALF_AT_HOME = 0.5
-A_COPY = 0.4  # of a block: less of it is no copy
-# Special registers and constants, whose answers take longer than a stall count can say: each in a column of its own.
+A_COPY = 0.4  # share of a block's instructions that makes a copy of the block
+# Reads whose latency exceeds a stall count; each has a column of its own.
 ANSWERED = ("S2R", "S2UR", "LDC")
 LANES_IN_TURN = "BRA.U.ANY"
 NEVER = 999
-SCALE = 100  # charges are in hundredths: copies share them
+SCALE = 100  # charges are written in hundredths, because copies share them
 
 
 def _never() -> list[int]:
@@ -53,21 +54,21 @@ def _never() -> list[int]:
 
 @dataclass
 class Charge:
-    """Of one PTX instruction, for each time that it is executed."""
+    """The cost of one execution of a PTX instruction."""
 
     order: int
-    slots: float = 0  # machine instructions up to and with its own, from those of the one before on
-    before: float = 0  # cycles from the issue of the one before
-    after: float = 0  # cycles until the next; of a block's last
+    slots: float = 0  # machine instructions after those of the previous one, up to and including its own
+    before: float = 0  # cycles since the issue of the previous one
+    after: float = 0  # for the last one of a block: cycles until the next block
     reads: int = NO_BARRIER
     waits: int = 0
-    parameters: int = 0  # lines of the launch's that it reads, a bit each
-    asked: list[int] = field(default_factory=_never)  # cycles since the last of each ANSWERED that it waits for
+    parameters: int = 0  # lines of launch parameters that it reads, a bit each
+    asked: list[int] = field(default_factory=_never)  # for each of ANSWERED: cycles since the last one it waits for
     pipes: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PIPES, 0.0))
 
 
 def pipe_of(instruction: Instruction) -> str | None:
-    """The pipe that computes it, if one does."""
+    """The arithmetic pipe that executes the instruction, if any."""
     name = instruction.name
     if name == "IMAD":
         return "imad_wide" if ".WIDE" in instruction.text or ".HI" in instruction.text else "imad"
@@ -79,7 +80,7 @@ def pipe_of(instruction: Instruction) -> str | None:
 
 
 def ptx_blocks(module: Module, function: Function, kept: set[int]) -> dict[int, int]:
-    """Of each statement its block: blocks end at the branches that machine code has too."""
+    """The block of each statement.  Blocks end only at branches that the machine code has too."""
     leaders = {function.first}
     for at in range(function.first, function.end):
         text = module.statements[at].text
@@ -97,7 +98,7 @@ def ptx_blocks(module: Module, function: Function, kept: set[int]) -> dict[int, 
 
 
 def sass_blocks(code: list[Instruction]) -> list[list[Instruction]]:
-    """Runs of instructions that no branch enters or leaves."""
+    """Splits machine code into basic blocks."""
     targets = {instruction.target for instruction in code} - {None}
     blocks: list[list[Instruction]] = [[]]
     for instruction in code:
@@ -110,7 +111,7 @@ def sass_blocks(code: list[Instruction]) -> list[list[Instruction]]:
 
 
 def depths(blocks: list[list[Instruction]]) -> list[int]:
-    """How many branches backward lead round each block; not those by which lanes take turns: one lane takes none."""
+    """The loop depth of each block.  Loops in which lanes take turns do not count: no lane repeats them."""
     places = {label: block[0].address for block in blocks for item in block for label in item.labels}
     loops = []
     for instruction in (item for block in blocks for item in block):
@@ -124,7 +125,7 @@ def depths(blocks: list[list[Instruction]]) -> list[int]:
 
 
 def name_mmas(module: Module, function: Function, blocks: list[list[Instruction]], block_of: dict[int, int]) -> None:
-    """ptxas gives no line to wgmma's own instruction: those of a block are the block's in their order."""
+    """Assigns PTX statements to the MMAs, in order of each block, because ptxas gives them no line."""
     mmas = defaultdict(list)
     for at in range(function.first, function.end):
         if module.statements[at].name.startswith("wgmma.mma_async"):
@@ -142,12 +143,12 @@ def name_mmas(module: Module, function: Function, blocks: list[list[Instruction]
 
 
 def is_wait(module: Module, at: int) -> bool:
-    """Whether it asks an mbarrier for a phase."""
+    """True for a wait on an mbarrier's phase."""
     return module.statements[at].name.startswith(("mbarrier.try_wait", "mbarrier.test_wait"))
 
 
 def name_waits(module: Module, function: Function, blocks: list[list[Instruction]]) -> None:
-    """ptxas asks once before a loop of try_wait, and that copy has the line of what stands before the loop."""
+    """Assigns waits to the first test of a try_wait loop: ptxas puts it before the loop with the line before it."""
     waits = [at for at in range(function.first, function.end) if is_wait(module, at)]
     for block in blocks:
         asked = -1
@@ -165,9 +166,9 @@ def name_waits(module: Module, function: Function, blocks: list[list[Instruction
 
 
 def homes(blocks: list[list[Instruction]], block_of: dict[int, int]) -> dict[int, dict[int, int]]:
-    """Of each PTX block the blocks of machine code that it is at home in, and how many instructions it has there.
+    """For each PTX block, the blocks of machine code where it is at home and its number of instructions there.
 
-    One that has been scattered is at home where it ends: the rest stands where other blocks are.
+    A block whose instructions are all scattered among other blocks is at home where it ends.
     """
     counts = [Counter(block_of[item.statement] for item in block if item.statement in block_of) for block in blocks]
     total: Counter[int] = sum(counts, Counter())
@@ -184,9 +185,9 @@ def homes(blocks: list[list[Instruction]], block_of: dict[int, int]) -> dict[int
 
 
 def innermost(found: dict[int, dict[int, int]], depth: list[int], waiting: set[int]) -> dict[int, set[int]]:
-    """Of copies in and outside of loops those that run most often: of a wait, the first question.
+    """For each block, the copies that run most often: those in the innermost loop; for a wait, its first test.
 
-    Small loops of machine code alone (one lane after another asks for a copy) are part of the block around them.
+    Small loops that exist only in machine code (lanes that issue a copy in turn) belong to the block around them.
     """
     chosen = {}
     for block, places in found.items():
@@ -203,7 +204,7 @@ def innermost(found: dict[int, dict[int, int]], depth: list[int], waiting: set[i
 
 
 def charges(module: Module, function: Function, code: list[Instruction]) -> dict[int, Charge]:
-    """Of each statement that has machine code of its own where it is at home."""
+    """The charge of each statement that has machine code of its own where it is at home."""
     kept = {item.statement for item in code if item.ends_block}
     block_of = ptx_blocks(module, function, kept)
     blocks = sass_blocks(code)
@@ -224,7 +225,7 @@ def charges(module: Module, function: Function, code: list[Instruction]) -> dict
             pending = _Pending()
         pending = _charge_block(block, last[at], lambda statement: copies[block_of[statement]], found, pending)
         if block[-1].text.startswith("BRA ") and last[at - 1] and before[-1].bare.startswith(LANES_IN_TURN):
-            found[max(last[at - 1])[1]].after += pending.cycles  # a way round that all lanes take
+            found[max(last[at - 1])[1]].after += pending.cycles  # a loop that all lanes run
             pending = _Pending()
     return found
 
@@ -232,7 +233,7 @@ def charges(module: Module, function: Function, code: list[Instruction]) -> dict
 def _primaries(
     module: Module, block: list[Instruction], at: int, at_home: dict[int, set[int]], block_of: dict[int, int]
 ) -> list[tuple[int, int]]:
-    """The instructions that stand for a PTX instruction each: its last one in every copy.  Place and statement."""
+    """(place, statement) of the machine instructions that represent a PTX instruction: the last one in each copy."""
     places = [
         (place, item.statement)
         for place, item in enumerate(block)
@@ -249,13 +250,13 @@ def _primaries(
 
 
 def _does(name: str) -> tuple[str, ...]:
-    """How the machine code begins that carries a PTX instruction out; empty: it only computes."""
+    """Names of the machine instructions that carry out a PTX instruction; empty if it only computes."""
     kinds = [kind for kind in CARRIES_OUT if name == kind or name.startswith(kind + ".")]
     return CARRIES_OUT[max(kinds, key=len)] if kinds else ()
 
 
 def _own(name: str, block: list[Instruction], places: list[int]) -> list[int]:
-    """Those of a PTX instruction's places that it surely has itself, if any."""
+    """The places that certainly belong to the PTX instruction; all places if none is certain."""
     if does := _does(name):
         return [place for place in places if block[place].bare.startswith(does)] or places
     return [place for place in places if block[place].name not in WITHOUT_LINE] or places
@@ -264,7 +265,7 @@ def _own(name: str, block: list[Instruction], places: list[int]) -> list[int]:
 def _with_what_carries_out(
     module: Module, blocks: list[list[Instruction]], last: list[list[tuple[int, int]]]
 ) -> list[list[tuple[int, int]]]:
-    """Without places that only prepare what another block carries out, as for a copy that lanes ask for in turn."""
+    """Removes places that only prepare an instruction that another block carries out."""
 
     def carries_out(at: int, place: int, statement: int) -> bool:
         does = _does(module.statements[statement].name)
@@ -275,14 +276,14 @@ def _with_what_carries_out(
 
 
 def _ends(block: list[Instruction], places: list[int]) -> list[int]:
-    """Of an instruction's machine code the last of each copy: all copies have the same opcodes."""
+    """The last place of each copy, given that all copies have the same opcodes."""
     copies = min(Counter(block[place].bare.split()[0] for place in places).values())
     size = len(places) // copies if len(places) % copies == 0 else len(places)
     return places[size - 1 :: size]
 
 
 def _copies(last: list[list[tuple[int, int]]], block_of: dict[int, int]) -> dict[int, int]:
-    """How often ptxas wrote each PTX block where it is at home: as most of its instructions stand there."""
+    """The number of copies of each PTX block where it is at home: that of most of its instructions."""
     times = Counter(statement for block in last for _, statement in block)
     by_block = defaultdict(Counter)
     for statement, count in times.items():
@@ -292,7 +293,7 @@ def _copies(last: list[list[tuple[int, int]]], block_of: dict[int, int]) -> dict
 
 @dataclass
 class _Pending:
-    """What has been issued since the last instruction that stands for one of PTX."""
+    """What was issued since the last instruction that represents a PTX instruction."""
 
     slots: int = 0
     cycles: int = 0
@@ -302,7 +303,7 @@ class _Pending:
     pipes: Counter[str] = field(default_factory=Counter)
 
     def take(self, item: Instruction, asked: list[int]) -> None:
-        """One more."""
+        """Adds an instruction."""
         self.slots += 1
         self.waits |= item.waits
         self.parameters |= item.parameters
@@ -311,7 +312,7 @@ class _Pending:
             self.pipes[pipe] += 1
 
     def charged(self, charge: Charge, item: Instruction, share: float) -> None:
-        """All of it to that instruction."""
+        """Adds a share of it to an instruction's charge."""
         charge.slots += self.slots * share
         charge.before += self.cycles * share
         charge.waits |= self.waits
@@ -323,13 +324,13 @@ class _Pending:
 
 
 class _Answers:
-    """Since when a block waits for special registers and constants."""
+    """Tracks when a block reads special registers and constants."""
 
     def __init__(self) -> None:
-        self.now, self.since = 0, dict[int, tuple[int, int]]()  # by the barrier that the answer opens: which, when
+        self.now, self.since = 0, dict[int, tuple[int, int]]()  # barrier that the answer releases -> kind, time
 
     def take(self, item: Instruction) -> list[int]:
-        """Cycles since the last one of each kind was asked for that the instruction waits for; NEVER: for none."""
+        """For each kind: cycles since the last read that the instruction waits for; NEVER for none."""
         asked = _never()
         for barrier in [at for at in self.since if item.waits >> at & 1]:
             kind, when = self.since.pop(barrier)
@@ -348,7 +349,7 @@ def _charge_block(
     found: dict[int, Charge],
     pending: _Pending,
 ) -> _Pending:
-    """What is left of it: all, and what was pending before, where nothing of PTX stands in it."""
+    """Charges a block; returns what remains: everything, if nothing in the block represents a PTX instruction."""
     stands, answers = dict(primaries), _Answers()
     for place, item in enumerate(block):
         pending.take(item, answers.take(item))
@@ -366,9 +367,9 @@ def _charge_block(
 
 
 def lines(module: Module, code: dict[str, list[Instruction]], registers: dict[str, int]) -> Iterable[str]:
-    """The file that the simulator reads: a line a function, then one for each of its instructions.
+    """The lines of a .machine file: one per function, then one for each of its instructions.
 
-    registers: of a thread, by function.
+    registers: per thread, by function.
     """
     yield "machine-code 4"
     for function in module.functions:

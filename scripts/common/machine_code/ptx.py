@@ -1,4 +1,4 @@
-"""PTX with a line number of its own for each instruction, so that machine code tells where it is from."""
+"""Gives each PTX instruction a line number of its own, so that machine code can be traced to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDS = re.compile(r"(?:@!?[\w$%]+\s+)?(?:bra|brx|ret|exit|trap|call)\b")
 
 @dataclass(frozen=True)
 class Statement:
-    """An instruction: the line it begins on, from 1, which of that line's it is, from 1, and its text."""
+    """An instruction: its line, its number on that line (both from 1) and its text."""
 
     line: int
     nth: int
@@ -31,7 +31,7 @@ class Statement:
 
 @dataclass
 class Function:
-    """Instructions from `first` to before `end` of the module's, and where its labels are."""
+    """A function: the module's statements from `first` to before `end`, and the labels' places."""
 
     name: str
     first: int
@@ -41,7 +41,7 @@ class Function:
 
 @dataclass
 class Module:
-    """Marked text: line N of the file "ptx" is statements[N - 1]."""
+    """The marked text, in which line N of the file "ptx" is statements[N - 1]."""
 
     text: str
     statements: list[Statement]
@@ -57,7 +57,7 @@ class _Reader:
         self.on_line: Counter[int] = Counter()
 
     def take(self, end: int, keep: bool = True) -> str:
-        """The text up to there, copied or left out."""
+        """Consumes the text up to `end`; copies it to the output if `keep`."""
         taken = self.text[self.at : end]
         self.out.append(taken if keep else "\n" * taken.count("\n"))
         self.line += taken.count("\n")
@@ -65,11 +65,11 @@ class _Reader:
         return taken
 
     def until(self, character: str) -> int:
-        """Behind the next one."""
+        """The place after the next such character."""
         return self.text.index(character, self.at) + 1
 
     def directive(self) -> None:
-        """What begins with a dot; line numbers of the source and debug sections go."""
+        """A directive; line numbers and debug sections are dropped."""
         if found := SOURCE.match(self.text, self.at):
             self.take(found.end(), keep=False)
         elif self.text.startswith(".section", self.at):
@@ -84,7 +84,7 @@ class _Reader:
             self.outside()
 
     def outside(self) -> None:
-        """A variable, or what stands before a function's body."""
+        """A module-level declaration, or a function's head."""
         end = re.compile(r"[;{]").search(self.text, self.at)
         assert end is not None
         head = self.text[self.at : end.start()]
@@ -98,7 +98,7 @@ class _Reader:
             self.module.functions.append(Function(found[1] or found[2] if found else "", len(self.module.statements)))
 
     def instruction(self) -> None:
-        """One of a body, behind a line number of its own."""
+        """An instruction of a body; a .loc line goes before it."""
         line = self.line
         self.on_line[line] += 1
         self.out.append(f"\n.loc 1 {len(self.module.statements) + 1} 0\n")
@@ -106,7 +106,7 @@ class _Reader:
         self.module.statements.append(Statement(line, self.on_line[line], text))
 
     def read(self) -> Module:
-        """All of it."""
+        """Reads the whole module."""
         while self.at < len(self.text):
             character = self.text[self.at]
             if character.isspace():
@@ -121,7 +121,7 @@ class _Reader:
                 self.take(found.end())
             elif character == ".":
                 self.directive()
-            elif self.depth == 0:  # a NUL behind the end
+            elif self.depth == 0:  # a NUL at the end
                 self.take(self.at + 1, keep=False)
             else:
                 self.instruction()
@@ -130,5 +130,5 @@ class _Reader:
 
 
 def marked(text: str) -> Module:
-    """The module with a `.loc` before each instruction."""
+    """Adds a `.loc` before each instruction."""
     return _Reader(text).read()

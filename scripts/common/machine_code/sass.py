@@ -1,4 +1,4 @@
-"""Machine code as nvdisasm shows it: what the issue logic reads of each instruction, and the PTX that it is from."""
+"""Reads nvdisasm's output: each machine instruction's control bits and the PTX instruction it comes from."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ SECOND_WORD = re.compile(r"\s+/\* 0x([0-9a-f]{16}) \*/")
 TARGET = re.compile(r"`\((\.L_\w+)\)")
 NO_BARRIER = 7
 CONSTANT = re.compile(r"c\[0x0\]\[0x([0-9a-f]+)\]")
-# HW: constants lie in lines of 64 bytes, and of 32 for LDC (measured: h200_launch_parameters, h200_launch_ends); a
-# launch's parameters from 0x210 on with sm_90 and from 0x380 on with sm_100 (nvdisasm), and below them what the launch
-# itself is, at hand already but for the grid's sizes, which lie in the first 32 bytes.
+# HW: constants are fetched in lines of 64 bytes, by LDC in lines of 32 (measured: h200_launch_parameters,
+# h200_launch_ends).  A launch's parameters start at 0x210 on sm_90 and at 0x380 on sm_100 (nvdisasm).  The launch
+# configuration below them needs no fetch, except the grid's sizes in the first 32 bytes.
 FIRST_PARAMETER, CONSTANT_LINE, LDC_LINE, LINES = 0x200, 64, 32, 32
-# HW: of the second word of an instruction of sm_70 and later, bits 41 to 62: the cycles until the next may issue,
-# whether the warp gives way, the barriers that its result and its operands open, and those that it waits for
-# (published: CuAssembler's notes on control codes).
+# HW: on sm_70 and later, bits 41 to 62 of an instruction's second word are the cycles until the warp's next issue, the
+# yield flag, the barriers that its result and its operand reads release, and the barriers that it waits for (published:
+# CuAssembler's notes on control codes).
 CONTROL_AT = 41
 
 
 @dataclass
 class Instruction:
-    """One instruction of machine code."""
+    """A machine instruction."""
 
     address: int
-    statement: int  # of the module, from 0; -1: none
+    statement: int  # index of its PTX statement in the module; -1: none
     text: str
-    stall: int = 0  # cycles until the warp's next one
-    reads: int = NO_BARRIER  # the barrier that opens when its operands have been read
-    writes: int = NO_BARRIER  # and when its result is there
-    waits: int = 0  # for barriers, a bit each
-    labels: list[str] = field(default_factory=list)  # that stand before it
+    stall: int = 0  # cycles until the warp's next instruction
+    reads: int = NO_BARRIER  # barrier released when its operands have been read
+    writes: int = NO_BARRIER  # barrier released when its result is ready
+    waits: int = 0  # barriers it waits for, a bit each
+    labels: list[str] = field(default_factory=list)  # the labels before it
 
     @property
     def bare(self) -> str:
@@ -52,16 +52,16 @@ class Instruction:
 
     @property
     def target(self) -> str | None:
-        """Where it branches to."""
+        """The label it branches to."""
         found = TARGET.search(self.text)
         return found[1] if found and self.name in ("BRA", "BRX", "BRXU", "JMP", "CALL") else None
 
     @property
     def parameters(self) -> int:
-        """The lines of a launch's constants that it reads, a bit each, of LDC in the upper half.
+        """The lines of launch parameters that it reads, a bit each; LDC's lines are in the upper half.
 
-        LDC fetches them by a way of its own, shorter ones, and the grid's sizes too, which are its first. Of many
-        lines the last bit of a half stands for the rest.
+        LDC has shorter lines on a path of its own; its first line holds the grid's sizes. The last bit of a half stands
+        for all further lines.
         """
         found = {int(at, 16) for at in CONSTANT.findall(self.text)}
         ldc = self.name == "LDC"
@@ -73,7 +73,7 @@ class Instruction:
 
     @property
     def ends_block(self) -> bool:
-        """Whether the next instruction may not be the next to run."""
+        """True if the instruction can transfer control."""
         return self.name in ("BRA", "BRX", "BRXU", "JMP", "EXIT", "RET", "CALL", "BREAK", "BSYNC", "KILL", "BPT")
 
 
@@ -86,7 +86,7 @@ def _control(instruction: Instruction, word: int) -> None:
 
 
 def functions(lines: Iterable[str]) -> dict[str, list[Instruction]]:
-    """Each function's instructions, without the padding behind its end."""
+    """Each function's instructions, without the padding at its end."""
     found: dict[str, list[Instruction]] = {}
     code: list[Instruction] = []
     statement, labels, half = -1, [], False
@@ -108,7 +108,7 @@ def functions(lines: Iterable[str]) -> dict[str, list[Instruction]]:
 
 
 def registers(lines: Iterable[str]) -> dict[str, int]:
-    """Of each function those of a thread."""
+    """Registers per thread, by function."""
     found: dict[str, int] = {}
     told, name = False, ""
     for line in lines:

@@ -1,9 +1,9 @@
-"""Calls of custom_kernel whose outputs a real H200 and the simulator are compared on.
+"""Calls of custom_kernel whose outputs on an H200 and on the simulator are compared.
 
-    hopper_cases.py FOLDER NAME...   runs the cases, a .npz each: digests of inputs and output, a sample of the output
+    ./nvfp4 validate h200.hopper_cases FOLDER NAME...   writes a .npz for each case: digests, a sample of the output
 
-Run on a CUDA device, or with NVFP4_SIMULATE=1 on the simulator.  Inputs come from raw PCG64 words, which are the same
-in every version of numpy; nothing is drawn by torch.
+Runs on a CUDA device, or with NVFP4_SIMULATE=1 on the simulator.  Inputs come from raw PCG64 words, which are the same
+in every version of numpy; torch draws nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[3]
-SAMPLE, COMMITTED_SAMPLE = 1 << 16, 1 << 12  # outputs kept of a case: of a record, of the tests' fixture
+SAMPLE, COMMITTED_SAMPLE = 1 << 16, 1 << 12  # outputs kept of a case: by `card`, in the tests' fixture
 SECONDS_A_CASE = 30 if os.environ.get("NVFP4_SIMULATE") != "1" else 600
 MAX_FINITE_SCALE, NAN_SCALE, SMALL_SCALE, ONE_SCALE = 0x7E, 0x7F, 0x04, 0x38  # e4m3 bytes
 LARGEST_OF_ROW = (MAX_FINITE_SCALE, ONE_SCALE, 0x30, 0x28)  # the largest, 1, 1/2, 1/4
@@ -29,8 +29,8 @@ MAGNITUDES = 0x77  # of the two codes in a byte
 SIGNS = 0x88
 
 
-# What the configurations were called (rows of B x rows of A) when the card's outputs were recorded: the record's keys
-# and the inputs' seeds hold these names.  It holds f96x64 and f64x256k2 too, which are no more.
+# Names of the configurations (rows of B x rows of A) at the time of the recording: its keys and the inputs' seeds hold
+# them.  It also has f96x64 and f64x256k2, which no longer exist.
 RECORDED_AS = {
     "m128n64": "f64x128",
     "m256n64": "f64x256",
@@ -114,11 +114,11 @@ def cases() -> list[Case]:
 def inputs(case: Case) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Codes (L, rows, K/2) and scale factors (L, rows, K/16) of A, B1 and B2.
 
-    full: rows differ in how large their scale factors get, so that there are moderate outputs beside overflows.
-    residue: every other quarter of K repeats the one before it, with the signs of B2 turned, so that what is left of
-    the up sum is what truncation did to it step by step, and all of the output's digits hang on the order of the
-    additions.  A and B1 are positive and their product is above 18: SiLU is the identity there, and no approximate
-    function takes part.
+    full: the rows' largest scale factors differ, so that some outputs overflow and others do not.
+    residue: every other quarter of K repeats the one before it with B2's signs flipped.  The quarters cancel, so the up
+    sum holds only what truncation lost at each step, and every digit of the output depends on the order of additions.
+    A and B1 are positive and their product is above 18: SiLU is the identity there, so no approximate function takes
+    part.
     """
     seed = int.from_bytes(hashlib.sha256(case.name.encode()).digest()[:8], "little")
     generator = np.random.PCG64(seed)
@@ -163,7 +163,7 @@ def blocked(scales: np.ndarray) -> np.ndarray:
 
 
 def run(case: Case) -> dict[str, np.ndarray | str]:
-    """Calls the kernel; digests and a sample of what it gave."""
+    """Calls the kernel; digests of inputs and output, and a sample of the output."""
     import torch
 
     from submission.submission import custom_kernel
@@ -186,19 +186,19 @@ def run(case: Case) -> dict[str, np.ndarray | str]:
 
 
 def sample(output: np.ndarray, most: int) -> np.ndarray:
-    """Evenly spread elements, or all of a small output."""
+    """Evenly spread elements of the output, or all of them where they are few."""
     return output if output.size <= most else output[np.arange(most) * output.size // most]
 
 
 def simulate(folder: Path, wanted: list[Case]) -> None:
-    """Runs calls on the simulator; a .npz each in the folder."""
+    """Runs calls on the simulator; writes a .npz file for each into the folder."""
     environment = os.environ | {"NVFP4_SIMULATE": "1"}
     command = [sys.executable, "-m", "simulator.validation.h200.hopper_cases", folder, *(case.name for case in wanted)]
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
 
 
 def ulps(halves: np.ndarray) -> np.ndarray:
-    """fp16 bits as integers whose difference counts the values between; zeros are one value, NaNs are one."""
+    """fp16 bits as integers whose difference counts units in the last place; both zeros are one value, and all NaNs."""
     magnitude = (halves & 0x7FFF).astype(np.int32)
     return np.where(magnitude > 0x7C00, 0x10000, np.where(halves & 0x8000, -magnitude, magnitude))
 

@@ -4,7 +4,7 @@
 ./nvfp4 validate h200.record_calls pack FOLDER      makes recorded.csv and recorded.npz.xz of tests/simulator/h200
 ./nvfp4 validate h200.record_calls compare FOLDER   here: every case, the large ones too, and every word of each feature
 
-`card` builds nothing, ends within two minutes whatever the card does, and exits 1 if anything could not be run.
+`card` builds nothing, ends within two minutes whatever the card does, and exits with 1 where something did not run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from simulator.validation.h200.recordings import save_arrays, save_record
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests/simulator/h200"
-OUT_WORDS = 16384  # of a feature (features.cuh)
+OUT_WORDS = 16384  # output of a feature (features.cuh)
 APPROXIMATE = "approximate."  # features whose words are compared within a bound
 APPROXIMATE_WORDS = 4096
 REFUSED = tuple(f"tma.store.2d.{swizzle}.before" for swizzle in ("none", "32B", "64B", "128B"))
-FEATURE_SECONDS, HOPPER_SECONDS = 40, 70  # for all of them
+FEATURE_SECONDS, HOPPER_SECONDS = 40, 70  # limits for all features, for all calls
 SECONDS_TO_DIE = 5
-RESTARTS = 8  # behind a feature or case that failed
+RESTARTS = 8  # after features or cases that failed
 MESSAGE_KEPT = 500
 SHOWN = 5
 SOURCES = (
@@ -47,13 +47,13 @@ SOURCES = (
 
 
 def sources_digest() -> str:
-    """Of everything that what runs on the card is compiled from."""
+    """A digest of all sources of what runs on the card."""
     files = sorted(path for pattern in SOURCES for path in ROOT.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def said_by(*command: str) -> str:
-    """A program's first line, empty where it cannot run."""
+    """A program's first line of output; empty where it cannot run."""
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=20)
         return done.stdout.splitlines()[0]
@@ -64,10 +64,10 @@ def said_by(*command: str) -> str:
 def supervise(
     seconds: float, command: Callable[[int], list[str]], name: Callable[[int, str], str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Runs command(number of the first to do), which prints a line for each done, anew behind each that fails.
+    """Runs command(first), which prints a line for each item that it finishes; after a failure, again from the next.
 
-    Returns the lines, and what was said of those that failed; name(number, messages) names one.  Leaves alone a
-    program that cannot be killed, as one may be that waits for a card.
+    Returns the lines, and the messages of failed items by name(number, messages).  A program that waits for a card may
+    resist being killed, and is left alone.
     """
     deadline, number, lines, failed = time.monotonic() + seconds, 0, [], {}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as messages:
@@ -96,7 +96,7 @@ def supervise(
 
 
 def record_features(folder: Path) -> tuple[dict[str, list], dict[str, str], bytes]:
-    """Name -> [hash, words used]; failures; all words, one feature after another."""
+    """Name -> [hash, words used]; failures; the words of all features."""
     parts: list[Path] = []
 
     def command(number: int) -> list[str]:
@@ -112,7 +112,7 @@ def record_features(folder: Path) -> tuple[dict[str, list], dict[str, str], byte
 
 
 def refusals() -> tuple[dict[str, str], dict[str, str]]:
-    """What the card said of the features it has to refuse; those it took."""
+    """The card's messages for features that it must refuse; and the features that it did not refuse."""
     said, taken = {}, {}
     for name in REFUSED:
         done = subprocess.run([BUILD / "features_h200", name], capture_output=True, text=True, check=False)
@@ -138,7 +138,7 @@ def record_hopper(folder: Path) -> tuple[dict[str, dict[str, str]], dict[str, st
 
 
 def card(out: Path) -> int:
-    """Runs everything on the card."""
+    """Runs everything on the card and writes the folder."""
     import torch
 
     out.mkdir(parents=True, exist_ok=True)
@@ -170,14 +170,14 @@ def card(out: Path) -> int:
 
 
 def read(out: Path) -> tuple[dict, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The record, the samples, the words of each feature."""
+    """The record, samples of the outputs, and the words of each feature."""
     record = json.loads((out / "record.json").read_text())
     words = np.frombuffer(lzma.decompress((out / "words.xz").read_bytes()), np.uint32).reshape(-1, OUT_WORDS)
     return record, dict(np.load(out / "samples.npz")), dict(zip(record["features"], words, strict=True))
 
 
 def pack(out: Path) -> int:
-    """Makes the fixtures."""
+    """Writes the tests' fixtures."""
     record, samples, words = read(out)
     if record["failed"]:
         print(f"failed on the card: {', '.join(record['failed'])}", file=sys.stderr)
@@ -244,7 +244,7 @@ def compare(out: Path) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Does what the first argument says."""
+    """Runs the command that the first argument names."""
     return {"card": card, "pack": pack, "compare": compare}[arguments[0]](Path(arguments[1]))
 
 

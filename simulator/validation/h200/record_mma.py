@@ -20,7 +20,7 @@ ROWS, COLUMNS = 64, 8
 PACKED_ROWS, PACKED_FLOATS = 16, 2048
 CASE = np.dtype([("a", np.uint32, (ROWS, 8)), ("b", np.uint32, (COLUMNS, 8)), ("c", np.uint32, (ROWS, COLUMNS))])
 
-# In the order of record_mma.cu: name, C rule, format of A and of B.
+# In the order of record_mma.cu: name, C rule, formats of A and B.
 INSTRUCTIONS = [
     ("wgmma f16", rule("wgmma", "f16", "f16"), "f16", "f16"),
     ("wgmma bf16", rule("wgmma", "bf16", "bf16"), "bf16", "bf16"),
@@ -57,7 +57,7 @@ STYLES = ("near", "spread", "any", "sparse", "subnormal", "wide zeros", "cancel"
 
 
 def operand(rng: np.random.Generator, fmt: str, rows: int, style: str) -> np.ndarray:
-    """Words of `rows` rows of 32 bytes."""
+    """Random operand words in a style: `rows` rows of 32 bytes."""
     bits, fraction, usual = LAYOUT[fmt]
     shape = rows, 256 // bits
     x = rng.integers(0, 1 << bits, shape)
@@ -70,14 +70,14 @@ def operand(rng: np.random.Generator, fmt: str, rows: int, style: str) -> np.nda
         x = x & rest | rng.integers(low, high, shape) << fraction
     elif style == "subnormal":
         x = np.where(rng.random(shape) < 0.7, x & rest, x & rest | usual << fraction)
-    elif style == "wide zeros":  # zeros against the largest numbers, and small products beside them
+    elif style == "wide zeros":  # zeros times the largest numbers, and small products
         kind = rng.integers(0, 3, shape)
         x = np.where(
             kind == 0, x & (1 << bits - 1), x & rest | np.where(kind == 1, top - 1, 1 + usual // 2) << fraction
         )
     elif style == "ones":
         x = np.full(shape, (usual + 1) << fraction)
-    elif style == "tiny":  # products about the smallest f32
+    elif style == "tiny":  # products near the smallest f32
         low, high = (46, 60) if usual == 126 else (0, 2)
         x = x & rest | rng.integers(low, high, shape) << fraction
     if style == "sparse":
@@ -123,7 +123,7 @@ def floats(count: int) -> np.ndarray:
 
 
 def read(path_cases: Path, path_results: str) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray, np.ndarray]:
-    """Per instruction its cases and results; the floats and their codes."""
+    """Cases and results of each instruction; the floats and their codes."""
     data, results = Path(path_cases).read_bytes(), Path(path_results).read_bytes()
     at = done = 0
     out = []
@@ -140,7 +140,7 @@ def read(path_cases: Path, path_results: str) -> tuple[list[tuple[np.ndarray, np
 
 
 def differing(instruction: tuple[str, Rule, str, str], group: np.ndarray, d: np.ndarray) -> list[tuple[int, int, int]]:
-    """Where the C rule and the card disagree: (case, row, column) triples."""
+    """Places (case, row, column) where the C rule and the card disagree."""
     _, in_c, _, _ = instruction
     found = []
     for i, case in enumerate(group):
@@ -161,7 +161,7 @@ def main(arguments: list[str]) -> None:
     elif what == "pack":
         groups, x, codes = read(path, arguments[2])
         arrays = {}
-        for i, (group, d) in enumerate(groups):  # a case of each style, 16 rows of it
+        for i, (group, d) in enumerate(groups):  # a case of each style, 16 rows each
             keep = len(STYLES)
             arrays |= {f"{name}{i}": group[name][:keep, :PACKED_ROWS] for name in "ac"}
             arrays |= {f"b{i}": group["b"][:keep], f"d{i}": d[:keep, :PACKED_ROWS]}

@@ -8,7 +8,7 @@ from scripts.common.ptxsim import Sim, body
 
 ROWS, COLUMNS = 8, 16
 COPY = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd2], [%r4], 128;"
-# Four lanes' worth of stores in the place of the instruction that copies and fences.
+# Ordinary stores instead of the instruction that copies and fences.
 STORES = (
     "shl.b32 %r20, %r1, 2; add.u32 %r20, %r20, %r4; ld.shared.u32 %r21, [%r20]; shl.b32 %r20, %r1, 2;"
     "cvt.u64.u32 %rd20, %r20; add.u64 %rd20, %rd20, %rd2; st.global.u32 [%rd20], %r21;"
@@ -20,7 +20,7 @@ REPLACE = "tensormap.replace.tile.{}.shared::cta.b1024.{} [%r4], {};"
 
 
 def kernel(replacements: str = "", copy: str = COPY) -> str:
-    """Loads the same box of two tensors, one after another, through one map in global memory that it changes."""
+    """Loads the same box of two tensors in turn through one map in global memory, which the kernel changes."""
     return body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, bar; mov.u32 %r4, room;",
         "ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [maps]; ld.param.u64 %rd4, [source]; mov.b64 %rd3, map;",
@@ -54,7 +54,7 @@ def kernel(replacements: str = "", copy: str = COPY) -> str:
 
 
 def run(text: str, mode: str = "eager") -> tuple[Sim, np.ndarray, np.ndarray]:
-    """The simulator, and whether both tensors came out."""
+    """The simulator, the two tensors, and the loaded copies."""
     sim = Sim(text, mode, 3)
     source = sim.buffer(np.arange(2 * ROWS * COLUMNS, dtype=np.uint32).reshape(2, ROWS, COLUMNS) + 7)
     encoded = sim.tensor_map(source[0], 2, (COLUMNS, ROWS))

@@ -68,7 +68,7 @@ class Problem:
             self.sizes.append((name, data.size))
 
     def run(self, text: str, mode: str = "eager") -> tuple[str, set[tuple[str, str]], int]:
-        """The verdict, the kinds of findings, and how many elements are wrong."""
+        """The verdict, verdict and kind of each finding, and the number of wrong elements."""
         ptx, out = self.folder / "kernel.ptx", self.folder / "d"
         ptx.write_text(text)
         out.unlink(missing_ok=True)
@@ -86,7 +86,7 @@ class Problem:
         return report["verdict"], kinds, int((d != self.want).sum())
 
 
-# line left out: the verdict, and a finding that has to be there
+# The line left out -> the verdict, and a finding that must be there.
 MUTANTS = {
     "issuer_fence": ("review", "missing-tcgen05-fence"),
     "epilogue_fence": ("review", "missing-tcgen05-fence"),
@@ -115,7 +115,7 @@ MUTANTS = {
 }
 
 
-# of the pair
+# The same for the kernel of a pair of CTAs.
 PAIR_MUTANTS = {
     "peer_completed": ("error", "read-before-completion"),
     "arrive_leader": ("error", "deadlock"),
@@ -126,7 +126,7 @@ PAIR_MUTANTS = {
 }
 
 
-# what stands for a line: the finding that has to be there
+# A line, its replacement, and the finding that must be there.
 ALTERED = [
     (
         "issuer_full",

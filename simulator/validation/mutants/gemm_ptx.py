@@ -1,4 +1,4 @@
-"""A small warp-specialised NVFP4 kernel in PTX, as text with named lines, so that tests can leave lines out.
+"""A small warp-specialised NVFP4 kernel in PTX. Its lines have names, so that tests can leave them out.
 
 Warp 0 copies ready-made shared-memory images of A, B and both scales in chunks of K = 256 through a ring of two
 stages, warp 1 copies the scales into tensor memory and issues the MMAs, warps 4 to 7 read the accumulator.  A line
@@ -11,7 +11,7 @@ import re
 
 from scripts.common.tensorcore import matrix_descriptor, scaled
 
-STAGES, STEPS = 2, 4  # ring; MMAs of K = 64 a chunk
+STAGES, STEPS = 2, 4  # of the ring; MMAs of K = 64 in a chunk
 
 
 def wait(name: str, bar: str, parity: str) -> str:
@@ -57,8 +57,8 @@ def kernel(n: int = 128, chunks: int = 3, shared_scales: bool = False, pair: boo
     multicast = ".multicast::cluster" if pair else ""
     cta_mask = ", %ctas" if pair else ""
     leader = "setp.ne.u32 %p1, %rank, 0;\n  @%p1 bra END;" if pair else ""
-    # In a pair, the leader's barrier counts both CTAs' bytes: each CTA expects and copies on its own, so that the
-    # leader waits for its peer's stage through the cluster barrier count of 2.
+    # In a pair each CTA expects and copies its own bytes. The leader's barrier counts two arrivals, so the leader waits
+    # for its peer's stage too.
     full_count = group
     remote = (
         """
@@ -79,7 +79,7 @@ def kernel(n: int = 128, chunks: int = 3, shared_scales: bool = False, pair: boo
     )
     relay = (
         f"""
-  // The peer's bytes land in its own stage; its producer tells the leader when they are there.
+  // The peer's bytes land in its own stage; its producer arrives at the leader's barrier when they are there.
 {wait("peer_completed", "%lb", "%par")}
   tcgen05.fence::before_thread_sync;
 {remote}"""
@@ -256,7 +256,7 @@ OUT:
 
 
 def mutate(text: str, name: str, replacement: str = "") -> str:
-    """Every line marked with the name is replaced."""
+    """Replaces every line marked with the name."""
     pattern = rf"^.*//@{name}$"
     assert re.search(pattern, text, re.M), name
     return re.sub(pattern, lambda _: replacement, text, flags=re.M)

@@ -1,4 +1,4 @@
-"""Warps that wait for one mbarrier by parity: kernels that cannot miss a phase, and kernels that can."""
+"""Warps that wait for one mbarrier by parity: kernels that never miss a phase, and kernels that can."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ ROUNDS = 6
 
 
 def kernel(first: str, others: str, before: str = "mbarrier.init.shared.b64 [%r2], 1;") -> str:
-    """A loop in which every warp waits by parity for `bar`; `first` is what warp 0's lane 0 does before the
-    wait, `others` what every thread does after it."""
+    """A loop in which every warp waits by parity for `bar`.  Thread 0 runs `first` before the wait, and every thread
+    runs `others` after it."""
     return body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, bar; mov.u32 %r3, back; mov.u32 %r4, flag; mov.u32 %r10, 0;",
         "setp.ne.u32 %p1, %r1, 0; @%p1 bra READY;",
@@ -51,7 +51,7 @@ SAFE = {
     ),
     "relaxed cluster barriers": kernel(ARRIVE, "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"),
 }
-# A wgmma is over when its four warps have issued it: whoever waits for it knows that they were there.
+# A wgmma completes after its four warps have issued it, so a warp that waits for it knows that all four got there.
 WGMMA = (
     "wgmma.fence.sync.aligned;"
     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd5, %rd5, %p5, 1, 1, 0, 0;"

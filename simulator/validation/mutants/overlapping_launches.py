@@ -1,4 +1,4 @@
-"""Launches that overlap (programmatic dependent launch, several queues): faults that people met, and their mends."""
+"""Launches that overlap (programmatic dependent launch, several queues): faults that people met, and the repairs."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ HERE, OTHER = " //HERE", " //OTHER"
 
 
 class Case(NamedTuple):
-    """Kernels a, b, c with MEND where the mended one has `mend`; `calls` launches them in order, ! as a dependent
-    launch, numbers choosing a queue.  HERE and OTHER end the lines that the finding names."""
+    """Kernels a, b, c; MEND marks where the correct version has `mend`.  `calls` launches them in order: ! marks a
+    dependent launch, a number chooses a queue.  HERE and OTHER end the lines that the finding names."""
 
     met: str
     kernels: tuple[tuple[str, ...], ...]
@@ -49,7 +49,7 @@ class Case(NamedTuple):
     kind: str = "missing-griddepcontrol-wait"
     mend: str = WAIT
     verdict: str = "error"
-    shows: bool = True  # delayed stores make the values wrong
+    shows: bool = True  # values are wrong where stores are delayed
 
 
 CASES = {
@@ -73,7 +73,7 @@ CASES = {
     "launch_dependents before the stores that the next kernel reads": Case(
         "TensorRT-LLM 17842", ((), (WAIT, TRIGGER, PUT_X + OTHER), ("MEND", GET_X + HERE, KEEP)), "a b! c!"
     ),
-    "launch_dependents after the stores in the place of a wait": Case(
+    "launch_dependents after the stores instead of a wait": Case(
         "TensorRT-LLM 13294", ((PUT_X + OTHER, "membar.gl; bar.sync 0;", TRIGGER), ("MEND", GET_X + HERE, KEEP))
     ),
     "one lane waits for its warp": Case(
@@ -101,12 +101,12 @@ CASES = {
         "a b! b! c!",
         "unwaited-predecessor",
     ),
-    "reads ahead of the wait behind a kernel that triggers before it waits": Case(
+    "reads before its wait, after a kernel that triggers before it waits": Case(
         "",
         ((TRIGGER, PUT_X + OTHER), ("MEND", TRIGGER, WAIT, PUT_Z), (GET_X + HERE, WAIT, KEEP)),
         "a b! c!",
     ),
-    "a neighbour of what the kernel in between writes": Case(
+    "reads a neighbour of what the kernel in between writes": Case(
         "",
         (
             (TRIGGER, PUT_X + OTHER),
@@ -145,7 +145,7 @@ def text(case: Case, faulty: bool) -> str:
 
 
 def run(case: Case, faulty: bool, mode: str, seed: int = 1) -> tuple[Sim, bool]:
-    """The simulator after the calls, and whether y is what it has to be."""
+    """The simulator after the calls, and whether y has the right values."""
     sim = Sim(text(case, faulty), mode, seed)
     buffers = [sim.buffer(np.full(THREADS, OLD, np.uint32)) for _ in range(3)]
     queues = {"": 0} | {number: sim.lib.sim_queue_create(sim.sim, 0) for number in "12"}

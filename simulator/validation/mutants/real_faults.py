@@ -1,4 +1,4 @@
-"""Faults that people met in kernels of 2026, and the kernels without them."""
+"""Faults that people met in kernels in 2026, each with a correct version of the kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Outcome = tuple[str, set[str]]
 
 
 class Fault(NamedTuple):
-    """Who met it, the kind of finding it has to give, and how to run the kernel without (False) and with it."""
+    """Where it was met, the kind of finding it must give, and how to run the kernel without (False) and with it."""
 
     met: str
     kind: str
@@ -111,7 +111,7 @@ REQUEST = (
 def _small(
     lines: tuple[str, ...], mended: str, faulty: str, arch: str = "90a", **launch: Any
 ) -> Callable[..., Outcome]:
-    """A kernel with MEND in its lines: what stands there in the mended kernel, and in the other."""
+    """A kernel whose lines have MEND: its replacement in the correct kernel, and in the faulty one."""
 
     def run(is_faulty: bool, mode: str) -> Outcome:
         text = body(BEGIN, *lines, registers=SPACE).replace("MEND", faulty if is_faulty else mended)

@@ -18,7 +18,7 @@ def run(text: str, mode: str, seed: int = 1) -> tuple[Sim, int, bool]:
     return sim, status, bool((target == values + 1).all())
 
 
-# What is replaced, by what, and what the findings have to name: one of these kinds.
+# Text, its replacement, and kinds of findings of which one must be reported.
 MUTANTS = {
     "no init fence": ("fence.mbarrier_init.release.cluster;", "", {"mbarrier-init-fence"}),
     "no barrier after init": ("bar.sync 0;", "", {"mbarrier-init-race"}),

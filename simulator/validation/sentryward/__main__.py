@@ -92,7 +92,7 @@ def simulate(case: Case, folder: Path) -> dict:
 
 
 def simulate_third_party(case: Case, library: Path, trial: Trial, folder: Path) -> dict:
-    """The same for a kernel of others, launched by its own host code."""
+    """The same for another project's kernel, launched by its own host code."""
     (folder / "case.ptx").write_text(case.text)
     begin, reports = time.monotonic(), []
     trial = replace(trial, shape=tuple(case.shape or trial.shape))
@@ -103,7 +103,7 @@ def simulate_third_party(case: Case, library: Path, trial: Trial, folder: Path) 
 
 
 def simulate_blackwell(case: Case) -> dict:
-    """The same for the Blackwell backend's kernels, as their test launches them."""
+    """The same for the Blackwell backend's kernels, launched as in their test."""
     begin, reports = time.monotonic(), []
     for mode in MODES:
         program = Grouped if case.simulated else Blackwell
@@ -122,7 +122,7 @@ def ptx_of(source: str, folder: Path, arch: str, *flags: str) -> str:
 
 
 def measure_backends(program: str, named: str) -> list[dict]:
-    """The GPU backends' cases, of kernels whose names begin so."""
+    """The GPU backends' cases whose kernels' names begin with `named`."""
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -138,8 +138,7 @@ def measure_backends(program: str, named: str) -> list[dict]:
 
 
 def with_rows(old: list[dict], new: list[dict]) -> list[dict]:
-    """New rows in the places of those of the same kernels, or behind the last of a kernel that begins with the same
-    word."""
+    """New rows replace those of the same kernel, or follow the last kernel that begins with the same word."""
     rows = list(old)
     for kernel in dict.fromkeys(row["kernel"] for row in new):
         places = [i for i, row in enumerate(rows) if row["kernel"] == kernel]
@@ -151,7 +150,7 @@ def with_rows(old: list[dict], new: list[dict]) -> list[dict]:
 
 
 def measure(program: str, checkout: Path | None) -> list[dict]:
-    """All cases, one after the other."""
+    """Every case."""
     rows = []
 
     def add(case: Case, ours: dict) -> None:

@@ -1,4 +1,4 @@
-"""PTX that both checkers read: kernels of this repository and of others, and mutants of them."""
+"""The PTX texts that both checkers read: kernels of this repository and of others, and mutants of them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Case:
     shared: int = 0
     scalars: list[tuple[str, int, str, int]] = field(default_factory=list)  # parameter, offset, type, value
     maps: list[dict] = field(default_factory=list)
-    buffers: list[str] = field(default_factory=list)  # of ptxsim; empty: not run there by this script
-    shape: tuple[int, int, int] | None = None  # of a kernel of others
-    config: str = ""  # of the Blackwell backend
-    scope: str = ""  # what of it is launched
-    simulated: str = ""  # the text that the simulator has, where it is another
-    by: str = ""  # the test that runs it on the simulator, where not this script does
+    buffers: list[str] = field(default_factory=list)  # arguments of ptxsim; empty: not run by ptxsim
+    shape: tuple[int, int, int] | None = None  # M, N, K of another project's kernel
+    config: str = ""  # configuration of the Blackwell backend
+    scope: str = ""  # CTAs and stages of the launch
+    simulated: str = ""  # the simulator's text, where it differs from `text`
+    by: str = ""  # the test that runs it on the simulator, where this program does not
 
     def input(self) -> dict:
         """SentryWard's input.json."""
@@ -57,7 +57,7 @@ class Case:
 
 
 def tensor_map(parameter: str, name: str, sizes: list[int], strides: list[int], box: list[int], kind: str) -> dict:
-    """A descriptor in SentryWard's words; 128-byte swizzle for half floats, none for bytes."""
+    """A descriptor as SentryWard's input has it; 128-byte swizzle for half floats, none for bytes."""
     return {
         "parameter": parameter,
         "object": name,
@@ -74,7 +74,7 @@ def tensor_map(parameter: str, name: str, sizes: list[int], strides: list[int], 
 
 
 def pipelines() -> Iterator[Case]:
-    """The copy pipeline as it is, then with ordinary stores for its bulk store, and mutants of that."""
+    """The copy pipeline as it is, then with ordinary stores instead of its bulk store, and mutants of the latter."""
     common = {"entry": "pipeline", "block": 64, "scalars": [("tiles", 0, "u32", 7)]}
     common |= {"buffers": ["buf:4096", "buf:4096", "u32:7"]}
     yield Case("pipeline.ptx", "", PIPELINE, **common)
@@ -110,7 +110,7 @@ def ported(text: str, pair: bool = False) -> str:
 
 
 def gemms() -> Iterator[Case]:
-    """The NVFP4 kernels of the tests."""
+    """The NVFP4 kernels of gemm_ptx.py."""
     common = {"entry": "gemm", "block": 256, "buffers": GEMM_BUFFERS}
     text = kernel(chunks=3)
     yield Case("gemm_ptx, ported", "", ported(text), **common)
@@ -155,7 +155,7 @@ def hopper(text: str) -> Iterator[Case]:
     yield Case("Hopper grouped_gemm_kernel", "", text, few, 1, 1, 384, 232448, scalars, [b], by=tests)
 
 
-# What is left out of another's kernel, as what the compiler made of it.
+# Alterations of another project's compiled kernel.
 THIRD_PARTY_MUTANTS = {
     "no fence.mbarrier_init": (r"fence\.mbarrier_init\.release\.cluster;", ""),
     "no expect_tx": (r"(mbarrier\.arrive)\.expect_tx(\S+ _, \[%r\d+\]), [%r\d]+;", r"\1\2;"),
@@ -169,8 +169,8 @@ THIRD_PARTY_MUTANTS = {
 
 
 def with_direct_predicates(text: str) -> str:
-    """Waits that branch on their own predicate, and lane 0 for the elected one: SentryWard follows neither a predicate
-    through selp and setp, nor elect.sync."""
+    """The text with waits that branch on their own predicate, and lane 0 for the elected lane: SentryWard follows
+    neither a predicate through selp and setp, nor elect.sync."""
     through = r"selp\.u32 (?P<bit>%r\d+), 1, 0, p;\s*\}(?P<between>.*?)setp\.eq\.s32\s+(?P<no>%p\d+), (?P=bit), 0;"
     elect = re.compile(r"elect\.sync _\|p, 0xffffffff;\s*" + through, re.S)
     text = elect.sub(
@@ -185,23 +185,23 @@ def with_direct_predicates(text: str) -> str:
     return wait.sub(r"mbarrier.try_wait\g<form> \g<no>, \g<of>; \g<between>\g<then>@!\g<no> bra", text)
 
 
-# Of the Blackwell backend: one CTA; a pair; two pairs that share K; these with shared columns of scale factors.
-# Stages of K: a lap and one more, or as many as its time allows.
+# Configurations of the Blackwell backend: one CTA; a pair; two pairs that share K; the same with shared columns of
+# scale factors.  Each with its stages of K: one more than the ring has, or as many as SentryWard's time allows.
 BLACKWELL_STAGES = {"m128n64": 6, "m256n64": 8, "m256n128k2": 12, "m256n192k2": 2}
-# Of its grouped kernels, all of them: the same.
+# The same for every grouped kernel.
 GROUPED_STAGES = {"m128n128": 6, "m128n256": 5, "m256n128": 8, "m256n256": 6}
 BLACKWELL_LAUNCH = {"block": 320, "shared": 232448}
 
 
 def blackwell_text(module: str) -> str:
-    """A kernel of the Blackwell backend in words that SentryWard follows."""
+    """A kernel of the Blackwell backend, rewritten so that SentryWard can follow it."""
     text = with_direct_predicates(re.sub(r"\.collector::a::\w+", "", without_mad(module)))
-    return re.sub(r"and\.b64\s+(%rd\d+), %rd\d+, 31;", r"mov.b64 \1, 0;", text)  # C's alignment, to it unknown
+    return re.sub(r"and\.b64\s+(%rd\d+), %rd\d+, 31;", r"mov.b64 \1, 0;", text)  # C's alignment
 
 
 def blackwell_maps(parameter: str, at: int, codes: list[tuple[int, int]], scales: list[int], steps: int) -> list[dict]:
-    """Maps one behind another from byte `at` of the parameter on: of codes, by rows and a copy's rows, and of scale
-    factors, by tiles of 128 rows."""
+    """Tensor maps one after another from byte `at` of the parameter: of codes (rows, rows of a copy) and of scale
+    factors (tiles of 128 rows)."""
     maps = []
     for i, (rows, box) in enumerate(codes):
         sizes, strides = [32 * steps, rows, 1], [32 * steps, 32 * steps * rows]
@@ -222,7 +222,7 @@ def blackwell(modules: dict[str, str]) -> Iterator[Case]:
         text = blackwell_text(modules[config])
         name = re.search(r"\.entry (\w+)", text)[1]
         features, _, ctas, tail, splits = map(int, re.findall(r"Li(\d+)E", name)[:5])
-        stacked = tail == 0 and splits == 1  # each CTA of a pair has all rows of one operand then
+        stacked = tail == 0 and splits == 1  # then each CTA of a pair has all rows of one operand
         tokens, steps = 128 * ctas, 4 * stages
         box = features if stacked else features // ctas
         feature_tiles = -(-features // 128) * steps
@@ -238,8 +238,8 @@ def blackwell(modules: dict[str, str]) -> Iterator[Case]:
 
 
 def with_one_group(text: str) -> str:
-    """The first group's address for that of the group found: SentryWard takes what is loaded from an address that was
-    computed for a value of its own each time, and then cannot tell where C's rows lie."""
+    """The text with the first group's address instead of the computed one: SentryWard takes each load from a computed
+    address for another value, and then cannot tell where C's rows lie."""
     text, count = re.subn(
         r"mul\.wide\.u32\s+(%rd\d+), %r\d+, 640;\s*add\.s64\s+(%rd\d+), (%rd\d+), \1;", r"mov.u64 \2, \3;", text
     )
@@ -247,7 +247,7 @@ def with_one_group(text: str) -> str:
     return text
 
 
-# What is left out of one of them, of one CTA.
+# Alterations of one of the grouped kernels, of one CTA.
 GROUPED_MUTANT = "m128n128"
 GROUPED_MUTANTS = {
     "no wait for a barrier": (r"mbarrier\.try_wait\S+ (%p\d+), [^;]*;", r"setp.eq.u32 \1, 0, 0;"),
@@ -257,8 +257,7 @@ GROUPED_MUTANTS = {
 
 
 def grouped_case(config: str, text: str, groups: int) -> Case:
-    """One of its grouped kernels, text as it was ported, on groups of one tile each; the simulator has a launch of two
-    groups in any case."""
+    """A grouped kernel, already ported, on groups of one tile each; the simulator always launches two groups."""
     name = re.search(r"\.entry (\w+)", text)[1]
     half, _, ctas, tail, _ = map(int, re.findall(r"Li(\d+)E", name)[:5])
     tokens, columns, steps = 128 * ctas, 2 * half, 4 * GROUPED_STAGES[config]
@@ -279,7 +278,7 @@ def grouped_case(config: str, text: str, groups: int) -> Case:
 
 
 def grouped(modules: dict[str, str]) -> Iterator[Case]:
-    """Its grouped kernels: one group of one tile; and two of one tile each, which the kernel's search tells apart."""
+    """The grouped kernels with one group of one tile, and with two groups, which the kernel has to search."""
     for config in GROUPED_STAGES:
         text = blackwell_text(modules[config])
         yield from (grouped_case(config, text, groups) for groups in (1, 2))

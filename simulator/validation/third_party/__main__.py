@@ -51,13 +51,13 @@ def all_cases() -> Iterator[Case]:
 
 
 def version(project: str, sources: Sources) -> str:
-    """The commit or the wheel's version that a row was measured with."""
+    """The commit, or the wheel's version, of a project."""
     wheels = WHEELS | SOURCE_WHEELS
     return wheels[project] if project in wheels else sources.commit(project)
 
 
 def simulator() -> str:
-    """The last commit that changed the simulator's code, and whether the checkout has changed it since."""
+    """The last commit that changed the simulator's code, and whether the working tree differs from it."""
     git = ["git", "-C", str(ROOT)]
     commit, changed = (
         subprocess.run(
@@ -69,7 +69,7 @@ def simulator() -> str:
 
 
 def measure(case: Case, sources: Sources) -> dict:
-    """One row: what runs in each mode gave, and findings once, with the modes that have them."""
+    """A case's row: a run in each mode, and each finding once, with its modes."""
     row = {"project": case.project, "name": case.name, "arch": case.arch, "size": case.size, "shows": case.shows}
     row |= {"simulator": simulator(), "runs": [], "findings": []} | ({"outside": True} if case.outside else {})
     try:
@@ -99,7 +99,7 @@ def write(rows: list[dict]) -> None:
 
 
 def measure_corpus(sources: Sources) -> None:
-    """The corpus of PTX texts, where it can be had."""
+    """Measures the corpus of PTX texts, where it can be fetched."""
     try:
         found = ptx_corpus.measure(sources)
     except (Unavailable, NoCompiler) as reason:

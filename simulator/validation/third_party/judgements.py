@@ -1,14 +1,14 @@
-"""Who is right: a sentence for each finding on third-party kernels, and for each kernel that does not run."""
+"""Rulings on findings in third-party kernels, and reasons for kernels that do not run."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# What a ruling means.
+# The rulings with their meaning.
 RULINGS = {
     "true": "the kernel breaks a rule of PTX",
-    "practice": "PTX does not guarantee it, and common practice relies on it: a review",
+    "practice": "PTX does not guarantee it, but common practice relies on it: a review",
     "follows": "a consequence of another finding",
     "false": "the kernel is right and the simulator is wrong",
 }
@@ -16,7 +16,7 @@ RULINGS = {
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of findings of one kind; patterns are searched for in the project, the kernel's name and the source line."""
+    """A ruling on findings of one kind; the patterns must match the project, the kernel's name and the source line."""
 
     project: str
     kind: str
@@ -36,7 +36,7 @@ JUDGEMENTS = (
     ),
     Judgement(
         "", "mbarrier-init-fence", "practice",
-        "no fence between mbarrier.init and the first TMA or commit on it, but a barrier of the CTA: all of Triton",
+        "no fence between mbarrier.init and the first TMA or commit on it, only a barrier of the CTA: all of Triton",
         "", r"kernels\.py",
     ),
     Judgement(
@@ -51,7 +51,7 @@ JUDGEMENTS = (
     Judgement(
         "", "unpipelined-copy", "practice",
         "tcgen05.cp onto scale columns that an earlier cp or mma of the same thread uses: no pipelined pair in PTX, "
-        "and everybody's practice",
+        "but common practice",
     ),
     Judgement(
         "", "tcgen05-register", "practice",
@@ -61,7 +61,7 @@ JUDGEMENTS = (
     Judgement(
         BENCHMARKS, "missed-phase", "true",
         "all threads wait for each MMA's phase, and the thread that issues the next waits for none of them: a warp "
-        "that comes late misses a phase and waits for ever",
+        "that comes late misses a phase and waits forever",
     ),
     Judgement(
         BENCHMARKS, "missing-proxy-fence", "true",
@@ -85,7 +85,7 @@ JUDGEMENTS = (
     ),
     Judgement(
         BENCHMARKS, "mbarrier-init-fence", "true",
-        "no fence between mbarrier.init and the first bulk copy on it, but a barrier of the CTA; chips forgive it",
+        "no fence between mbarrier.init and the first bulk copy on it, only a barrier of the CTA; chips forgive it",
     ),
     Judgement(
         f"{OWN_HOST}|{BENCHMARKS}", "deadlock", "follows", "follows from missed-phase where the schedule runs into it",
@@ -115,23 +115,22 @@ JUDGEMENTS = (
     ),
     Judgement(
         "ThunderKittens", "cta-exited", "true",
-        "the second CTA's producers tell the first one's schedule_finished of the last query, and the first CTA waits "
-        "for the second one's epilogue alone before it ends: the arrival may reach a CTA that is gone",
+        "the second CTA's producers arrive at the first one's schedule_finished for the last query, and the first CTA "
+        "waits for the second one's epilogue alone before it ends: the arrival may reach a CTA that is gone",
     ),
     Judgement(
         OWN_HOST, "pair-alloc", "practice",
-        "tcgen05.alloc.cta_group::2 by a warp that no cluster barrier has told that the other CTA runs; PTX asks its "
-        "issuer to make sure, and chips' alloc waits for the other one",
+        "tcgen05.alloc.cta_group::2 with no cluster barrier before it to show that the other CTA runs; PTX asks the "
+        "issuer to make sure, and on chips alloc waits for the other CTA",
     ),
     Judgement(
         "gpu-mode-kernels", "tensor-map", "true",
-        "the host code writes addresses and sizes into the bytes of encoded tensor maps, at places that no document "
-        "tells: a CUtensorMap is opaque, and what such a map means is known to chips alone",
+        "the host code writes addresses and sizes into undocumented places of encoded tensor maps: a CUtensorMap is "
+        "opaque, and only chips know what such a map means",
     ),
     Judgement(
         "gpu-mode-kernels", "tensor-memory-uninitialised", "practice",
-        "of a tile with few rows the second MMA is left out and its columns are loaded all the same; none of the "
-        "values is stored",
+        "a tile with few rows skips the second MMA and still loads its columns; none of the values is stored",
     ),
     Judgement(
         "cutlass", "sparse-metadata", "practice",
@@ -221,10 +220,10 @@ JUDGEMENTS = (
     ),
 )  # fmt: skip
 
-# Kernels that are not built or do not run: (project, kernel's name) and why.
+# Kernels that are not built or do not run: project, kernel's name, reason.
 REASONS: tuple[tuple[str, str, str], ...] = ()
 
-# PTX of the corpus that ptxas assembles and the simulator does not read: what its reason says, and why it stays so.
+# Texts of the corpus that ptxas assembles and the simulator refuses: a pattern of its message, and why that is right.
 CORPUS_REASONS = (
     ("wmma", "wmma is out of scope: Volta's interface, which nvcc does not make of Hopper's and Blackwell's kernels"),
     ("m8n8k4", "Volta's mma.sync.m8n8k4 is out of scope"),
@@ -234,12 +233,12 @@ CORPUS_REASONS = (
 
 
 def corpus_reason(why: str) -> str | None:
-    """Why a text stays unread, in a sentence."""
+    """The sentence for a text that the simulator refuses."""
     return next((sentence for pattern, sentence in CORPUS_REASONS if re.search(pattern, why)), None)
 
 
 def judgement(project: str, name: str, finding: dict) -> Judgement | None:
-    """The first that fits."""
+    """The first judgement that fits a finding."""
     for each in JUDGEMENTS:
         fits = each.kind == finding["kind"] and re.search(each.project, project) and re.search(each.name, name)
         if fits and re.search(each.line, finding["source"]):
@@ -248,5 +247,5 @@ def judgement(project: str, name: str, finding: dict) -> Judgement | None:
 
 
 def reason(project: str, name: str) -> str | None:
-    """Why a kernel does not run, in a sentence."""
+    """The sentence for a kernel that does not run."""
     return next((why for p, n, why in REASONS if re.search(p, project) and re.search(n, name)), None)

@@ -1,4 +1,4 @@
-"""CUDA source of others through nvcc and onto the simulator's runtime; objects are kept by what made them."""
+"""Compiles CUDA source of others and links it with the simulator's runtime; objects are cached by their inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMPILE_LIMIT = 1800  # seconds; CUTLASS takes minutes
 
 
 class NotBuilt(Exception):
-    """The compiler's or linker's first word on it."""
+    """The first error of the compiler or the linker."""
 
 
 def _first_error(text: str) -> str:
@@ -22,7 +22,7 @@ def _first_error(text: str) -> str:
 
 
 def run_quietly(command: list[str], limit: int = COMPILE_LIMIT) -> None:
-    """A command whose failure is NotBuilt."""
+    """Runs a command; raises NotBuilt where it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -34,7 +34,7 @@ def run_quietly(command: list[str], limit: int = COMPILE_LIMIT) -> None:
 def compile_object(
     source: Path, arch: str, flags: list[str], cache: Path, depends: str, standard: str = "c++17"
 ) -> Path:
-    """An object of a CUDA file.  `depends`: what else it is made of, as the commit of the headers."""
+    """An object of a CUDA file.  `depends`: the other inputs, for instance the commit of the headers."""
     command = [nvcc(), f"-std={standard}", "-O3", "-w", "-lineinfo", "--no-compress", "--expt-relaxed-constexpr"]
     command += [f"-gencode=arch=compute_{arch},code=compute_{arch}", "-Xcompiler", "-fPIC", *flags]
     key = hashlib.sha256("\0".join([*command, depends, str(source), source.read_text()]).encode()).hexdigest()[:24]

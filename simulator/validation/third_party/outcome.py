@@ -1,6 +1,6 @@
-"""What one kernel gave in one mode: values against what they should be, the verdict, and each finding by its line.
+"""The outcome of one kernel in one mode: values compared with the expected ones, the verdict, and findings by line.
 
-A run is a process of its own, so that a crash, a fault of the host code or a run without end is one cell of the table.
+A run is a process of its own, so that a crash, a fault of the host code or an endless run is one row of the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_TEXT = 300
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel of a project.  `prepare` builds it, and gives what runs it in a mode."""
+    """One kernel of a project.  `prepare` builds it and returns a function that runs it in a mode."""
 
     project: str  # owner/name of a repository, or the wheel whose compiler made it
     name: str
@@ -35,11 +35,11 @@ class Case:
     arch: str
     prepare: Callable[[Sources], Callable[[str], dict]]
     modes: tuple[str, ...] = MODES
-    outside: bool = False  # its driver does not lie in the tree
+    outside: bool = False  # its driver is not in the repository
 
 
 def cases_of(path: Path) -> list[Case]:
-    """What cases() of a Python file outside the tree gives: drivers that are not for the tree."""
+    """The cases() of a Python file outside the repository."""
     found = importlib.util.spec_from_file_location(path.stem, path)
     module = sys.modules[path.stem] = importlib.util.module_from_spec(found)  # dataclasses look their module up
     found.loader.exec_module(module)
@@ -47,7 +47,7 @@ def cases_of(path: Path) -> list[Case]:
 
 
 def compare(got: np.ndarray, want: np.ndarray, bound: np.ndarray | float) -> dict:
-    """Elements that lie further off than `bound`; NaN is wrong."""
+    """How many elements differ by more than `bound`; NaN counts as wrong."""
     error = np.abs(got.astype(np.float64) - want)
     finite = error[np.isfinite(error)]
     worst = float(finite.max()) if finite.size else float("nan")
@@ -63,7 +63,7 @@ def _e4m3(memory: np.ndarray) -> np.ndarray:
 
 
 def values(memory: np.ndarray, kind: str) -> np.ndarray:
-    """Memory as float64, of an element type that numpy has, bfloat16 or e4m3; torch's threads do not outlive a fork."""
+    """Memory as float64, from a numpy type, bfloat16 or e4m3; without torch, whose threads do not survive a fork."""
     if kind == "e4m3":
         return _e4m3(memory)
     if kind == "bfloat16":
@@ -72,7 +72,7 @@ def values(memory: np.ndarray, kind: str) -> np.ndarray:
 
 
 def told(findings: list[dict]) -> list[dict]:
-    """Findings by verdict, kind and line: one of each, with how often it was met."""
+    """One finding for each verdict, kind and line, with how often it was met."""
     kept: dict[tuple[str, str, str], dict] = {}
     for each in findings:
         place = Path(each["source"]).name or f"PTX line {each['ptx_line']}"
@@ -84,7 +84,7 @@ def told(findings: list[dict]) -> list[dict]:
 
 
 def of_report(path: Path, text: str) -> dict:
-    """Verdict and findings of the CUDA runtime shim's report; `text` is what the program printed."""
+    """Verdict and findings from the report of the CUDA runtime shim; `text` is the program's output."""
     said = (text.strip() or "no message").splitlines()[-1][:MOST_TEXT]
     if not path.exists():
         return {"failed": said}
@@ -94,7 +94,7 @@ def of_report(path: Path, text: str) -> dict:
 
 
 def in_a_child(work: Callable[[], dict], limit: int = RUN_LIMIT) -> dict:
-    """work()'s result from a process of its own; {"failed": why} where it gives none.  What it prints is dropped."""
+    """work()'s result from a process of its own, or {"failed": why}.  Its output is dropped."""
     begin = time.monotonic()
     reader, writer = os.pipe()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""PTX that others collected for their parsers: what ptxas assembles, the simulator reads, or says why not."""
+"""PTX that others collected for their parsers: the simulator reads what ptxas assembles, or says why not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.common.toolchain import nvcc
 from simulator.validation.third_party.third_party_sources import Sources
 
 REPOSITORY, FOLDER = "patrick-toulme/pyptx", "tests/corpus"
-OLDEST = "sm_75"  # that ptxas 13 knows: texts for chips before are assembled for it
+OLDEST = "sm_75"  # oldest chip of ptxas 13: texts for older chips are assembled for this one
 KNOWN = re.compile(r"sm_(7[5-9]|[89]\d|1\d\d)[af]?$")
 
 
@@ -31,7 +31,7 @@ def unread(path: Path) -> str:
         sim = Sim(path.read_text())
     except PtxError as error:
         return str(error)
-    # A kernel that cannot be read does not lose its module.
+    # A module loads although one of its kernels cannot be read.
     lib = sim.lib
     lib.sim_kernel_name.restype = lib.sim_unreadable.restype = ctypes.c_char_p
     index = itertools.count()

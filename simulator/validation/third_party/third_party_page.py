@@ -21,7 +21,7 @@ nothing."""
 
 
 def in_order(rows: list[dict], cases: list[tuple[str, str, str]]) -> list[dict]:
-    """Rows in the order of the cases, without those of cases that are no more; last, by name, those from outside."""
+    """Rows in the order of the cases, then rows from outside by name; rows of removed cases are dropped."""
     found = {key(row): row for row in rows}
     outside = sorted(name for name, row in found.items() if row["outside"] and name not in cases)
     return [found[name] for name in (*cases, *outside) if name in found]
@@ -33,7 +33,7 @@ def silently_wrong(run: dict) -> bool:
 
 
 def by_mode(runs: list[dict], tell: list[str]) -> str:
-    """A word for all modes, or each word with its modes."""
+    """The word of all modes, or each word with its modes."""
     modes = defaultdict(list)
     for run, word in zip(runs, tell, strict=True):
         modes[word].append(run["mode"])
@@ -47,7 +47,7 @@ def value_of(run: dict) -> str:
 
 
 def kinds(row: dict) -> str:
-    """Kinds of findings with their verdicts, and how many lines have each."""
+    """Kinds of findings with verdicts and numbers of lines."""
     lines: dict[tuple[str, str], list[dict]] = defaultdict(list)
     for finding in row["findings"]:
         lines[finding["verdict"], finding["kind"]].append(finding)
@@ -64,7 +64,7 @@ def kinds(row: dict) -> str:
 
 
 def refusal(row: dict) -> str:
-    """Why there are no values, where there are none."""
+    """Why a kernel has no values; empty where it has."""
     return row["not_built"] or next((run["failed"] for run in row["runs"] if run["failed"]), "")
 
 
@@ -193,14 +193,14 @@ def page(rows: list[dict], corpus: dict) -> str:
 
 
 def faults(rows: list[dict], corpus: dict) -> list[str]:
-    """Which rules the rows break: enough of them, no wrong value in silence, every finding and refusal judged."""
+    """The rules that the rows break: enough kernels, no silent wrong value, every finding and refusal judged."""
     running = [row for row in rows if row["runs"] and not refusal(row)]
     found = [f"{name} is not read: {why}" for name, why in corpus["unread"].items() if corpus_reason(why) is None]
     if len(running) < LEAST_KERNELS or len({row["project"] for row in running}) < LEAST_PROJECTS:
         found.append(f"fewer than {LEAST_KERNELS} kernels of {LEAST_PROJECTS} projects run")
     for row in rows:
         name = f"{row['project']} {row['name']} sm_{row['arch']}"
-        found += [f"{name}: wrong in silence in mode {r['mode']}" for r in row["runs"] if silently_wrong(r)]
+        found += [f"{name}: silently wrong in mode {r['mode']}" for r in row["runs"] if silently_wrong(r)]
         if refusal(row) and not reason(row["project"], row["name"]):
             found.append(f"{name}: does not run, and no reason is named: {refusal(row)}")
         for finding in row["findings"]:

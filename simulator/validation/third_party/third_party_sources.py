@@ -1,4 +1,4 @@
-"""Where third-party kernels come from: repositories at pinned commits, compilers as wheels, in a cache outside git."""
+"""Fetches third-party sources into a cache outside git: repositories at pinned commits, compilers as wheels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# The commits that the committed table was measured at.
+# The recorded rows were measured at these commits.
 COMMITS = {
     "pranjalssh/fast.cu": "38eb642e0c081231d6f695978be63604bd7c689b",
     "gau-nernst/learn-cuda": "1454f8b71499a68eacdbf44c08e36a7003d8ab99",
@@ -31,12 +31,12 @@ FETCH_LIMIT, INSTALL_LIMIT = 900, 1800  # seconds
 
 
 class Unavailable(Exception):
-    """Why a source cannot be had here."""
+    """A source cannot be fetched here; the message says why."""
 
 
 @dataclass
 class Sources:
-    """The cache folder, checkouts that the caller has, and the URL that a repository is fetched from."""
+    """A cache folder, checkouts that the caller already has, and the URL for fetching a repository."""
 
     cache: Path
     url: str = "https://github.com/{repository}"
@@ -44,7 +44,7 @@ class Sources:
     missing: dict[str, str] = field(default_factory=dict)
 
     def checkout(self, repository: str) -> Path:
-        """The repository's tree at its pinned commit, fetched once; a folder that the caller named is taken as is."""
+        """The repository's tree at its pinned commit, fetched once; or the folder that the caller named."""
         if repository in self.given:
             return self.given[repository]
         if repository in self.missing:
@@ -56,7 +56,7 @@ class Sources:
         return folder
 
     def commit(self, repository: str) -> str:
-        """What the checkout at hand is at, by git or by a file COMMIT beside an exported tree."""
+        """The checkout's commit, from git or from the file COMMIT in an exported tree."""
         folder = self.checkout(repository)
         if (folder / "COMMIT").exists():
             return (folder / "COMMIT").read_text().strip()
@@ -68,7 +68,7 @@ class Sources:
         url = self.url.format(repository=repository, name=repository.replace("/", "+"))
         folder.mkdir(parents=True, exist_ok=True)
         git = ["git", "-C", str(folder)]
-        # A local repository gives a commit by its name only where it is asked to; others ignore the option.
+        # A local repository serves a commit by its hash only with this option; others ignore it.
         serve = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
         pack = [f"--upload-pack={serve}"] if Path(url).is_dir() else []
         steps = (
@@ -89,7 +89,7 @@ class Sources:
         (folder / ".git/complete").touch()
 
     def python(self) -> Path:
-        """A Python that has the pinned wheels: an environment of its own in the cache."""
+        """The Python of an environment in the cache that has the pinned wheels."""
         folder = self.cache / "venv"
         if "wheels" in self.missing:
             raise Unavailable(self.missing["wheels"])
@@ -105,14 +105,14 @@ class Sources:
                 if said:
                     self.missing["wheels"] = f"the wheels cannot be installed: {said.splitlines()[-1]}"
                     raise Unavailable(self.missing["wheels"])
-            # The DSL's examples need torch, which is the one at hand; what the environment has comes first.
+            # The DSL's examples need torch: this Python's, after the environment's own packages.
             site = Path(importlib.util.find_spec("torch").origin).parents[1]
             (next((folder / "lib").glob("python3*/site-packages")) / "project.pth").write_text(f"{site}\n")
             stamp.write_text(wanted)
         return folder / "bin/python"
 
     def unpacked(self, package: str) -> Path:
-        """A folder with what is in a package's wheel of SOURCE_WHEELS, without what the package depends on."""
+        """A folder with the contents of a package's wheel (SOURCE_WHEELS), without its dependencies."""
         if package in self.missing:
             raise Unavailable(self.missing[package])
         wanted = f"{package}=={SOURCE_WHEELS[package]}"
@@ -127,7 +127,7 @@ class Sources:
         except subprocess.TimeoutExpired:
             said = f"no answer in {INSTALL_LIMIT} s"
         if said:
-            self.missing[package] = f"{wanted} cannot be had: {said.splitlines()[-1]}"
+            self.missing[package] = f"{wanted} cannot be downloaded: {said.splitlines()[-1]}"
             raise Unavailable(self.missing[package])
         with zipfile.ZipFile(next((folder / "wheel").glob("*.whl"))) as wheel:
             wheel.extractall(folder)
@@ -135,6 +135,6 @@ class Sources:
         return folder
 
     def wheel(self, *patterns: str) -> Path:
-        """A folder in the wheels' environment, for instance of headers."""
+        """A folder in the environment's packages, for instance of headers."""
         site = next((self.python().parents[1] / "lib").glob("python3*/site-packages"))
         return next(path for pattern in patterns for path in sorted(site.glob(pattern)))

@@ -1,4 +1,4 @@
-"""Machine code read for the clock: which PTX each instruction is from, and what is charged to it."""
+"""Matching machine code with PTX for the clock: each instruction's origin and charge."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LOOP: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 9;
 
 
 def instruction(statement: int, text: str, stall: int = 1, reads: int = 7, waits: int = 0, writes: int = 7, label=""):
-    """One of machine code."""
+    """A machine instruction."""
     return sass.Instruction(0, statement, text, stall, reads, writes, waits, [label] if label else [])
 
 
 def charged(*code: sass.Instruction) -> dict[int, match.Charge]:
-    """Of PTX above: 0 mov, 1 add, 2 setp, 3 mov, 4 bra, 5 ret."""
+    """The charges of PTX above: 0 mov, 1 add, 2 setp, 3 mov, 4 bra, 5 ret."""
     for place, item in enumerate(code):
         item.address = 16 * place
     module = ptx.marked(PTX)
@@ -171,7 +171,7 @@ def test_since_when_an_instruction_waits_for_an_answer_is_told_by_who_gives_it()
 
 def test_lines_of_a_launchs_parameters_are_told_by_where_they_lie_and_who_reads_them():
     found = charged(
-        instruction(-1, "LDC R1, c[0x0][0x28]"),  # which is not of the parameters
+        instruction(-1, "LDC R1, c[0x0][0x28]"),  # not a launch parameter
         instruction(0, "ULDC.64 UR4, c[0x0][0x210]"),
         instruction(0, "IADD3 R1, R2, c[0x0][0x23c], RZ"),
         instruction(1, "LDC.64 R2, c[0x0][0x280]", label=".L_x_1"),
@@ -200,7 +200,7 @@ TWO_COPIES = COPY.replace("    ret;", f"    {ANOTHER}\n    ret;")
 
 
 def turns(number: int, statement: int) -> list[sass.Instruction]:
-    """Lanes ask for a copy one after another."""
+    """A loop in which lanes issue a copy in turn."""
     label = f".L_x_{number}"
     return [
         instruction(statement, "@P0 ELECT P2, URZ, PT", 4, label=label),
@@ -210,7 +210,7 @@ def turns(number: int, statement: int) -> list[sass.Instruction]:
 
 
 def charged_copies(*between: sass.Instruction, text: str = TWO_COPIES) -> dict[int, match.Charge]:
-    """Of an arrival, a copy, what is between, a copy, and the end: 0 to 3."""
+    """The charges of an arrival, a copy, code between, a copy, and the end: 0 to 3."""
     module = ptx.marked(text)
     code = [instruction(0, "SYNCS.ARRIVE.TRANS64 RZ, [UR9], R10"), *turns(1, 1), *between, *turns(2, 2)]
     code.append(instruction(3, "EXIT"))
@@ -271,7 +271,7 @@ def test_all_of_a_kernel_is_charged_and_no_more(tmp_path: Path):
 
 
 def ours_of(lines: list[str], text: str) -> list[int]:
-    """What the products of a text have of the pipe for them, in hundredths."""
+    """The charge of a text's multiplications on their pipe, in hundredths."""
     rows = {tuple(map(int, line.split()[:2])): int(line.split()[7]) for line in lines[2:]}
     wanted = [statement for statement in ptx.marked(text).statements if statement.name.startswith("fma")]
     return [rows.get((statement.line, statement.nth), 0) for statement in wanted]

@@ -1,6 +1,6 @@
 """Any bits are decoded or refused with a reason; what is accepted stays inside its memories.
 
-tests/house/test_sanitizers.py runs it under AddressSanitizer, which sees the second half.
+test_sanitized.py runs it under AddressSanitizer, which sees the second half.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ def a_finding(**given):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda row: row["runs"][0].update(wrong=1, verdict="review"), "wrong in silence in mode eager"),
-        (lambda row: row["runs"][2].update(wrong=1, verdict="clean"), "wrong in silence in mode reverse"),
+        (lambda row: row["runs"][0].update(wrong=1, verdict="review"), "silently wrong in mode eager"),
+        (lambda row: row["runs"][2].update(wrong=1, verdict="clean"), "silently wrong in mode reverse"),
         (lambda row: row["findings"].append(a_finding()), "new-kind at a.cu:1 is not judged"),
         (lambda row: row.update(runs=[], not_built="no nvcc"), "no reason is named: no nvcc"),
         (lambda row: row["runs"][1].update(failed="refused"), "no reason is named: refused"),

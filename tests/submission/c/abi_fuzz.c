@@ -1,8 +1,7 @@
-/* Fuzz target: malformed argument structs for custom_kernel() and, in abi_fuzz_grouped.c, for
- * custom_kernel_grouped(), every status compared with an independent rule.
- * Linked with an instrumented library, so a read or write outside the exactly sized buffers ends the program.
- * Where NVFP4_CPU_ISA is not set and the machine lacks AMX, an accepted call runs again in portable C, to the
- * same bits. */
+/* Fuzz target: malformed argument structs for custom_kernel() and, in abi_fuzz_grouped.c,
+ * custom_kernel_grouped(). Each status is compared with the one that the mutation must give.  The library is
+ * instrumented, so a read or write outside the exactly sized buffers ends the program.  If NVFP4_CPU_ISA is not
+ * set and the machine lacks AMX, an accepted call runs again in portable C and must give the same bits. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -57,7 +56,7 @@ static int64_t bad_extent(void) {
     return values[below(sizeof values / sizeof *values)];
 }
 
-/* Breaks one rule, or bends the struct in a way that must stay valid; returns whether it stays valid. */
+/* Breaks one rule, or changes the struct in a way that keeps it valid; true if it is still valid. */
 static bool mutate(union call *call, const size_t bytes[TENSORS]) {
     struct custom_kernel_args *args = &call->args;
     int which = (int)below(TENSORS);
@@ -101,7 +100,7 @@ static bool mutate(union call *call, const size_t bytes[TENSORS]) {
         return false;
     case 11: /* past the end of the address space */
         if (bytes[which] <= 16) {
-            return true; /* what fits there is not refused, and is no memory */
+            return true; /* so small a tensor fits before the end; the address is left alone */
         }
         set_tensor(args, which, UINTPTR_MAX - 15);
         return false;
@@ -138,7 +137,7 @@ void check_status(int32_t status, bool valid) {
         fail(valid ? "refused" : "accepted", status, message);
     }
     if (!valid && (strchr(message, '\n') != NULL || !names_an_argument(message))) {
-        fail("refused in other than one line that begins with an argument's name", status, message);
+        fail("the message is not one line that begins with an argument's name", status, message);
     }
 }
 
@@ -175,7 +174,7 @@ static void compare_isas(const union call *call, const unsigned char *c, size_t 
     int32_t status = custom_kernel(&call->args);
     (void)unsetenv("NVFP4_CPU_ISA");
     if (status != CUSTOM_KERNEL_OK || !same_halves(first, c, bytes)) {
-        fail("portable C gives something else", status, custom_kernel_message());
+        fail("portable C gives another result", status, custom_kernel_message());
     }
     free(first);
 }

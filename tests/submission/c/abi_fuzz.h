@@ -1,4 +1,4 @@
-/* What both halves of the ABI's fuzz target share. */
+/* Shared by both halves of the ABI's fuzz target. */
 #ifndef ABI_FUZZ_H
 #define ABI_FUZZ_H
 
@@ -7,23 +7,23 @@
 #include "../../../submission/custom_kernel.h"
 #include "../../simulator/fuzz/fuzz.h"
 
-/* What outputs hold before a call. */
+/* The bytes of an output before a call. */
 #define POISON 0xA5
 
-/* What a call has got wrong ends the process. */
+/* Prints what a call did wrong and aborts. */
 void fail(const char *what, int32_t status, const char *message);
 
-/* Ends the process unless a valid call was accepted, and another refused in one line that begins with an
- * argument's name. */
+/* Aborts unless a valid call was accepted, or an invalid one was refused with a one-line message that begins
+ * with an argument's name. */
 void check_status(int32_t status, bool valid);
 
-/* The same bits but for the payloads of NaN. */
+/* True if the fp16 values have the same bits, any NaN being equal to any other. */
 bool same_halves(const unsigned char *a, const unsigned char *b, size_t bytes);
 
-/* Whether the CPU backend's choice of instructions orders its sums otherwise than portable C: AMX. */
+/* True if the CPU backend chooses AMX, whose sums have another order than portable C's. */
 bool has_own_bits(void);
 
-/* A call of custom_kernel_grouped(); -1 where there is no memory. */
+/* Fuzzes one call of custom_kernel_grouped(); -1 if memory runs out. */
 int fuzz_grouped(struct choices *choices);
 
 #endif

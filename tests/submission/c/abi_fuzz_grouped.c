@@ -1,4 +1,4 @@
-/* The grouped half of the ABI's fuzz target: as abi_fuzz.c, over up to MOST_GROUPS groups. */
+/* The grouped half of the ABI's fuzz target (abi_fuzz.c), with up to MOST_GROUPS groups. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +23,10 @@ struct call {
         struct custom_kernel_grouped_args args;
         unsigned char bytes[sizeof(struct custom_kernel_grouped_args) + MAX_TAIL];
     };
-    union group groups[MOST_GROUPS]; /* as they are meant */
+    union group groups[MOST_GROUPS]; /* before packing */
     unsigned char *buffers[MOST_GROUPS][TENSORS];
     size_t sizes[MOST_GROUPS][TENSORS];
-    unsigned char *packed; /* as they lie: exactly groups * group_bytes bytes */
+    unsigned char *packed; /* the array that is passed: exactly groups * group_bytes bytes */
 };
 
 static const void **tensor_of(struct custom_kernel_group *group, int i) {
@@ -41,7 +41,7 @@ static void sizes_of(const struct custom_kernel_group *group, bool blocked, size
     memcpy(sizes, all, sizeof all);
 }
 
-/* Breaks a rule of a group, or bends it in a way that stays valid; returns whether it does. */
+/* Breaks a rule of a group, or changes it in a way that keeps it valid; true if it is still valid. */
 static bool mutate_group(struct call *call, int64_t count) {
     static const int64_t bad[] = {-1, -64, INT64_MIN, INT64_MAX, INT64_MAX - 63, INT64_C(1) << 62};
     int index = (int)below((uint64_t)count), which = (int)below(TENSORS);
@@ -76,7 +76,7 @@ static bool mutate_group(struct call *call, int64_t count) {
         }
         *pointer = (const void *)(UINTPTR_MAX - 15);
         return false;
-    case 7: /* each size is one that may be, and the bytes of c have no number */
+    case 7: /* each size is valid, but the bytes of c overflow */
         group->m = INT64_C(1) << (31 + below(20));
         group->n = INT64_C(1) << 32;
         return false;
@@ -90,7 +90,7 @@ static bool mutate_group(struct call *call, int64_t count) {
     }
 }
 
-/* The same of the call's own struct. */
+/* The same for the call's own struct. */
 static bool mutate_args(struct call *call) {
     struct custom_kernel_grouped_args *args = &call->args;
     switch (below(13)) {
@@ -114,14 +114,14 @@ static bool mutate_args(struct call *call) {
     case 5:
         args->reserved = 1 + (uint32_t)below(UINT32_MAX);
         return false;
-    case 6: /* a newer caller's groups, which use nothing new, or something */
+    case 6: /* a newer caller's longer groups, which use a new member or do not */
         args->group_bytes += (uint32_t)(1 + below(MAX_TAIL));
         if (below(2)) {
             return true;
         }
         call->groups[below((uint64_t)args->groups)].bytes[args->group_bytes - 1] = 1;
         return false;
-    case 7: /* too short: read of nothing past it; or more than any struct has */
+    case 7: /* too short, or longer than any accepted struct */
         args->group_bytes = below(2) ? (uint32_t)below(sizeof(struct custom_kernel_group))
                                      : 1025 + (uint32_t)below(UINT32_MAX - 1025);
         return false;
@@ -134,7 +134,7 @@ static bool mutate_args(struct call *call) {
     case 10:
         args->scale_layout = below(2) ? -1 - (int32_t)below(1000) : 2 + (int32_t)below(1000);
         return false;
-    case 11: /* of a GPU, in host memory */
+    case 11: /* a queue with host memory */
         args->queue = &args->queue;
         return false;
     default:
@@ -143,7 +143,7 @@ static bool mutate_args(struct call *call) {
     }
 }
 
-/* The groups as they lie, in memory that ends with them. */
+/* Copies the groups to an allocation that ends with them. */
 static bool pack(struct call *call, int64_t count) {
     size_t stride = call->args.group_bytes < sizeof call->groups[0].bytes ? call->args.group_bytes
                                                                           : sizeof call->groups[0].bytes;
@@ -152,7 +152,7 @@ static bool pack(struct call *call, int64_t count) {
         memcpy(call->packed + (size_t)i * stride + 1, call->groups[i].bytes, stride);
     }
     if (call->args.group != NULL) {
-        call->args.group = (const void *)(call->packed + 1); /* of no alignment: it is copied */
+        call->args.group = (const void *)(call->packed + 1); /* unaligned on purpose: the library copies it */
     }
     return call->packed != NULL;
 }
@@ -162,13 +162,13 @@ static void check_outputs(const struct call *call, int64_t count, bool valid, in
         bool written = valid && call->groups[i].group.m > 0;
         for (size_t b = 0; !written && b < call->sizes[i][C]; b++) {
             if (call->buffers[i][C][b] != POISON) {
-                fail("an output that is none was written", status, custom_kernel_message());
+                fail("an output was written that must not be", status, custom_kernel_message());
             }
         }
     }
 }
 
-/* The outputs again in portable C: the same bits. */
+/* Runs the call again in portable C: the same bits. */
 static void compare_isas(const struct call *call, int64_t count) {
     unsigned char *first[MOST_GROUPS] = {NULL};
     if (getenv("NVFP4_CPU_ISA") != NULL || has_own_bits()) {
@@ -186,7 +186,7 @@ static void compare_isas(const struct call *call, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         if (status != CUSTOM_KERNEL_OK ||
             (first[i] != NULL && !same_halves(first[i], call->buffers[i][C], call->sizes[i][C]))) {
-            fail("portable C gives something else", status, custom_kernel_message());
+            fail("portable C gives another result", status, custom_kernel_message());
         }
         free(first[i]);
     }

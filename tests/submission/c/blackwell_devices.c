@@ -1,5 +1,5 @@
-/* What the Blackwell backend says of a device of a compute capability: `blackwell_devices MAJOR MINOR` prints
- * whether it is right and the detail.  The CUDA runtime is replaced by functions here. */
+/* `blackwell_devices MAJOR MINOR` prints whether the Blackwell backend accepts a device of that compute
+ * capability, and the detail.  Functions here replace the CUDA runtime. */
 #include <stdio.h>
 #include <stdlib.h>
 

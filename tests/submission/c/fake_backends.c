@@ -1,5 +1,5 @@
-/* GPU backends that only remember what they were asked, for tests of how the library chooses one and what it
- * hands on.  Linked with submission/core in the place of the real ones. */
+/* Fake GPU backends that record their calls, for tests of how the library chooses a backend and what it passes
+ * on. Linked with submission/core instead of the real ones. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 enum { HOPPER, BLACKWELL, GEFORCE, FAKES };
 
 /* Set by tests. */
-EXPORT int32_t fake_available[FAKES]; /* the only device that it can use is `fake_device` */
+EXPORT int32_t fake_available[FAKES]; /* on `fake_device` only */
 EXPORT int32_t fake_device[FAKES];
 EXPORT int32_t fake_status[FAKES]; /* what running a problem returns */
 EXPORT char fake_detail[FAKES][600];

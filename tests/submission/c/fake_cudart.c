@@ -1,5 +1,5 @@
-/* A CUDA runtime that only writes down what it was asked, for tests of the GPU backends' host side: several
- * devices, and any call can be made to fail.  Linked in the place of libcudart. */
+/* A fake CUDA runtime that logs its calls, for tests of the GPU backends' host code: several devices, and any
+ * call can be made to fail.  Linked instead of libcudart. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdarg.h>
@@ -16,13 +16,13 @@ EXPORT int fake_devices;
 EXPORT int fake_capability[DEVICES]; /* 10 * major + minor */
 EXPORT int fake_sms[DEVICES];
 EXPORT int fake_current;
-EXPORT int fake_clusters[16]; /* at once, of clusters of so many CTAs; below 0: the driver does not say */
+EXPORT int fake_clusters[16];         /* most active clusters, by CTAs per cluster; negative: the query fails */
 EXPORT char fake_failing[NAME_BYTES]; /* the function that fails ... */
 EXPORT int fake_successes;            /* ... after so many calls that do not */
 EXPORT int fake_error;                /* with this error */
 EXPORT int fake_no_entry;             /* the driver has no entry point */
 
-/* Read by tests: a line a call. */
+/* Read by tests: a line per call. */
 EXPORT char fake_log[LOG_BYTES];
 
 static size_t log_used;
@@ -49,7 +49,7 @@ static void note(const char *format, ...) {
     }
 }
 
-/* Whether this call of a function fails. */
+/* True if this call must fail. */
 static int fails(const char *function) {
     if (strcmp(function, fake_failing) != 0 || fake_successes-- > 0) {
         return 0;
@@ -247,7 +247,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
     return cudaSuccess;
 }
 
-/* --- what nvcc's host code calls when the library is loaded --- */
+/* --- functions that nvcc's host code calls when the library is loaded --- */
 
 void **__cudaRegisterFatBinary(void *binary);
 void __cudaRegisterFatBinaryEnd(void **handle);

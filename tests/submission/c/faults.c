@@ -1,6 +1,6 @@
-/* Preloaded into a process by tests of the CPU backend: counts the threads it starts and the aligned blocks of
- * memory it gets and gives back, and makes starting threads or getting memory fail after as many successes as
- * the environment says, read anew in each call. */
+/* Preloaded into a process by tests of the CPU backend.  Counts threads started and aligned blocks allocated
+ * and freed; makes thread creation fail after FAULT_THREADS successes and allocation after FAULT_MEMORY.  Each
+ * call reads the environment variables anew. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -9,14 +9,14 @@
 
 int threads_started; /* since the test set it to zero */
 int memory_blocks;   /* likewise */
-int blocks_kept;     /* of those, how many were not given back */
+int blocks_kept;     /* allocated and not yet freed */
 int64_t most_bytes;  /* of a block, since the test set it to zero */
 int least_alignment; /* of a block, since the test set it to a large number */
 
 enum { MOST_BLOCKS = 1024 };
 static void *blocks[MOST_BLOCKS];
 
-/* Whether `successes` is as many as the variable allows; without the variable, never. */
+/* True if `successes` has reached the variable's value; false without the variable. */
 static int used_up(const char *variable, int successes) {
     const char *value = getenv(variable);
     return value != NULL && successes >= atoi(value);

@@ -1,11 +1,14 @@
-/* What the descriptor headers and core/scale_layout.h compute, for tests: a line of hexadecimal numbers for
- * each of tcgen05 ADDRESS M N     descriptors of a swizzled tile, of a scale tile, and of an M x N instruction
- *   wgmma ADDRESS LEADING STRIDE SWIZZLE     the descriptor of these fields
- *   wgmma_tile ADDRESS      of a swizzled tile
- *   wgmma_core ADDRESS ALONG_K ALONG_ROWS    of core matrices
- *   scale LAYOUT ROW GROUP GROUPS     the scale factor's offset
- *   word WORD               the row of a word of a scale tile, and where that row's word lies
- *   batch LAYOUT ROWS GROUPS          bytes of a batch of scale factors */
+/* Prints results of the descriptor headers and core/scale_layout.h for tests.  A line of input asks for
+ *
+ *   tcgen05 ADDRESS M N                     descriptors: a swizzled tile, a scale tile, an M x N instruction
+ *   wgmma ADDRESS LEADING STRIDE SWIZZLE    the matrix descriptor of these fields
+ *   wgmma_tile ADDRESS                      the matrix descriptor of a swizzled tile
+ *   wgmma_core ADDRESS ALONG_K ALONG_ROWS   the matrix descriptor of core matrices
+ *   scale LAYOUT ROW GROUP GROUPS           offset of a scale factor
+ *   word WORD                               row of a word of a scale tile, and offset of that row's word
+ *   batch LAYOUT ROWS GROUPS                bytes of a batch of scale factors
+ *
+ * and gets a line of hexadecimal numbers. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

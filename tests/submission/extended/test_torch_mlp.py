@@ -70,5 +70,5 @@ def test_what_a_checkpoint_lacks_is_named(example, tensors):
     with pytest.raises(KeyError, match=r"up_proj\.weight_scale"):
         example.GatedMLP({name: value for name, value in tensors.items() if name != "up_proj.weight_scale"})
     tensors["up_proj.input_global_scale"] = tensors["up_proj.input_global_scale"] * 2
-    with pytest.raises(ValueError, match="expected one, of their common input"):
+    with pytest.raises(ValueError, match="gate_proj and up_proj differ in input_global_scale"):
         example.GatedMLP(tensors)

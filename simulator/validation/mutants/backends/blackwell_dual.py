@@ -1,4 +1,4 @@
-"""The Blackwell backend's kernels as modules of their own on the simulator, and their mutants."""
+"""The Blackwell backend's kernels on the simulator, each as a module of its own, and their mutants."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Config(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Tiles that start at either half of a scale tile, where the configuration has them."""
+        """Columns: enough for a tile at each half of a scale tile, where tile_n is not a multiple of 128."""
         return max(128, 2 * self.tile_n if self.tile_n % 128 else 0)
 
     @property
     def k(self) -> int:
-        """A lap of the ring and a stage, of each share; less of many shares; and part of a stage."""
+        """Each share of K goes round the ring and one stage on (less with many shares), and ends within a stage."""
         return 256 * self.split_k * (2 if self.split_k > 2 else self.stages + 1) + 64
 
 
@@ -74,7 +74,7 @@ def module_of(symbol: str) -> str:
 
 
 def template_arguments(config: Config) -> str:
-    """Of a configuration, as they are mangled."""
+    """A configuration's template arguments in a mangled name."""
     return "".join(f"Li{value}E" for value in config)
 
 
@@ -135,7 +135,7 @@ def is_right(kernel: Kernel) -> bool:
     return check_against_oracle(inputs(kernel.n, kernel.k), output)[0]
 
 
-# Each occurrence in turn is replaced.  Verdict and kinds, of which one has to be reported.
+# Pattern and replacement of one occurrence at a time; the verdict, and kinds of which one must be reported.
 WAITS = {"read-before-completion", "overwrite-while-read", "double-write", "mbarrier-arrivals", "accumulator-early"}
 WAITS |= {"tensor-memory-race", "unpipelined-copy", "missed-phase"}
 MUTANTS = {
@@ -170,13 +170,12 @@ MUTANTS = {
     "no proxy fence": (r"fence\.proxy\.async[^;]*;", "", "error", {"missing-proxy-fence"}),
     "no griddepcontrol.wait": (r"griddepcontrol\.wait;", "", "error", {"missing-griddepcontrol-wait"}),
 }
-OF_A_PAIR = {"commits to one CTA", "the second CTA signals itself"}
-OF_STACKED = {"no proxy fence"}  # those of B1 and B2 are put together
-# Which of the places that a pattern finds, for each kernel; what one kernel shares with another is left out.
-# The first pair of fences stands around the barrier behind tcgen05.alloc, which is no asynchronous operation: PTX
-# asks for none there, and the simulator misses none; nor where one thread waits for its own commits (scales_read).
-# Waits of the cluster's barrier behind which a warp only meets the others again, or ends, guard nothing: the load
-# warp's two and the epilogue's last.
+OF_A_PAIR = {"commits to one CTA", "the second CTA signals itself"}  # only kernels of a pair have these
+OF_STACKED = {"no proxy fence"}  # only kernels that stack the scale factors of B1 and B2
+# For each kernel, the places of a pattern that are tried; code that two kernels share is tried in one.
+# Left out, since PTX asks for no fence there: the first pair of fences, around the barrier after tcgen05.alloc (which
+# is not asynchronous), and the fence of a thread that waits for its own commits (scales_read).  Left out too, since
+# they guard nothing: the load warp's two waits of the cluster's barrier and the epilogue's last.
 EVERY, BUT_FIRST = slice(None), slice(1, None)
 MEETINGS = (0, 1, 2, 4, 6, 7, 8, 9, 10)
 PLACES = {
@@ -195,16 +194,16 @@ PLACES = {
 
 
 def chosen(found: list[re.Match[str]], places: slice | tuple[int, ...]) -> list[re.Match[str]]:
-    """Those of the places that a pattern finds."""
+    """Some of the places that a pattern finds."""
     return found[places] if isinstance(places, slice) else [found[i] for i in places]
 
 
 def mutants_at(
     places: dict[str, slice | tuple[int, ...]], absent: set[str], text: str
 ) -> Iterator[tuple[str, str, str, set[str]]]:
-    """What, its text, and the verdict and kinds of findings of which one has to be reported.
+    """What is altered, the text, the verdict, and kinds of findings of which one must be reported.
 
-    absent: what this kernel does not have.
+    absent: alterations whose pattern this kernel does not have.
     """
     for what, (pattern, replacement, *expected) in MUTANTS.items():
         found = list(re.finditer(pattern, text))
@@ -220,5 +219,5 @@ def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
 
 
 def mutant_k(name: str) -> int:
-    """K of a mutant's launch: as usual, or, where K is split, one share with a lap and a stage, one with less."""
+    """K of a mutant's launch: as usual; where K is split, one share goes round the ring and the other does not."""
     return 256 * 8 + 64 if CONFIGS[name].split_k > 1 else CONFIGS[name].k

@@ -1,4 +1,4 @@
-"""The Blackwell backend's grouped kernels as modules of their own on the simulator, and their mutants."""
+"""The Blackwell backend's grouped kernels on the simulator, each as a module of its own, and their mutants."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ CONFIGS = {
         re.M,
     )
 }
-ROWS = (130, 40)  # of the groups: two tiles of rows, or a pair's; and less than one
-GROUP_BYTES, FEW_GROUPS = 640, 8  # struct blackwell_group, and how many of them struct blackwell_few_groups has
+ROWS = (130, 40)  # rows of the two groups: two tiles (or one of a pair), and less than a tile
+GROUP_BYTES, FEW_GROUPS = 640, 8  # size of struct blackwell_group; length of the array in struct blackwell_few_groups
 
 
 @cache
@@ -54,7 +54,7 @@ def entries() -> dict[str, str]:
 
 
 class Group:
-    """Random codes and scale factors of which sums are exact, their tensors as a kernel takes them, and the result."""
+    """Random codes and scale factors whose sums are exact, as tensors that a kernel takes, and the result."""
 
     def __init__(self, m: int, n: int, k: int, rng: np.random.Generator) -> None:
         self.m, self.n, self.k = m, n, k
@@ -77,7 +77,7 @@ class Kernel(Sim):
         self.columns = 2 * self.config.tile_n
         self.entry = re.search(r"\.entry (\w+)", text)[1]
         rng = np.random.default_rng(5)
-        # A lap of the ring, a stage and part of one; more columns than a tile, and fewer.
+        # K that goes round the ring and ends within a stage; more columns than a tile, and fewer.
         self.groups = [
             Group(ROWS[0], self.columns + 64, 256 * (self.config.stages + 1) + 64, rng),
             Group(ROWS[1], 72, 320, rng),
@@ -125,8 +125,8 @@ class Kernel(Sim):
         )
 
 
-# What the grouped kernels' own code is: the waits, fences and loads of the other epilogue, and copies of which one CTA
-# of a pair makes some, with other counts of bytes.  The rest is the dual GEMM's, and its mutants are.
+# Only code that the dual GEMM does not have: the waits, fences and loads of the grouped epilogue, and copies with other
+# counts of bytes, some of which one CTA of a pair makes for both.
 _OWN = {
     "no wait for a barrier": EVERY,
     "no fence after a wait": BUT_FIRST,
@@ -137,7 +137,7 @@ PLACES = {
     "m256n128": _OWN | {"no commit": EVERY, "commits to one CTA": EVERY, "the second CTA signals itself": EVERY},
     "m128n256": _OWN,
 }
-# Copies of scale factors: those of the only scale tile, or of two.
+# Copies of scale factors, of one scale tile or of two.
 COPIES = r"cp\.async\.bulk\.tensor\.3d[^;]*;"
 
 

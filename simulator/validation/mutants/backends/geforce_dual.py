@@ -1,4 +1,4 @@
-"""The GeForce backend's kernels as modules of their own on the simulator, and their mutants."""
+"""The GeForce backend's kernels on the simulator, each as a module of its own, and their mutants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scripts.common.toolchain import built
 UINT8, SWIZZLE_64B = 0, 2  # CUtensorMapDataType, CUtensorMapSwizzle
 STAGE_K = 128
 LOAD_WARPS = 4
-CTAS = 2  # fewer than there are tiles: each has several
+CTAS = 2  # fewer than tiles, so that a CTA works on several
 
 
 class Config(NamedTuple):
@@ -36,7 +36,7 @@ class Config(NamedTuple):
 
     @property
     def template_arguments(self) -> str:
-        """Those of its tile in a kernel's mangled name."""
+        """The tile's template arguments in a mangled name."""
         return "".join(f"Li{value}E" for value in self)
 
     @property
@@ -46,7 +46,7 @@ class Config(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Three tiles, with rows and columns past the end; a CTA with two of them goes round the ring."""
+        """Three tiles with rows and columns past the end; a CTA that works on two of them goes round the ring."""
         return self.tile_m - 3, 2 * self.tile_n + 8, STAGE_K * (self.stages // 2 + 1) + 64
 
 
@@ -127,7 +127,7 @@ class Kernel(Sim):
         return check_against_oracle(inputs(self.m, self.n, self.k), output)[0]
 
 
-# Each occurrence in turn is replaced.  Verdict and kinds, of which one has to be reported.
+# Pattern and replacement of one occurrence at a time; the verdict, and kinds of which one must be reported.
 WAITS = {"read-before-completion", "overwrite-while-read", "double-write", "mbarrier-arrivals", "missed-phase"}
 MUTANTS = {
     "no fence after mbarrier.init": (r"fence\.mbarrier_init[^;]*;", "", "review", {"mbarrier-init-fence"}),
@@ -153,7 +153,7 @@ MUTANTS = {
 
 
 def mutants(text: str) -> Iterator[tuple[str, str, str, set[str]]]:
-    """What, its text, and the verdict and kinds of findings of which one has to be reported."""
+    """What is altered, the text, the verdict, and kinds of findings of which one must be reported."""
     for what, (pattern, replacement, *expected) in MUTANTS.items():
         found = list(re.finditer(pattern, text, re.S))
         assert found, what

@@ -1,4 +1,4 @@
-"""The GeForce backend's grouped kernels as modules of their own on the simulator."""
+"""The GeForce backend's grouped kernels on the simulator, each as a module of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIGS = {
         r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/geforce/grouped/geforce_grouped_config.h").read_text(), re.M
     )
 }
-GROUP_BYTES, FEW_GROUPS = 384, 8  # struct geforce_group, and how many of them struct geforce_few_groups has
+GROUP_BYTES, FEW_GROUPS = 384, 8  # size of struct geforce_group; length of the array in struct geforce_few_groups
 
 
 @cache
@@ -41,7 +41,7 @@ class Kernel(Sim):
         self.columns = 2 * self.config.tile_n
         self.entry = re.search(r"\.entry (\w+)", text)[1]
         rng = np.random.default_rng(5)
-        # Three tiles, whose CTAs go round the ring with two of them; and one of fewer rows and columns than a tile.
+        # Three tiles, of which a CTA takes two and goes round the ring; and fewer rows and columns than a tile.
         self.groups = [
             Group(self.config.tile_m - 3, 2 * self.columns + 8, STAGE_K * (self.config.stages // 2 + 1) + 64, rng),
             Group(40, 56, 320, rng),

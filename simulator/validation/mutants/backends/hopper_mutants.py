@@ -79,7 +79,7 @@ MUTANTS = {
     ),
 }
 
-# Of a grouped tile whose K two CTAs share: how they meet.
+# Faults in how two CTAs that share K of a grouped tile add up their sums.
 MEETING_MUTANTS = {
     "gives its sums without a release": (r"red\.release\.gpu", "red.relaxed.gpu", "global-race"),
     "takes sums without an acquire": (r"ld\.acquire\.gpu", "ld.relaxed.gpu", "global-race"),
@@ -95,7 +95,7 @@ MEETING_MUTANTS = {
     ),
 }
 
-FEW_ROWS = [(8, 64, 2304, True)]  # a narrow tile whose K two CTAs share, each warp going around its ring
+FEW_ROWS = [(8, 64, 2304, True)]  # a narrow tile: two CTAs share K, and each warp goes round its ring
 NARROW_MUTANTS = {
     "no wait for copies": (r"cp\.async\.wait_group \d;", "", {"read-before-completion"}),
     "no wait for the cluster": (r"barrier\.cluster\.wait\.acquire;", "", {"no-mbarrier"}),
@@ -106,21 +106,21 @@ NARROW_MUTANTS = {
     ),
 }
 
-# The tile whose K four warpgroups of each CTA share and two CTAs of a cluster, and the narrow one of sixteen rows, each
-# of whose warps reads what others have made of A (of eight rows, a warp reads its own).  Barriers are numbered in the
-# order of the kernel's text.
+# SHARED_K: four warpgroups of each CTA share K, and so do two CTAs of a cluster.  SHARED_A: the narrow tile of 16 rows,
+# whose warps read rows of A that other warps dequantized (with 8 rows, a warp reads only its own).  Barriers are
+# numbered in the order of the kernel's text.
 SHARED_K = ("m64n32k8", "dual_gemm_kernelINS_4tileILi1ELi1ELi64ELi8ELi2ELi4E", [(64, 64, 1024, True)])
 SHARED_A = ("m16", "narrow_dual_gemm_kernelINS_11narrow_tileILi16ELi2ELi4ELi1ELi4ELi2E", [(16, 64, 8192, True)])
-# The narrow one of 32 rows, whose warpgroups multiply: each warp of one reads what all have made of A, phase by phase.
+# The narrow tile of 32 rows: in each phase a warpgroup multiplies rows of A that all of its warps dequantized.
 TEAM = ("m32", "narrow_dual_gemm_kernelINS_11narrow_tileILi32ELi2ELi2ELi1ELi4ELi2E", [(17, 32, 2304, True)])
 BARRIER_MUTANTS = {
     "no barrier before the warpgroups' sums": (SHARED_K, r"bar\.sync %r\d+, %r\d+;", 0, {"overwrite-while-read"}),
-    "no barrier behind the warpgroups' sums": (SHARED_K, r"bar\.sync %r\d+, %r\d+;", 1, {"read-after-write-race"}),
+    "no barrier after the warpgroups' sums": (SHARED_K, r"bar\.sync %r\d+, %r\d+;", 1, {"read-after-write-race"}),
     "no wait for the cluster's stages": (SHARED_K, r"barrier\.cluster\.wait\.acquire;", 0, {"write-race"}),
     "no wait for the cluster's sums": (SHARED_K, r"barrier\.cluster\.wait\.acquire;", 1, {"read-after-write-race"}),
-    "no barrier behind the first rows of A": (SHARED_A, r"bar\.sync \s*0;", 0, {"async-read-race"}),
-    "no fence behind the first rows of A": (TEAM, r"fence\.proxy\.async\.shared::cta;", 0, {"missing-proxy-fence"}),
-    "no fence behind the next rows of A": (TEAM, r"fence\.proxy\.async\.shared::cta;", 1, {"missing-proxy-fence"}),
+    "no barrier after the first rows of A": (SHARED_A, r"bar\.sync \s*0;", 0, {"async-read-race"}),
+    "no fence after the first rows of A": (TEAM, r"fence\.proxy\.async\.shared::cta;", 0, {"missing-proxy-fence"}),
+    "no fence after the next rows of A": (TEAM, r"fence\.proxy\.async\.shared::cta;", 1, {"missing-proxy-fence"}),
 }
 
 

@@ -1,4 +1,4 @@
-"""CUTLASS's examples: whole programs that make their data, run, and compare with a reference of their own."""
+"""CUTLASS's examples: whole programs that make data, run, and compare the result with their own reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulator.validation.third_party.third_party_sources import SOURCE_WHEELS, 
 
 REPOSITORY, WHEEL = "NVIDIA/cutlass", "nvidia-cutlass"
 CHIPS = {"90a": "h200", "100a": "b200", "120a": "rtx5090"}
-SUPPORTED = {"90a": "SPARSE_SM90", "100a": "SM100", "120a": "SM120"}  # what its build files would find out
+SUPPORTED = {"90a": "SPARSE_SM90", "100a": "SM100", "120a": "SM120"}  # macros that CUTLASS's build files would define
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Example:
     shows: str
     passed: str = "Passed"
     failed: str = "Failed"
-    sms: int = 0  # that the chip says to have, where the program fills its operands by a thread for each place on it
+    sms: int = 0  # SMs that the chip reports: some programs fill operands with a thread for each place on the chip
     project: str = REPOSITORY
 
 
@@ -119,10 +119,10 @@ def build(example: Example, sources: Sources) -> Path:
 
 
 def run(example: Example, program: Path, mode: str) -> dict:
-    """One run of the program; its own comparison is the values' judge."""
+    """One run of the program; its own comparison judges the values."""
     report = program.with_suffix(".json")
     report.unlink(missing_ok=True)
-    # An error would end the program before its comparison: the values are wanted.
+    # GO_ON: an error would end the program before its comparison.
     simulate = {"MODE": mode, "JSON": str(report), "CHIP": CHIPS[example.arch], "GO_ON": "1"}
     simulate |= {"SMS": str(example.sms)} if example.sms else {}
     environment = dict(os.environ, **{f"NVFP4_SIMULATE_{name}": value for name, value in simulate.items()})
@@ -142,7 +142,7 @@ def run(example: Example, program: Path, mode: str) -> dict:
 
 
 def cases() -> Iterator[Case]:
-    """All of them, in the table's order."""
+    """Every example, in the table's order."""
 
     def prepare(example: Example, sources: Sources) -> Callable[[str], dict]:
         return partial(run, example, build(example, sources))

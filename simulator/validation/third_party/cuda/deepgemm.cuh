@@ -1,4 +1,4 @@
-/* Host code for DeepGEMM's kernels, in the place of its JIT compiler: tensor maps, and one launch.
+/* Host code for DeepGEMM's kernels instead of its JIT compiler: tensor maps, and one launch.
  *
  * The including file defines KERNEL, an instance of a kernel template, and calls launch() with its arguments.
  * Layouts, boxes and swizzles are those of DeepGEMM's own csrc/jit_kernels/impls.
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define SHARED_BYTES 232448 /* what a CTA of sm_90 and sm_100 can have */
+#define SHARED_BYTES 232448 /* the most that a CTA of sm_90 and sm_100 can have */
 
 /* A row-major matrix of `outer` rows; `inner` and the box are in elements, the row's stride in bytes. */
 static CUtensorMap matrix_map(CUtensorMapDataType type, void *address, uint64_t inner, uint64_t outer,
@@ -26,7 +26,7 @@ static CUtensorMap matrix_map(CUtensorMapDataType type, void *address, uint64_t 
     return map;
 }
 
-/* All shared memory, and a cluster along x. */
+/* Launches with all shared memory, in clusters along x. */
 template <class Kernel, class... Arguments>
 static void launch(Kernel kernel, unsigned grid, unsigned threads, unsigned cluster, Arguments... arguments) {
     cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);

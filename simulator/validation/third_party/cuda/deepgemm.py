@@ -1,4 +1,4 @@
-"""DeepGEMM's kernels, launched by host code of ours, deepgemm.cuh, in the place of its JIT compiler."""
+"""DeepGEMM's kernels, launched by our host code (deepgemm.cuh) instead of its JIT compiler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from simulator.validation.third_party.third_party_sources import Sources
 REPOSITORY, CUTLASS = "deepseek-ai/DeepGEMM", "NVIDIA/cutlass"
 HERE = Path(__file__).resolve().parent
 TILE, STAGES, GROUP = 128, 4, 32
-THREADS_90, THREADS_100 = 384, 256  # a producer's warpgroup and two of wgmma; one, and one of the epilogue
+THREADS_90, THREADS_100 = 384, 256  # warpgroups: producer and two of wgmma; producer and epilogue
 BF16, FP8, FP4 = "BFLOAT16", "UINT8", "16U4_ALIGN16B"
 
 
@@ -79,7 +79,7 @@ def _sm100(ctas: int, b_type: str) -> str:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel's instance: its source, data, size and what it shows."""
+    """An instance of a kernel template: source, data, size and what it shows."""
 
     name: str
     arch: str
@@ -104,7 +104,7 @@ KERNELS = (
 
 
 def _packed(scales: np.ndarray) -> np.ndarray:
-    """Scale bytes (rows, k / 32) as words of four, one column of rows after the other."""
+    """Scale bytes (rows, k / 32) as words of four bytes, column by column."""
     return np.ascontiguousarray(np.ascontiguousarray(scales).view(np.uint32).T)
 
 
@@ -139,7 +139,7 @@ def inputs_of(kernel: Kernel) -> tuple[list[np.ndarray], np.ndarray, np.ndarray,
 
 
 def cases() -> Iterator[Case]:
-    """All of them, in the table's order."""
+    """Every kernel, in the table's order."""
 
     def prepare(kernel: Kernel, sources: Sources) -> Callable[[str], dict]:
         tree, cutlass = sources.checkout(REPOSITORY), sources.checkout(CUTLASS)
@@ -148,7 +148,7 @@ def cases() -> Iterator[Case]:
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(kernel.source)
         include = (tree / "deep_gemm/include", cutlass / "include")
-        # A library with unique symbols is never unloaded, and the CUDA runtime shim writes its report when it is.
+        # The CUDA runtime shim writes its report when it is unloaded; a library with unique symbols never is.
         flags = ["-Xcompiler", "-fno-gnu-unique", *(flag for folder in include for flag in ("-I", str(folder)))]
         depends = sources.commit(REPOSITORY) + sources.commit(CUTLASS) + (HERE / "deepgemm.cuh").read_text()
         made = compile_object(source, kernel.arch, flags, sources.cache, depends, "c++20")

@@ -1,4 +1,4 @@
-"""FlashInfer's quantisation to NVFP4: the kernel as its authors wrote it, without their binding, launched by ours."""
+"""FlashInfer's quantisation to NVFP4: the authors' kernel without their Python binding; the launch is ours."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def inputs() -> tuple[list[np.ndarray], np.ndarray, float, str]:
-    """Numbers that NVFP4 holds, and the very bytes that stand for them: e2m1 in pairs, then e4m3 scales."""
+    """Numbers that NVFP4 represents exactly, and their bytes: e2m1 in pairs, then e4m3 scales."""
     rng = np.random.default_rng(5)
     codes = rng.integers(1, 8, (ROWS, WIDTH // GROUP, GROUP))
-    codes[..., 0] = 7  # the largest of a group, which its scale factor follows from
+    codes[..., 0] = 7  # the largest of a group, which determines its scale factor
     negative = rng.integers(0, 2, codes.shape)
     scales = rng.integers(0x30, 0x50, codes.shape[:2])  # 0.5 to 30
     value = E2M1[codes] * ((1 + (scales & 7) / 8) * 2.0 ** ((scales >> 3) - 7))[..., None]

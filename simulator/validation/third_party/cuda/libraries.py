@@ -1,7 +1,7 @@
-"""Kernels with host code of their own that a function starts: compiled with it into shared libraries.
+"""Kernels whose own host code is a function: both are compiled into a shared library.
 
-Host code and kernels stay in their files; a wrapper of ours calls them, so that their own host code encodes the
-tensor maps and launches.
+Host code and kernels stay in their files.  A wrapper of ours calls the host code, which encodes the tensor maps and
+launches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from simulator.validation.third_party.nvcc_objects import compile_object, link
 from simulator.validation.third_party.outcome import Case, compare, in_a_child, of_report, values
 from simulator.validation.third_party.third_party_sources import Sources
 
-# Names of older tables and of commands, for the repositories' own.
+# Short names of repositories, used in labels and commands.
 REPOSITORIES = {
     "learn-cuda": "gau-nernst/learn-cuda",
     "fast.cu": "pranjalssh/fast.cu",
@@ -50,8 +50,8 @@ class Trial:
     shape: tuple[int, int, int]
     shows: str
     name: str = ""
-    string: str = ""  # the Python variable that holds the CUDA source
-    patch: tuple[str, str] = ("", "")  # a regular expression and what replaces it, to run past a finding
+    string: str = ""  # Python variable that holds the CUDA source
+    patch: tuple[str, str] = ("", "")  # a regular expression and its replacement, to run past a finding
     entry: str = "trial"  # the wrapper's function
 
     @property
@@ -109,7 +109,7 @@ def single(file: str, shape: tuple[int, int, int], shows: str, name: str = "", p
     return Trial(*arguments, string="cuda_src", patch=patch)
 
 
-# A warp's lanes, where the author leaves the lane of the address zero.
+# Adds the warp's lane to an address whose lane the author leaves zero.
 LANES = (r"\btmem_d \+ n_chunk\b", "tmem_d + n_chunk + (threadIdx.x / 32 << 21)")
 TRIALS = (
     fast_cu(2, "one wgmma m64n64k16 a warpgroup, TMA, cuda::barrier"),
@@ -146,7 +146,7 @@ def string_of(path: Path, variable: str) -> str:
 
 
 def write_source(trial: Trial, checkout: Path, folder: Path) -> Path:
-    """Their file and our wrapper as one CUDA file, with the stub of torch beside it."""
+    """Their file and our wrapper as one CUDA file, and a stub of torch's headers in the same folder."""
     for name in ("torch/library.h", "torch/extension.h", "ATen/core/Tensor.h", "ATen/ATen.h"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(TORCH_STUB if name == "torch/library.h" else "#include <torch/library.h>\n")
@@ -170,7 +170,7 @@ def build(trial: Trial, checkout: Path, cache: Path, commit: str) -> Path:
 
 
 def bound_of(want: np.ndarray, step: float, k: int) -> np.ndarray:
-    """Half a unit of the result's type, and what fp32 sums of k products may lose."""
+    """Half a unit in the last place of the result's type, and what fp32 sums of k products may lose."""
     return np.abs(want) * step + 1e-4 * max(1.0, float(np.sqrt(k)))
 
 
@@ -187,7 +187,7 @@ def inputs_of(trial: Trial) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, s
         return [*buffers, np.zeros(m * n, np.int16)], want, bound_of(want, BF16, k), "bfloat16"
     data = generate_input(m=m, n=n, k=k, l=1, seed=7, device="cpu")
     flat = [np.frombuffer(bytes(nvfp4.as_bytes(x).permute(2, 0, 1).contiguous().numpy()), np.uint8) for x in data[:3]]
-    # As the permuted view lies in memory.
+    # The permuted view's bytes in the order of memory.
     plain = [nvfp4.as_bytes(x)[:, :, 0].contiguous().numpy().ravel() for x in data[3:5]]
     scales = [nvfp4.as_bytes(x).permute(5, 2, 4, 0, 1, 3).contiguous().numpy().ravel() for x in data[6:9]]
     out = np.zeros(m * n, np.int16)
@@ -200,7 +200,7 @@ def inputs_of(trial: Trial) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, s
 
 
 def run(library: Path, trial: Trial, data: tuple, mode: str, **variables: str) -> dict:
-    """One call in one mode, in the process at hand: the CUDA runtime shim reads its variables once."""
+    """One call in one mode, in this process: the CUDA runtime shim reads its environment variables once."""
     report = library.with_suffix(".json")
     report.unlink(missing_ok=True)
     os.environ |= {"NVFP4_SIMULATE_MODE": mode, "NVFP4_SIMULATE_JSON": str(report)}
@@ -213,7 +213,7 @@ def run(library: Path, trial: Trial, data: tuple, mode: str, **variables: str) -
     opened = ctypes.CDLL(str(library))
     status = getattr(opened, trial.entry)(pointers, sizes, len(buffers), *trial.shape)
     row = {"status": status, **compare(values(buffers[-1], kind).reshape(want.shape), want, bound)}
-    dlclose(opened._handle)  # the shim writes its report when it goes
+    dlclose(opened._handle)  # the shim writes its report when it is unloaded
     return row | of_report(report, "no kernel ran")
 
 

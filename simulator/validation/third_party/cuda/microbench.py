@@ -1,4 +1,4 @@
-"""SemiAnalysis's microbenchmarks of a B200: whole programs with less data and fewer rounds; most compare nothing."""
+"""SemiAnalysis's microbenchmarks of a B200: whole programs with less data and fewer rounds; most check no values."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from simulator.validation.third_party.outcome import RUN_LIMIT, Case, in_a_child
 from simulator.validation.third_party.third_party_sources import Sources
 
 REPOSITORY, ARCH = "SemiAnalysisAI/microbench-blackwell", "100a"
-# Two gigabytes of data and 148 SMs show no more than these; the flush of L2 is only there for the time.
+# Two gigabytes of data and 148 SMs would show no more. The flush of L2 matters only for times.
 LESS = (("2LL * 1024 * 1024 * 1024", "4LL * 1024 * 1024"), ("NUM_SMS = 148", "NUM_SMS = 4"), ("132644864", "4096"))
 ELEMENTS, OPERATIONS = 5000, ("exp", "tanh", "rsqrt", "add", "multiply", "relu")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program: its name in the table, its file, the macros that it is compiled with, and what it shows."""
+    """A program: name in the table, file, macros, and what it shows."""
 
     name: str
     file: str
@@ -63,7 +63,7 @@ PROGRAMS = (
 
 
 def elementwise(tree: Path) -> str:
-    """All operations of elementwise_tput in one file, each in a namespace, and a call that runs one after another."""
+    """All operations of elementwise_tput in one file, each in its namespace, and a call that runs them in turn."""
     file = tree / "elementwise_throughput/elementwise_tput.cu"
     parts = ["#include <cmath>\n#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n"]
     parts.append("#include <cuda_runtime.h>\n#define main unused\n")
@@ -76,7 +76,7 @@ def elementwise(tree: Path) -> str:
 
 
 def inputs() -> tuple[list[np.ndarray], np.ndarray, np.ndarray, str]:
-    """Room for what they fill in and for their results, what these should be, and the bound of approximate ones."""
+    """Buffers for the operands and the results, the expected results, and the bound of approximate ones."""
     x = ((np.arange(ELEMENTS) & 1023) - 512) / 1024
     want = np.stack([np.exp(x), np.tanh(x), 1 / np.sqrt(x + 1), x + 1.0009765625, x * 1.0009765625, np.maximum(x, 0)])
     return [np.zeros(ELEMENTS, np.float32), np.zeros(want.size, np.float32)], want, np.abs(want) * 2.0**-20, "float32"
@@ -98,7 +98,7 @@ def build(program: Program, sources: Sources) -> Path:
 
 
 def run(program: Path, mode: str) -> dict:
-    """One run; the program has no values to compare, and its times are the clock's affair."""
+    """One run; the program checks no values, and its times are of no interest here."""
     report = program.with_suffix(".json")
     report.unlink(missing_ok=True)
     simulate = {"MODE": mode, "JSON": str(report), "CHIP": "b200", "GO_ON": "1"}
@@ -113,7 +113,7 @@ def run(program: Path, mode: str) -> dict:
 
 
 def cases() -> Iterator[Case]:
-    """All of them, in the table's order."""
+    """Every program, in the table's order."""
 
     def prepare(program: Program, sources: Sources) -> Callable[[str], dict]:
         return partial(run, build(program, sources))

@@ -1,7 +1,7 @@
-"""ThunderKittens' GEMMs: the ladders for learners by their own host code, the fast ones by a launch of ours.
+"""ThunderKittens' GEMMs: the educational ladders run with their own host code, the fast kernels with a launch of ours.
 
-The fast kernels' own programs fill hundreds of megabytes and time them; their types, grids and launch attributes are
-taken here, with smaller operands.
+The fast kernels' own programs fill and time hundreds of megabytes.  Ours uses the same types, grids and launch
+attributes on smaller operands.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from simulator.validation.third_party.third_party_sources import Sources
 REPOSITORY = "HazyResearch/ThunderKittens"
 FOLDER = "kernels/gemm"
 MACROS = {"90a": "KITTENS_HOPPER", "100a": "KITTENS_BLACKWELL"}
-FLAGS = ("--use_fast_math", "--expt-extended-lambda", "-DNDEBUG", "-Xcompiler", "-fno-gnu-unique")  # as its authors
-# Of the system and of theirs, before any namespace.
+FLAGS = ("--use_fast_math", "--expt-extended-lambda", "-DNDEBUG", "-Xcompiler", "-fno-gnu-unique")  # the authors' own
+# Headers of the system and of ThunderKittens, which must not be included inside a namespace.
 HEADERS = "".join(
     f"#include <{name}>\n"
     for name in (
@@ -63,7 +63,7 @@ def level(number: int, chip: str, size: int, shows: str) -> Kernel:
 
 
 def prototype(name: str, template: str, types: str, data: str, shape: tuple[int, int, int], shows: str) -> Kernel:
-    """A kernel of Hopper's load-compute-finish template, by its own launch."""
+    """A kernel of Hopper's load-compute-finish template, with its own launch."""
     call = f"""using mmt = {template};
     cudaFuncSetAttribute(prototype::lcf::kernel<mmt>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          MAX_SHARED_MEMORY - 1024);
@@ -75,7 +75,7 @@ def prototype(name: str, template: str, types: str, data: str, shape: tuple[int,
 def launched(
     name: str, config: str, suffix: str, arguments: list[str], kernel: str, data: str, shape: tuple, shows: str
 ) -> Kernel:
-    """A Blackwell kernel: its globals by the arguments, one for each member, and its launch with attributes."""
+    """A Blackwell kernel: the members of its globals, and its launch with attributes."""
     space = kernel.rpartition("::")[0]
     scope = f"{space}::" if space else ""
     call = f"""using C = {scope}config<{config}>;
@@ -191,7 +191,7 @@ def inputs_of(kernel: Kernel) -> tuple[list[np.ndarray], np.ndarray, np.ndarray,
 
 
 def build(arch: str, sources: Sources) -> Path:
-    """A chip's kernels as one library, since their headers take the compiler longest: each file in a namespace."""
+    """A chip's kernels as one library, each file in a namespace: most compile time goes into their headers."""
     tree, label = sources.checkout(REPOSITORY), f"ThunderKittens-{arch}"
     text = HEADERS + "".join(f'#include "{tree / name}"\n' for name in SHARED[arch]) + ENTRY_HEAD
     files = {}
@@ -212,7 +212,7 @@ def build(arch: str, sources: Sources) -> Path:
 
 
 def cases() -> Iterator[Case]:
-    """All of them, in the table's order."""
+    """Every kernel, in the table's order."""
 
     def prepare(kernel: Kernel, sources: Sources) -> Callable[[str], dict]:
         library = build(kernel.arch, sources)

@@ -1,8 +1,8 @@
-"""What stands around third-party host code: the little of torch that it needs, and the call of it."""
+"""The C++ around third-party host code: the part of torch that it needs, and a function that calls it."""
 
 from __future__ import annotations
 
-# What their host code needs of torch: a pointer with sizes.
+# Their host code needs a pointer with sizes from torch, and no more.
 TORCH_STUB = """#pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -38,7 +38,7 @@ extern "C" __attribute__((weak)) CUresult cuGetErrorString(CUresult, const char 
     return CUDA_SUCCESS;
 }
 """
-# NAME starts CALL with d, what the host has in each buffer, and takes the last buffer back.
+# NAME copies the host's buffers to the device as `d`, runs CALL, and copies the last buffer back.
 ENTRY = """extern "C" int NAME(void **host, const size_t *bytes, int count, int m, int n, int k) {
     std::vector<void *> d(count);
     for (int i = 0; i < count; i++) {

@@ -25,15 +25,15 @@ REPOSITORY, WHEEL = "NVIDIA/cutlass", "nvidia-cutlass-dsl"
 M, N, K = 256, 128, 256
 SHARED_BYTES = 232448
 LOG2_E = 1.4426950408889634  # its host code turns exponentials into powers of two
-# Of CU_TENSOR_MAP_DATA_TYPE_ and CU_TENSOR_MAP_SWIZZLE_
+# Values of CU_TENSOR_MAP_DATA_TYPE_* and CU_TENSOR_MAP_SWIZZLE_*
 UINT16_MAP, FP16_MAP, FP4_MAP, NO_SWIZZLE, SWIZZLE_64, SWIZZLE_128 = 1, 6, 13, 0, 2, 3
-# A TiledMma's value: whether to accumulate and to negate, and the lanes without output: all zero at the start.
+# A TiledMma as an argument (accumulate, negate, lanes without output): all zero at the start.
 TILED_MMA = b""
 
 
 @dataclass(frozen=True)
 class Map:
-    """How a tensor goes as a tensor map: as its array is, or with sizes of its own; innermost dimension first."""
+    """The tensor map of a tensor: with the array's sizes or with its own; innermost dimension first."""
 
     box: tuple[int, ...]
     kind: int = FP16_MAP
@@ -43,7 +43,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Example:
-    """One kernel: its launch, which tensors go as maps, and what it computes."""
+    """One kernel: its launch, the tensors that it takes as maps, and what it computes."""
 
     name: str
     arch: str
@@ -70,7 +70,7 @@ def _product(k: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
 
 
 def _sgemm() -> tuple[list[np.ndarray], np.ndarray, float]:
-    """Column-major fp32: arrays here are turned round."""
+    """Column-major fp32: the arrays are transposed."""
     a, b = (torch.randn(64, n, generator=torch.Generator().manual_seed(n)).float() for n in (M, N))
     want = (b.double().T @ a.double()).numpy()
     return [a.numpy(), b.numpy(), np.zeros((N, M), np.float32)], want, 1e-4
@@ -154,7 +154,7 @@ EXAMPLES = (
 
 
 def compiled(sources: Sources) -> Path:
-    """The folder of NAME.ptx, made once for the text, the examples and the version at hand."""
+    """The folder of NAME.ptx files, made once for each version of the examples and the compiler."""
     examples = sources.checkout(REPOSITORY) / "examples/python/CuTeDSL/cute"
     text = "\0".join([WHEELS[WHEEL], sources.commit(REPOSITORY), (HERE / "cute_translate.py").read_text()])
     folder = sources.cache / f"cute-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -197,7 +197,7 @@ def run(folder: Path, example: Example, data: tuple, mode: str) -> dict:
 
 
 def cases() -> Iterator[Case]:
-    """All of them, in the table's order."""
+    """Every example, in the table's order."""
 
     def prepare(example: Example, sources: Sources) -> Callable[[str], dict]:
         folder, data = compiled(sources), example.data()

@@ -30,7 +30,7 @@ SCALED_K = 256
 
 @dataclass(frozen=True)
 class Data:
-    """Arguments (arrays are buffers), the grid, which argument is the result, its type, its values and their bound."""
+    """Arguments (arrays are buffers), the grid, the index of the result, its type, expected values and bound."""
 
     arguments: list
     grid: int | tuple[int, int, int]
@@ -218,7 +218,7 @@ MAKERS: dict[str, Callable[[Variant], Data]] = {
 
 
 def compiled(sources: Sources) -> Path:
-    """The folder of NAME.ptx and NAME.json, made once for the texts and the version at hand."""
+    """The folder of NAME.ptx and NAME.json, made once for each version of the kernels and of Triton."""
     texts = [(HERE / name).read_text() for name in ("triton_kernels.py", "triton_variants.py", "triton_translate.py")]
     key = hashlib.sha256("\0".join([WHEELS["triton"], *texts]).encode()).hexdigest()[:16]
     folder = sources.cache / f"triton-{key}"

@@ -1,4 +1,4 @@
-"""Kernels in Triton's language for Triton's compiler: what people write with it, each short.  Needs triton alone.
+"""Short kernels in Triton's language, of the kinds that people write.  Needs triton alone.
 
 Pointers are to contiguous arrays, rows first.  Sizes that a kernel does not mask are multiples of its tile.
 """

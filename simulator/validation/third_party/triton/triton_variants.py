@@ -1,4 +1,4 @@
-"""Which of kernels.py's kernels are compiled how: types, sizes, warps and chips.  Needs neither Triton nor torch."""
+"""How each kernel of triton_kernels.py is compiled: types, sizes, warps, chips.  Needs neither Triton nor torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BOTH = (90, 100)
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel's compilation.  `types` are Triton's of the parameters that are no constants, in order."""
+    """A kernel's compilation.  `types`: Triton's types of the parameters that are no constants, in order."""
 
     kernel: str
     label: str
@@ -79,7 +79,7 @@ def _scaled() -> Iterator[Variant]:
         left, right = kinds.split()
         types = f"*{left} *{scale} *{right} *{scale} *fp32 i32"
         constants = {"BM": 128, "BN": 128, "BK": 128, "GROUP": group, "A_TYPE": a, "B_TYPE": b}
-        # On sm_90 Triton dequantizes to bf16, and has no way for scales of e4m3.
+        # On sm_90 Triton dequantizes to bf16, and cannot do so with scales of e4m3.
         chips = (100,) if label == "nvfp4" else BOTH
         yield Variant("dot_scaled", label, types, constants, chips=chips, shows=f"block-scaled product, {label}")
         chips = (100,)
@@ -89,7 +89,7 @@ def _scaled() -> Iterator[Variant]:
 
 
 def variants() -> Iterator[Variant]:
-    """All of them, in the table's order."""
+    """Every variant, in the table's order."""
     yield Variant("add", "", "*fp32 *fp32 *fp32 i32", {"BLOCK": 256}, shows="masked vectors")
     yield Variant("softmax", "", "*fp32 *fp32 i32", {"WIDTH": 512}, shows="reductions over warps")
     yield Variant("layernorm", "", "*fp16 *fp16 *fp16 *fp16 fp32", {"WIDTH": 512}, shows="mixed precision")

@@ -1,4 +1,4 @@
-"""The dual GEMM as compare.py times it: inputs, variants and what is checked."""
+"""The dual GEMM's variants for compare.py: how each is called and how its results are checked."""
 
 from __future__ import annotations
 
@@ -10,54 +10,23 @@ from pathlib import Path
 
 import torch
 
-from reference import nvfp4
-from reference.reference import check_against_oracle, compare, generate_input, ref_kernel
-from scripts.bench.baselines import ROUNDED, UNGATED, Call, gated
-from scripts.bench.groups.comparison import CPU_ISAS
+from reference.reference import check_against_oracle, compare, ref_kernel
+from scripts.bench.baselines.dual_baselines import ROUNDED, UNGATED, gated
+from scripts.bench.baselines.variant import BACKENDS, Call, library_for_import, settings
+from scripts.bench.dual.dual_problem import Problem
 
 ROOT = Path(__file__).resolve().parents[3]
-BACKENDS = ("HOPPER", "BLACKWELL")  # each reads variables of its own
-SEED = 1111
+CONFIG_VARIABLES = tuple(f"NVFP4_{backend}_CONFIG" for backend in BACKENDS)
 HALF_TOLERANCE = 2e-2  # of the baselines that round the two products to fp16, relative to the largest output
 
 
-class Problem:
-    """One shape with its inputs, dequantized operands and the variants' outputs."""
-
-    def __init__(self, m: int, n: int, k: int, inputs: int, device: str) -> None:
-        self.m, self.n, self.k = m, n, k
-        self.data = [generate_input(m, n, k, 1, SEED + 42 * i, device=device) for i in range(inputs)]
-        self.dequantized = [
-            tuple(nvfp4.decode(code[..., 0], scale[..., 0]).half() for code, scale in zip(d[:3], d[3:6], strict=True))
-            for d in self.data
-        ]
-        self.stacked = [torch.cat((b1, b2)) for _, b1, b2 in self.dequantized]
-        self.dequantized = [(a, w[:n], w[n:]) for (a, _, _), w in zip(self.dequantized, self.stacked, strict=True)]
-        self.both = torch.empty((m, 2 * n), dtype=torch.half, device=device)
-
-    def arguments(self, i: int, scales: str) -> tuple[torch.Tensor, ...]:
-        """Input i as custom_kernel takes it: all ten tensors, or seven, with the scale factors in rows only."""
-        return self.data[i] if scales == "blocked" else (*self.data[i][:6], self.data[i][-1])
-
-    def output(self, i: int) -> torch.Tensor:
-        """The tensor c of input i, as (M, N)."""
-        return self.data[i][-1][..., 0]
-
-
 def load_shim(library: str, checkout: Path = ROOT) -> Callable[..., torch.Tensor]:
-    """custom_kernel of a checkout's shim (this one's unless told) on another library."""
+    """custom_kernel of a checkout's shim on another library; by default of this checkout's."""
     shim = checkout / "submission" / "submission.py"
     spec = importlib.util.spec_from_file_location(f"shim_{len(sys.modules)}", shim)
     module = importlib.util.module_from_spec(spec)
-    before = os.environ.get("NVFP4_LIBRARY")
-    os.environ["NVFP4_LIBRARY"] = library
-    try:
+    with library_for_import(library):
         spec.loader.exec_module(module)
-    finally:
-        if before is None:
-            del os.environ["NVFP4_LIBRARY"]
-        else:
-            os.environ["NVFP4_LIBRARY"] = before
     return module.custom_kernel
 
 
@@ -71,22 +40,16 @@ def wanted(problem: Problem) -> list[torch.Tensor]:
 
 
 def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Tensor]], scales: str) -> Call:
-    """A variant of the library: its configuration is an environment variable the library reads in each call."""
+    """A variant of the library; `prepare` sets what the library reads in each call."""
     library, _, variant = name.rpartition("/")
     kernel = kernels[library]
-    config, *suffixes = variant.split("+")
-    dependent = "0" if "plain" in suffixes else "1"
-
     arguments = [problem.arguments(i, scales) for i in range(len(problem.data))]
 
     def call(i: int) -> None:
         kernel(arguments[i])
 
     def prepare() -> None:
-        for backend in BACKENDS:
-            os.environ[f"NVFP4_{backend}_CONFIG"] = "" if config == "auto" else config
-            os.environ[f"NVFP4_{backend}_DEPENDENT_LAUNCH"] = dependent
-        os.environ["NVFP4_CPU_ISA"] = config if config in CPU_ISAS else ""
+        os.environ.update(settings(variant, CONFIG_VARIABLES))
 
     call.prepare = prepare
     return call

@@ -21,11 +21,9 @@ from reference import group_reference, nvfp4
 from reference.check import compare
 from reference.problems.group_gemm import PROBLEM, GroupGemm
 from reference.problems.interface import BOARD, blank
-from scripts.bench.baselines import Call
+from scripts.bench.baselines.variant import Call, library_for_import, settings
 
 CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
-DEPENDENT_VARIABLES = ("NVFP4_HOPPER_DEPENDENT_LAUNCH", "NVFP4_BLACKWELL_DEPENDENT_LAUNCH")
-CPU_ISAS = ("portable", "avx2", "avx512", "amx", "neon")
 INPUTS = PROBLEM.inputs
 BASELINES = {
     "cublas_groups": "one cuBLAS fp16 GEMM a group on operands dequantized beforehand",
@@ -83,34 +81,22 @@ def load_shim(library: str, checkout: Path) -> Callable[[Any], Any]:
     package = ModuleType(f"grouped_shim_{len(sys.modules)}")
     package.__path__ = [str(checkout / "submission")]
     sys.modules[package.__name__] = package
-    before = os.environ.get("NVFP4_LIBRARY")
-    os.environ["NVFP4_LIBRARY"] = library
-    try:
-        renamed = (checkout / "submission" / "group_submission.py").is_file()  # group_gemm.py in older checkouts
-        shim = "group_submission" if renamed else "group_gemm"
+    renamed = (checkout / "submission" / "group_submission.py").is_file()  # group_gemm.py in older checkouts
+    shim = "group_submission" if renamed else "group_gemm"
+    with library_for_import(library):
         return importlib.import_module(f"{package.__name__}.{shim}").custom_kernel
-    finally:
-        if before is None:
-            del os.environ["NVFP4_LIBRARY"]
-        else:
-            os.environ["NVFP4_LIBRARY"] = before
 
 
 def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], _scales: str) -> Call:
-    """A variant of the library: its tile is an environment variable the library reads in each call."""
+    """A variant of the library; `prepare` sets what the library reads in each call."""
     library, _, variant = name.rpartition("/")
     kernel = kernels[library]
-    tile, *suffixes = variant.split("+")
 
     def call(i: int) -> None:
         kernel(problem.data[i])
 
     def prepare() -> None:
-        of_cpu = tile in CPU_ISAS
-        os.environ[CONFIG_VARIABLE] = "" if tile == "auto" or of_cpu else tile
-        os.environ["NVFP4_CPU_ISA"] = tile if of_cpu else ""
-        for variable in DEPENDENT_VARIABLES:
-            os.environ[variable] = "0" if "plain" in suffixes else "1"
+        os.environ.update(settings(variant, (CONFIG_VARIABLE,)))
 
     call.prepare = prepare
     return call
