@@ -1,4 +1,4 @@
-/* Reading a chip's file: a JSON object of "chip" and "parameters", each {"value", "unit", "source"}. */
+/* Reads a chip's file: {"chip": ..., "parameters": {NAME: {"value", "unit", "source"}, ...}}. */
 #include "chip.h"
 
 #include <math.h>
@@ -9,9 +9,9 @@
 
 #define MAX_FILE  (1u << 18)
 #define NAME_ROOM 64
-#define MAX_POWER 8u /* of a load: each is a step of a loop */
+#define MAX_POWER 8u /* of hbm_loaded_power, which is a loop's length */
 
-/* The files of the build, so that a program needs no path. */
+/* The build embeds the chips' files, so that a program needs no path. */
 #define EMBED(name)                                                                                            \
     __asm__(".section .rodata\n.global chip_text_" #name "\nchip_text_" #name                                  \
             ":\n.incbin \"simulator/clock/chips/" #name ".json\"\n.byte 0\n.previous\n");                      \
@@ -20,7 +20,7 @@ EMBED(h200);
 EMBED(b200);
 EMBED(rtx5090);
 
-/* What the comparison with a card came to: a line, written by simulator/calibration. */
+/* How far off each chip's model is: a line written by simulator/calibration. */
 #define EMBED_ERROR(name)                                                                                      \
     __asm__(".section .rodata\n.global chip_error_" #name "\nchip_error_" #name                                \
             ":\n.incbin \"simulator/clock/chips/" #name ".error\"\n.byte 0\n.previous\n");                     \
@@ -34,13 +34,13 @@ struct reader {
     char *message;
     size_t room;
     bool failed;
-    bool machine; /* for a clock that goes by machine code */
+    bool machine; /* take "machine" values */
 };
 
 static void fail(struct reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void fail(struct reader *r, const char *format, ...) {
     va_list arguments;
-    if (!r->failed) { /* the first is the cause */
+    if (!r->failed) { /* the first failure is the cause */
         va_start(arguments, format);
         (void)vsnprintf(r->message, r->room, format, arguments);
         va_end(arguments);
@@ -48,7 +48,7 @@ static void fail(struct reader *r, const char *format, ...) {
     r->failed = true;
 }
 
-/* How much of what comes next a refusal quotes: the text has no end of its own. */
+/* How many of the next characters a message quotes; the text is not terminated. */
 static int quoted(const struct reader *r) {
     const ptrdiff_t most = 12, left = r->end - r->at;
     return (int)(left < most ? left : most);
@@ -75,7 +75,7 @@ static void need(struct reader *r, char c, const char *where) {
     }
 }
 
-/* A string without escapes, which names and units need none of. */
+/* A string without escapes; names, units and sources need none. */
 static void read_text(struct reader *r, char *to, size_t room, const char *where) {
     size_t used = 0;
     need(r, '"', where);
@@ -161,7 +161,7 @@ static uint64_t stored(struct reader *r, const struct place *place, double value
     }
 }
 
-/* The key has been read; false sources are refused, so that every figure says where it is from. */
+/* Reads a parameter behind its key.  Every value must name its source. */
 static void read_value(struct reader *r, struct chip *chip, const struct place *place) {
     char unit[NAME_ROOM], source[400], key[NAME_ROOM];
     struct curve curve = {0};
@@ -196,7 +196,7 @@ static void read_value(struct reader *r, struct chip *chip, const struct place *
     char *texts[] = {unit, source};
     size_t rooms[] = {sizeof unit, sizeof source};
     static const char *const members[] = {"unit", "source"};
-    bool other = !place->curve; /* a value of its own by machine code may stand here */
+    bool other = !place->curve; /* a "machine" value may follow */
     for (int i = 0; i < 2 && !r->failed; i++) {
         need(r, ',', place->name);
         read_text(r, key, sizeof key, place->name);
@@ -334,7 +334,7 @@ ticks curve_at(const struct curve *curve, uint64_t x) {
     if (i >= curve->count) {
         return curve->y[0];
     }
-    /* Beyond the last point the last piece goes on. */
+    /* the last piece continues beyond the last point */
     int64_t rise = (int64_t)curve->y[i] - (int64_t)curve->y[i - 1];
     int64_t run = (int64_t)(curve->x[i] - curve->x[i - 1]);
     return (ticks)((int64_t)curve->y[i - 1] + rise * (int64_t)(x - curve->x[i - 1]) / run);

@@ -1,4 +1,4 @@
-/* What a chip's clock is made of: one file of parameters a chip (chips/NAME.json). */
+/* The parameters of a chip's clock, one file for each chip (chips/NAME.json). */
 #ifndef SIM_CLOCK_CHIP_H
 #define SIM_CLOCK_CHIP_H
 
@@ -6,16 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Time inside the clock: integers, so that every machine computes the same. */
+/* Time inside the clock: integers, so that every host computes the same. */
 typedef uint64_t ticks;
-#define TICKS 64u /* of a cycle */
+#define TICKS 64u /* in a cycle */
 #define NEVER UINT64_MAX
 
-/* How a parameter is stored; the file has it in its unit, which is checked. */
+/* How a parameter is stored.  The file states its unit, which is checked. */
 enum parameter_kind {
-    COUNT,    /* "count", "bytes": as it is */
+    COUNT,    /* "count", "bytes": unchanged */
     CYCLES,   /* "cycles": ticks */
-    RATE,     /* "bytes/cycle": ticks a byte, times RATE_ONE */
+    RATE,     /* "bytes/cycle": ticks for a byte, times RATE_ONE */
     MEGAHERTZ /* "GHz": thousandths */
 };
 #define RATE_ONE 65536u
@@ -154,7 +154,7 @@ enum parameter_kind {
     X(cta_end, CYCLES)                                                                                         \
     X(launch_drain, CYCLES)
 
-/* Of mechanisms that only some chips' files have: one without them leaves them out. */
+/* Parameters of mechanisms that a chip's file may leave out; 0 turns the mechanism off. */
 #define CHIP_MECHANISMS(X)                                                                                     \
     X(hbm_loaded_shared, COUNT)                                                                                \
     X(l2_behind_own, CYCLES)                                                                                   \
@@ -199,7 +199,7 @@ enum parameter_kind {
     X(fence_follows, CYCLES)                                                                                   \
     X(fence_shared_stored, CYCLES)                                                                             \
     X(fence_shared_interval, CYCLES)                                                                           \
-    /* by machine code alone */                                                                                \
+    /* only used with machine code */                                                                          \
     X(special_register_latency, CYCLES)                                                                        \
     X(uniform_special_register_latency, CYCLES)                                                                \
     X(constant_latency, CYCLES)                                                                                \
@@ -218,11 +218,11 @@ enum parameter_kind {
     X(parameters_hbm, CYCLES)                                                                                  \
     X(parameters_late, CYCLES)
 
-/* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
+/* Cycles of a copy on an idle chip by its bytes, from L2 and from HBM: points of a piecewise linear curve. */
 #define CHIP_CURVES(X)                                                                                         \
     X(copy_latency_l2)                                                                                         \
     X(copy_latency_hbm)
-/* What a warp's load takes more by its lines that are not next to each other, from L2 and from HBM. */
+/* Extra cycles of a warp's load by the number of its lines that are not adjacent, from L2 and from HBM. */
 #define CHIP_MECHANISM_CURVES(X)                                                                               \
     X(rows_latency_l2)                                                                                         \
     X(rows_latency_hbm)
@@ -236,7 +236,7 @@ struct curve {
 
 struct chip {
     char name[32];
-    char error[256]; /* of its model, as simulator/calibration found it */
+    char error[256]; /* how far off the model is: a line from simulator/calibration */
 #define X(name, kind) uint64_t name;
     CHIP_PARAMETERS(X)
     CHIP_MECHANISMS(X)
@@ -247,13 +247,13 @@ struct chip {
 #undef X
 };
 
-/* Reads the chip of this name, or the file where `name` has a slash or ends in .json.  machine: for a clock
- * that goes by machine code, which some parameters have a value of their own for.  False: `message` names the
- * key and what is wrong with it. */
+/* Reads a chip by name, or from a file if `name` has a slash or ends in .json.  machine: take the "machine"
+ * values, which some parameters have for a clock that goes by machine code.  False: `message` names the key and
+ * its fault. */
 bool chip_load(struct chip *chip, const char *name, bool machine, char *message, size_t room);
-/* The same of a text. */
+/* The same from a text. */
 bool chip_read(struct chip *chip, const char *text, size_t bytes, bool machine, char *message, size_t room);
-/* Bytes at a rate of the chip. */
+/* How long `bytes` take at a rate. */
 static inline ticks rate_ticks(uint64_t rate, uint64_t bytes) {
     return bytes * rate / RATE_ONE;
 }

@@ -1,4 +1,4 @@
-/* What happens next on an island: a heap by time, and by order of making where times are the same. */
+/* An island's events: a heap by time, equal times in the order in which they were added. */
 #include <stdlib.h>
 
 #include "timing.h"

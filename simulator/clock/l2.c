@@ -1,12 +1,12 @@
-/* L2: what of memory is there, and what comes there with what is asked for. */
+/* L2's contents: which lines hit, which come from HBM, and when they are there. */
 #include "timing.h"
 
 #define L2_WAYS 16
 #define WHOLE   3 /* both halves of a line */
-/* Rows of any pitch fall into all sets, as the chip's hash has them do (2^64 over the golden ratio). */
+/* Spreads rows of any pitch over all sets, like the chip's hash (2^64 divided by the golden ratio). */
 #define SPREAD 0x9e3779b97f4a7c15
 
-/* The line's place in L2: a set of ways, the last used first. */
+/* The line's entry, moved to the front of its set (least recently used last). */
 static struct line *l2_line(struct timing *timing, uint64_t line, bool *hit) {
     uint64_t sets = timing->l2_lines / L2_WAYS;
     struct line *set = &timing->l2[(line * SPREAD >> 32) % sets * L2_WAYS];
@@ -35,8 +35,8 @@ uint64_t time_placed(struct timing *timing, uint64_t address) {
     return address - timing->found.base + timing->found.place;
 }
 
-/* When a line that is asked of HBM now is in L2: behind what has been asked of it before, and under load as
- * late for those who ask for it on its way. */
+/* When a line asked of HBM now is in L2, after earlier requests; with hbm_loaded_shared, HBM's load delays also
+ * those who ask while it is on its way. */
 static ticks arrival(const struct timing *timing) {
     const struct chip *chip = &timing->chip;
     ticks late = chip->hbm_loaded_shared > 0 ? time_loaded(timing, timing->now) : 0;
@@ -44,13 +44,13 @@ static ticks arrival(const struct timing *timing) {
     return later(timing->now + late, free) + chip->hbm_latency - chip->l2_latency;
 }
 
-/* Of the line, the halves that a range has, a bit each. */
+/* The halves of a line that a range covers, a bit each. */
 static uint8_t halves(uint64_t line, uint64_t from, uint64_t to) {
     uint64_t middle = line * LINE_BYTES + HALF_LINE;
     return (uint8_t)((from < middle) | (to > middle) << 1);
 }
 
-/* Touches what a range has of a line; bytes that come from HBM. */
+/* Touches a range's part of a line; returns the bytes that come from HBM. */
 static uint64_t touch_line(struct timing *timing, uint64_t line, uint64_t from, uint64_t to, bool store,
                            bool half, ticks *filled) {
     bool hit;
@@ -60,7 +60,7 @@ static uint64_t touch_line(struct timing *timing, uint64_t line, uint64_t from, 
     bool whole = hit && (place->halves & asked) == asked;
     if (!whole) {
         timing->far_bytes += store ? 0 : half ? HALF_LINE : LINE_BYTES;
-        /* Who asks for it next has to wait until it is there. */
+        /* later requests wait until it is there */
         place->filled = store ? 0 : arrival(timing);
     } else if (filled != NULL && !store) {
         *filled = later(*filled, place->filled);
@@ -72,8 +72,7 @@ static uint64_t touch_line(struct timing *timing, uint64_t line, uint64_t from, 
     }
     place->halves |= asked;
     place->prefetched = false;
-    /* A chip's file that says nothing of sharing has none: SMs come by turns, so that `now` may be before
-     * `asked`. */
+    /* Without l2_shared_for nothing is shared: SMs are simulated in turn, so `now` may be before `asked`. */
     bool shares = timing->chip.l2_shared_for > 0;
     uint64_t pair = UINT64_C(1) << timing->toucher / SM_PAIR % 64;
     if (store) {
@@ -102,8 +101,8 @@ static uint64_t touch(struct timing *timing, uint64_t address, uint64_t bytes, b
     return missed;
 }
 
-/* HW (measured, H200: load_after_prefetch_cycles): a prefetch brings a line no nearer than to L2, and the first
- * load of it there takes longer than those of a line that has been loaded. */
+/* HW (measured, H200: load_after_prefetch_cycles): a prefetch brings a line to L2, where its first load takes
+ * longer than a load of a line that was loaded before. */
 static uint64_t touch_ahead(struct timing *timing, uint64_t line) {
     bool hit;
     struct line *place = l2_line(timing, line, &hit);
@@ -130,9 +129,8 @@ uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, boo
     return touch(timing, time_placed(timing, address), bytes, store, !store, filled);
 }
 
-/* HW (measured, H100: cold_box_cycles, row_part_cycles): of what is loaded and was not there a block comes to
- * L2: half a line where nothing else is asked for, and of 256 bytes the other line to where a prefetch would
- * bring it. */
+/* HW (measured, H100: cold_box_cycles, row_part_cycles): a miss brings a whole block to L2, half a line by
+ * default; with blocks of 256 bytes the other line arrives like a prefetched one. */
 static uint64_t touch_placed(struct timing *timing, uint64_t from, uint64_t bytes, uint64_t block,
                              ticks *filled) {
     uint64_t end = from + bytes, least = block < LINE_BYTES ? block : LINE_BYTES;
@@ -141,7 +139,7 @@ static uint64_t touch_placed(struct timing *timing, uint64_t from, uint64_t byte
         return 0;
     }
     missed = (missed + least - 1) / least * least;
-    if (block > LINE_BYTES) { /* the lines of the block before and behind what was asked for */
+    if (block > LINE_BYTES) { /* the block's lines before and after the range */
         uint64_t first = from / LINE_BYTES, lines = block / LINE_BYTES;
         for (uint64_t line = first / lines * lines; line < first; line++) {
             missed += touch_ahead(timing, line);
@@ -184,7 +182,7 @@ ticks time_rows(const struct timing *timing, const uint64_t *lines, uint32_t cou
 }
 
 void time_filled(struct timing *timing, uint64_t address, uint64_t bytes) {
-    timing->found.bytes = 0; /* allocations come and go between launches */
+    timing->found.bytes = 0; /* the allocation may be another one by now */
     uint64_t held = 2 * timing->l2_lines * LINE_BYTES, skipped = bytes > held ? bytes - held : 0;
     (void)time_touch(timing, address + skipped, bytes - skipped, true, NULL);
 }

@@ -1,10 +1,11 @@
-/* Launches are simulated one after another, and a dependent one begins before the one before has ended: what
- * that took is remembered window by window, and the later launch has what is left.  The earlier one has been
- * simulated by then and loses nothing; in a row of calls each pays for the one before. */
+/* Resources of launches that overlap.  Launches are simulated one after another, but a dependent launch begins
+ * before the one before has ended.  Each window of time remembers what earlier launches took, and the later
+ * launch gets the rest.  The earlier one is already simulated and loses nothing; in a row of calls each pays
+ * for the one before. */
 #include "timing.h"
 
-#define LOAD_WINDOWS 8            /* that a load is the mean of: some time a request is under way */
-#define LEAST_SPARE  (WINDOW / 8) /* of a window: none is so full that nothing goes on */
+#define LOAD_WINDOWS 8            /* HBM's load is a mean over these: about as long as a request takes */
+#define LEAST_SPARE  (WINDOW / 8) /* left in each window, so that every launch makes progress */
 
 static struct slice *slice_of(struct common *common, uint64_t launch, uint64_t window) {
     struct slice *slice = &common->slices[window % SLICES];
@@ -38,9 +39,9 @@ ticks time_queued(const struct timing *timing, struct common *common, ticks at, 
     return time_common(timing, common, at, length) - length - at;
 }
 
-/* HW: latency grows long before HBM is full, since banks and channels are not used evenly; with a power of the
- * load, the third on an H200 (measured: load_rate), the first on a B200 (published: tma2d_throughput).  It is a
- * queue, and not one more behind that for HBM's rate (measured, H200: box_rate, first_stage_cycles). */
+/* HW: HBM's latency grows long before HBM is full, since banks and channels are not used evenly: with the third
+ * power of the load on an H200 (measured: load_rate), with the load on a B200 (published: tma2d_throughput). It
+ * does not add to the queue for HBM's rate (measured, H200: box_rate, first_stage_cycles). */
 ticks time_loaded(const struct timing *timing, ticks at) {
     uint64_t window = at / WINDOW, first = window < LOAD_WINDOWS ? 0 : window - LOAD_WINDOWS;
     ticks busy = 0, all = LOAD_WINDOWS * WINDOW;

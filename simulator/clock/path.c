@@ -1,4 +1,4 @@
-/* The longest chain of a launch (path.h). */
+/* The critical path of a launch (path.h). */
 #include "timing.h"
 
 static ticks earlier(ticks a, ticks b) {
@@ -18,7 +18,7 @@ void path_start(struct timing *timing, const struct island *island, struct warp 
         *path = island->path;
     } else {
         *path = (struct path){.at = timing->begin};
-        add(path, SIM_STEP_BEFORE, earlier(timing->before_end, at)); /* a dependent launch is early */
+        add(path, SIM_STEP_BEFORE, earlier(timing->before_end, at)); /* a dependent launch may start sooner */
     }
     add(path, SIM_STEP_START, at);
     warp->time->loads_until = 0;
@@ -51,7 +51,7 @@ void path_end(struct timing *timing, struct island *island, struct warp *warp, t
     }
 }
 
-/* The operations' names are those of async/ and isa/. */
+/* Operations are named in async/ and isa/. */
 static int step_of(const char *kind) {
     static const struct {
         const char *begin;

@@ -1,4 +1,4 @@
-/* What happened when, in the first cluster of each launch (path.h): a bounded list. */
+/* Spans of each launch's first cluster for the Chrome trace: a bounded list (path.h). */
 #include <stdlib.h>
 
 #include "timing.h"
@@ -10,7 +10,7 @@ struct timeline {
     struct span *spans;
     size_t count, room;
     uint64_t lost;
-    ticks l2, hbm; /* taken up to the last window */
+    ticks l2, hbm; /* used up to the last window */
 };
 
 struct timeline *timeline_make(void) {
@@ -88,7 +88,7 @@ void timeline_window(struct timing *timing, ticks from, ticks to) {
         return;
     }
     ticks l2 = timing->l2_load->server.busy, hbm = timing->hbm->server.busy;
-    /* A launch begins with nothing taken. */
+    /* A new launch's counters start at 0. */
     share(timing, "L2", l2 < timeline->l2 ? l2 : l2 - timeline->l2, from, to);
     share(timing, "HBM", hbm < timeline->hbm ? hbm : hbm - timeline->hbm, from, to);
     timeline->l2 = l2;

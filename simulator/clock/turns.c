@@ -1,13 +1,13 @@
-/* Whose turn it is at L2 and at HBM, among the requests of a window. */
+/* The order in which L2 and HBM serve the requests of a window. */
 #include <stdlib.h>
 
 #include "timing.h"
 
-#define PART_BYTES 512 /* of a copy's turn, at the least */
+#define PART_BYTES 512 /* the least that a copy gets in a turn */
 #define MOST_PARTS 8
 
-/* Copies of several SMs take turns at L2 and at HBM, a part each: of those that are asked for at a time all end
- * late, and none of them early (measured, H100: cold_box_cycles). */
+/* HW (measured, H100: cold_box_cycles): copies of several SMs take turns at L2 and HBM, part by part.  Copies
+ * that are asked for at once therefore all end late. */
 static uint32_t parts_of(const struct request *request) {
     uint64_t parts = request->op == NULL || request->store ? 1 : request->bytes / PART_BYTES;
     return parts < 1 ? 1 : parts > MOST_PARTS ? MOST_PARTS : (uint32_t)parts;
@@ -40,8 +40,8 @@ static struct turn pop_turn(struct turns *turns) {
     return first;
 }
 
-/* HW (measured, H200: h200_fence_rounds, boxes_past_end): a box's rows past the end take something of L2 too,
- * and what others ask for waits as well; the less for a row, the more of them wait.  rows: TICKS of each. */
+/* HW (measured, H200: h200_observed fence_rounds, boxes_past_end): a box's rows past the tensor's end take time
+ * of L2 and delay other requests; the more of them wait, the less each takes.  rows: in TICKS of a row. */
 static ticks past_end(struct timing *timing, uint64_t rows, ticks at) {
     const struct chip *chip = &timing->chip;
     struct past_end *past = &timing->past_end;
@@ -49,7 +49,7 @@ static ticks past_end(struct timing *timing, uint64_t rows, ticks at) {
     if (half == 0) {
         return rows * chip->past_end_row / TICKS;
     }
-    if (at > past->at) { /* as many of them are left as there is of their time */
+    if (at > past->at) { /* the share still waiting is the share of their time that is left */
         past->rows = at < past->until ? past->rows * (past->until - at) / (past->until - past->at) : 0;
         past->at = at;
     }
@@ -57,9 +57,9 @@ static ticks past_end(struct timing *timing, uint64_t rows, ticks at) {
     return rows * chip->past_end_row * half / (half + past->rows) / TICKS;
 }
 
-/* What a part of a request takes of L2 or HBM; how long it waits for that.
- * HW (measured, H200: box_shared_ns, box_past_end_beside_ns): what L2 is giving another SM as well comes at a
- * rate of its own, and the SMs of a TPC take it together. */
+/* Books a part of a request at L2 or HBM; returns how long it waits.
+ * HW (measured, H200: box_shared_ns, box_past_end_beside_ns): data that L2 is giving another SM too has a rate
+ * of its own, and the SMs of a TPC receive it together. */
 static ticks serve_part(struct timing *timing, const struct request *request, bool far, ticks at,
                         uint32_t parts) {
     const struct chip *chip = &timing->chip;
@@ -82,7 +82,7 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
     return end - length - at;
 }
 
-/* Every request's wait for one of both: the SMs that have parts there take turns. */
+/* Sets every load's wait for L2 (near) or HBM (far). */
 static bool take_turns(struct timing *timing, bool far) {
     struct common *common = far ? timing->hbm : timing->l2_load;
     struct turns *turns = &timing->turns;

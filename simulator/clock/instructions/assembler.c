@@ -1,26 +1,27 @@
-/* What ptxas makes of instructions together, as its machine code of sm_90a shows: constants are known, two
- * logic operations are one, a flag that inline assembly makes a number is a flag again, and what only computes
- * is moved beside the MMAs before it.  One pass over a function, after each instruction has its family. */
+/* Models what ptxas does with several instructions together, without machine code (seen in sm_90a code): it
+ * folds constants, merges two logic operations into one, turns a flag that inline assembly made a number into a
+ * flag again, and moves arithmetic beside the MMAs before it.  One pass over a function, after each instruction
+ * has its family. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock/timing.h"
 
 #define LOGIC_INPUTS 3
-#define SHORT_SKIP   8  /* instructions that a branch may leave out and ptxas gives a predicate instead */
-#define MOST_MOVED   96 /* beside one MMA: what registers hold */
+#define SHORT_SKIP   8  /* ptxas replaces a branch over at most this many instructions by predicates */
+#define MOST_MOVED   96 /* instructions moved beside one MMA: what registers can hold */
 
 struct row {
-    uint32_t defs, uses, def, use; /* how often, and where last; a pc + 1, 0 for none */
-    bool constant;                 /* its only value is known */
-    bool fragment;                 /* an MMA takes it from registers */
+    uint32_t defs, uses, def, use; /* counts; 1 + pc of the last of each, 0 for none */
+    bool constant;                 /* defined once, by a constant */
+    bool fragment;                 /* A of an MMA */
 };
 
 struct assembler {
     struct module *module;
     struct row *rows, *preds;
-    uint8_t *leader;                   /* of code from first_pc on: a block begins, as seen by ptxas */
-    uint8_t *moved, *skipped, *joined; /* joined: two in one */
+    uint8_t *leader;                   /* by pc - first: ptxas begins a block there */
+    uint8_t *moved, *skipped, *joined; /* joined: the result of a merge */
     uint32_t first, end;
 };
 
@@ -44,7 +45,7 @@ static bool takes_registers(const struct insn *insn) {
     return insn->timing == FAMILY_TENSOR && named(insn, "wgmma.mma_async") && insn->wgmma.a_registers != 0;
 }
 
-/* ---- who writes and who reads a register ---- */
+/* ---- definitions and uses ---- */
 
 static void note_operands(const struct assembler *a) {
     for (uint32_t pc = a->first; pc < a->end; pc++) {
@@ -70,7 +71,7 @@ static void note_operands(const struct assembler *a) {
 
 /* ---- blocks ---- */
 
-/* A short way forward round instructions that a predicate can leave out. */
+/* A branch over a few instructions that predicates can replace. */
 static bool short_skip(const struct assembler *a, uint32_t pc) {
     const struct insn *insn = &a->module->code[pc];
     uint32_t target = insn->control.target;
@@ -158,7 +159,7 @@ static uint32_t add_inputs(const struct insn *insn, const struct operand *left_o
     return count;
 }
 
-/* HW: LOP3 is any function of three.  The first of two that takes nothing else with it is the second's. */
+/* HW: LOP3 computes any function of three inputs.  Merges a logic operation into its only user. */
 static void fold_logic(const struct assembler *a, uint32_t pc) {
     struct insn *second = &a->module->code[pc];
     for (uint32_t i = second->ndst; is_logic(second) && i < second->nop; i++) {
@@ -180,7 +181,7 @@ static void fold_logic(const struct assembler *a, uint32_t pc) {
     }
 }
 
-/* selp of two constants by a flag, and setp that makes the flag of it again. */
+/* A setp of a selp between two constants gives back the selp's flag. */
 static void fold_flag(const struct assembler *a, uint32_t pc) {
     struct insn *made = &a->module->code[pc];
     if (!named(made, "setp") || made->nop < 3 || made->op[made->ndst + 1u].base != BASE_CONST) {
@@ -198,7 +199,7 @@ static void fold_flag(const struct assembler *a, uint32_t pc) {
 
 /* ---- beside MMAs ---- */
 
-/* Whether all that it takes is there when the MMA at `mma` begins, or moved as well. */
+/* Whether all operands are computed before the MMA at `mma`, or moved there too. */
 static bool can_move(const struct assembler *a, uint32_t pc, uint32_t mma) {
     const struct insn *insn = &a->module->code[pc];
     if ((!computes(insn) && insn->timing != FAMILY_FREE) || insn->guard != 0 || insn->ndst == 0 ||
@@ -210,8 +211,8 @@ static bool can_move(const struct assembler *a, uint32_t pc, uint32_t mma) {
         if (row == NULL) {
             continue;
         }
-        /* What an MMA takes stays where it is: its registers are in use until the wait.  So does what has
-         * more than one value. */
+        /* A of an MMA cannot move, since its registers are in use until the wait; nor can a register with
+         * several definitions. */
         bool set_between = row->defs > 0 && row->def - 1 > mma && !a->moved[row->def - 1 - a->first];
         if (row->fragment || row->defs > 1 || (i >= insn->ndst && row->def > mma && set_between)) {
             return false;
@@ -220,8 +221,8 @@ static bool can_move(const struct assembler *a, uint32_t pc, uint32_t mma) {
     return true;
 }
 
-/* HW (ptxas, sm_90a): of what follows a group's wait and does not need it, the part that leaves the pending
- * MMAs' registers alone comes right after the group's first MMA. */
+/* HW (ptxas, sm_90a): arithmetic behind a group's wait that neither needs the group nor touches its registers
+ * moves right behind the group's first MMA. */
 static void move_beside(const struct assembler *a, uint32_t mma) {
     struct insn *beside = &a->module->code[mma];
     uint32_t slots = 0, alu = 0, pc = mma + 1;

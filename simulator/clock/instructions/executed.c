@@ -1,4 +1,4 @@
-/* What an instruction has shown once it has been executed, and when a warp that waited goes on. */
+/* Books what is known only after an instruction has been executed, and wakes waiting warps. */
 #include "machine_code.h"
 #include "operands.h"
 
@@ -17,7 +17,8 @@ void time_skipped(struct run *run, const struct insn *insn) {
     }
 }
 
-/* MMAs that run read their part of B meanwhile, some of it ahead: so much comes between. */
+/* Running MMAs read B from shared memory, partly ahead of time; returns how long `length` of other accesses
+ * takes. */
 static ticks beside_reads(struct sm_time *sm, const struct chip *chip, ticks at, ticks length) {
     if (time_mma_runs(sm, at) <= at) {
         return length;
@@ -38,7 +39,7 @@ static void executed_memory(struct run *run, const struct insn *insn) {
     ticks at = timing->issued;
     uint64_t wavefronts = run->worker->counters.shared_wavefronts - timing->wavefronts;
     const struct footprint *footprint = &timing->footprint;
-    if (footprint->remote != 0) { /* in another CTA's shared memory */
+    if (footprint->remote != 0) { /* another CTA's shared memory */
         ticks done = time_remote(run, footprint->remote);
         time_results_ready(run->warp, run->split, insn, done, PIPES);
     } else if (wavefronts > 0) {
@@ -55,7 +56,7 @@ static void executed_memory(struct run *run, const struct insn *insn) {
     }
     if (footprint->mask != 0) {
         time_global(run, insn);
-    } else if (footprint->remote == 0 && wavefronts == 0) { /* atomics, and what is local */
+    } else if (footprint->remote == 0 && wavefronts == 0) { /* atomics and local memory */
         bool far = insn->space == SP_GLOBAL || insn->space == SP_GENERIC;
         bool atomic = insn->cls == CL_ATOM;
         time_results_ready(run->warp, run->split, insn,
@@ -66,8 +67,9 @@ static void executed_memory(struct run *run, const struct insn *insn) {
     }
 }
 
-/* HW (measured, H200: cluster_ring_cycles): an arrival through the cluster's window goes out of the SM, to its
- * own CTA too, one lane's after another.  One behind a fence of its own has been on its way meanwhile. */
+/* HW (measured, H200: cluster_ring_cycles): an arrival through the cluster window leaves the SM, also if it
+ * goes to its own CTA, lane by lane.  A releasing arrival travels during the fence before it and adds nothing.
+ */
 void time_arrival(struct run *run, const struct cta *to) {
     struct timing *timing = run->launch->timing;
     if (run->insn->timing == FAMILY_MBARRIER_ARRIVE && strstr(run->insn->name, "shared::cluster") != NULL) {
@@ -87,7 +89,7 @@ void time_executed(struct run *run, const struct insn *insn, enum next next) {
     } else if (insn->timing == FAMILY_PREFETCH && timing->footprint.mask != 0 && chip->l2_prefetched > 0) {
         time_global(run, insn);
     } else if (insn->timing == FAMILY_BARRIER && next == NEXT && !run->split->resumed &&
-               insn->barrier.action != 1) { /* the last one to come; bar.arrive waits for nothing */
+               insn->barrier.action != 1) { /* it completes the barrier; bar.arrive does not wait */
         time->next = time->arrived + chip->barrier_wake;
     } else if (insn->timing == FAMILY_CLUSTER_ARRIVE &&
                run->cluster->cluster_generation != timing->generation) {

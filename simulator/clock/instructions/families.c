@@ -1,8 +1,7 @@
-/* What an instruction of PTX is to the clock.
+/* The cost class of each PTX instruction.
  *
- * PTX is not machine code: a family stands for what ptxas 13.0 makes of the instruction for sm_90a and sm_100a,
- * and insn->machine for how many of its instructions.  What ptxas makes of several together is
- * clock/instructions/assembler.c's. */
+ * A family stands for the machine instruction that ptxas 13.0 makes of it for sm_90a and sm_100a, and
+ * insn->machine for how many.  assembler.c models what ptxas makes of several instructions together. */
 #include <string.h>
 
 #include "machine_code.h"
@@ -62,7 +61,7 @@ static struct meaning arithmetic(const struct insn *insn, const char *name) {
     return means(FAMILY_IMAD, is_wide(type) ? 3 : 1);
 }
 
-/* An integer's new width, or another name for its bits, is no instruction. */
+/* A conversion between integers of 32 bits and more is no machine instruction. */
 static struct meaning conversion(const struct insn *insn) {
     bool from_real = is_float_type(insn->convert.from_type), to_real = is_float_type(insn->type);
     if (!from_real && !to_real) {
@@ -126,7 +125,7 @@ static struct meaning real_function(const char *name) {
     return means(exact ? FAMILY_SPECIAL_FMA : FAMILY_SPECIAL, 1);
 }
 
-/* By a constant: a product, where the ALU has more to do (IMAD.SHL). */
+/* HW: a left shift by a constant is IMAD.SHL where the ALU is busier. */
 static bool is_short_left_shift(const struct insn *insn) {
     return is(insn->name, "shl") && !is_wide(insn->type) && insn->nop == 3 && insn->op[2].base == BASE_CONST;
 }
@@ -184,12 +183,11 @@ static struct meaning meaning_of(const struct insn *insn) {
                                               : means(FAMILY_ALU, is_wide(insn->type) ? 2 : 1);
 }
 
-#define WAIT_LOOP 12 /* instructions around a try_wait that only ask it again */
+#define WAIT_LOOP 12 /* most instructions of a loop that only repeats a try_wait */
 
-/* A try_wait that is not in a loop of its own: a look ahead of what comes before the real wait, as in CUTLASS's
- * producers, which try the next stage before they fill this one.  It says no within the time of a test.
- * Published (cutlass_gemm_mainloop): rings of two stages and more have all of them under way, which they would
- * not if such a try_wait suspended until its phase ends. */
+/* A try_wait outside a loop of its own is a look ahead, as in CUTLASS's producers, which try the next stage
+ * before they fill this one.  It answers no at once.  Published (cutlass_gemm_mainloop): rings keep all of
+ * their stages under way, which they would not if such a try_wait suspended until its phase ends. */
 static bool looks_ahead(const struct module *module, uint32_t at) {
     for (uint32_t i = at + 1; i < module->ncode && i <= at + WAIT_LOOP; i++) {
         const struct insn *insn = &module->code[i];

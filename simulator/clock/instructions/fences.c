@@ -1,4 +1,4 @@
-/* What a warp waits for where it orders what it did before. */
+/* How long fences take (fences.h). */
 #include "fences.h"
 
 #include <string.h>
@@ -11,9 +11,9 @@ static const struct insn *insn_of(const struct warp *warp, const struct split *s
     return &warp->cta->cluster->launch->module->code[split->pc];
 }
 
-/* HW (measured, H200: fence_rounds): the fences of an SM come in rounds.  One that begins while others
- * are under way waits until they are over, but for those of other sub-partitions that begin at once with them,
- * and those that wait are over together. */
+/* HW (measured, H200: fence_rounds): the fences of an SM come in rounds.  A round has one fence of each
+ * sub-partition, of those that begin at the same time.  A fence that begins later waits for the next round,
+ * whose fences end together. */
 static void take_place(const struct chip *chip, const struct warp *warp, ticks at) {
     struct sm_time *sm = sm_of(warp->cta);
     struct warp_time *time = warp->time;
@@ -34,14 +34,14 @@ static void take_place(const struct chip *chip, const struct warp *warp, ticks a
     time->round = rounds->number + waits;
     rounds->waited |= waits;
     rounds->parts |= part;
-    if (waits) { /* what the round under way is behind, it need not be behind again */
+    if (waits) { /* the round under way already covers these */
         time->touched_fenced = later(time->touched_fenced, rounds->behind.touched);
         time->copies_fenced = later(time->copies_fenced, rounds->behind.copies);
         rounds->next_behind = behind;
     }
 }
 
-/* When it begins to ask for what it waits for. */
+/* When the fence's round begins to ask memory. */
 static ticks in_turn(const struct chip *chip, const struct fence_rounds *rounds, const struct warp_time *time) {
     ticks turn = time->round > rounds->number    ? rounds->over - chip->fence_follows
                  : time->round == rounds->number ? rounds->began
@@ -49,7 +49,7 @@ static ticks in_turn(const struct chip *chip, const struct fence_rounds *rounds,
     return later(time->fenced, turn);
 }
 
-/* The round's, which one of its fences is over then at the earliest. */
+/* The end of the fence's round, one of whose fences ends at `over` at the earliest. */
 static ticks round_over(struct fence_rounds *rounds, const struct warp_time *time, ticks over) {
     if (time->round > rounds->number) {
         return rounds->next_over = later(rounds->next_over, over);
@@ -57,13 +57,12 @@ static ticks round_over(struct fence_rounds *rounds, const struct warp_time *tim
     return time->round < rounds->number ? over : (rounds->over = later(rounds->over, over));
 }
 
-/* HW (measured, H200: hand_over_cycles, ring_hand_over_cycles): a fence of more than a CTA takes longer where
- * its SM has issued copies since the warp's last one, whichever warp did, or has some under way.  It waits for
- * those that have left the SM when it asks for them, some time after its begin.
- * HW (measured, H200 and H100: stores_and_word_cycles, fenced_stores_cycles): and until memory has answered the
- * stores before it, those of its SM.
- * HW (measured, H200: fence_after_lines_cycles): one behind a load or a store of its SM takes longer than one
- * behind nothing, however long ago that was answered. */
+/* HW (measured, H200: hand_over_cycles, ring_hand_over_cycles): a fence beyond the CTA takes longer if any warp
+ * of its SM issued copies since this warp's last fence, or if copies are under way.  It waits for those that
+ * have left the SM when it asks, which is some time after its begin. HW (measured, H200 and H100:
+ * stores_and_word_cycles, fenced_stores_cycles): it waits until memory has answered its SM's earlier stores. HW
+ * (measured, H200: fence_after_lines_cycles): behind any load or store of its SM it takes longer than behind
+ * none, even if that was answered long ago. */
 ticks fence_begin(const struct warp *warp, ticks at, ticks takes, bool behind_copies) {
     const struct chip *chip = &timing_of(warp)->chip;
     struct sm_time *sm = sm_of(warp->cta);
@@ -112,7 +111,7 @@ static ticks fence_over(const struct chip *chip, struct sm_time *sm, struct warp
     return round_over(&sm->fences, time, over_alone(chip, sm, time));
 }
 
-/* A fence before an instruction is of the split that is at it. */
+/* A fence that stands before an instruction delays only the split that is at that instruction. */
 ticks time_fenced(const struct warp *warp, const struct split *split, ticks ready) {
     struct warp_time *time = warp->time;
     bool own = time->prepared == split->pc + 1;
@@ -122,14 +121,14 @@ ticks time_fenced(const struct warp *warp, const struct split *split, ticks read
     return own ? later(ready, time->released) : ready;
 }
 
-/* Begins a fence before the split's next instruction. */
+/* Starts a fence before the split's next instruction. */
 static void prepare(const struct warp *warp, const struct split *split, ticks at, bool behind_copies) {
     warp->time->prepared = split->pc + 1;
     warp->time->released = fence_begin(warp, at, timing_of(warp)->chip.fence_gpu, behind_copies);
 }
 
-/* HW (measured, H200: fence_behind_stores_cycles): it is over some time after the SM's stores so far, one such
- * fence after another. */
+/* HW (measured, H200: fence_behind_stores_cycles): it ends some time after the SM's earlier stores to shared
+ * memory; an SM's fences of this kind end one after another. */
 ticks fence_stored(const struct warp *warp, ticks at) {
     const struct chip *chip = &timing_of(warp)->chip;
     struct sm_time *sm = sm_of(warp->cta);
@@ -147,18 +146,17 @@ static bool arrival_releases(const struct insn *insn) {
     return insn->timing == FAMILY_CLUSTER_ARRIVE && strstr(insn->name, ".relaxed") == NULL;
 }
 
-/* HW (measured, H200: cluster_exchange_cycles): an arrival at the cluster's barrier that releases waits until
- * the stores to other CTAs have come there.  It takes those of its SM. */
+/* HW (measured, H200: cluster_exchange_cycles): a releasing arrival at the cluster barrier waits until its
+ * stores to other CTAs have arrived; the model waits for all stores of its SM. */
 static ticks stores_far(const struct warp *warp) {
     const struct chip *chip = &timing_of(warp)->chip;
     ticks free = sm_of(warp->cta)->remote.free;
     return chip->remote_release > 0 && free > 0 ? free + chip->remote_release : 0;
 }
 
-/* HW: an arrival at the cluster's barrier that releases is a fence in machine code too, and one behind copies
- * takes as long (published: tma2dmcast_throughput, whose rounds end with one; measured, H200:
- * cluster_barrier_behind_copies_cycles).  With cluster_arrive_fences of 2 an idle one is in the barrier's wake.
- */
+/* HW: machine code has a fence before a releasing arrival at the cluster barrier, which behind copies takes as
+ * long as any (published: tma2dmcast_throughput; measured, H200: cluster_barrier_behind_copies_cycles).  With
+ * cluster_arrive_fences = 2 the time of an idle fence is included in cluster_barrier_wake. */
 ticks time_before(const struct warp *warp, const struct split *split, ticks ready) {
     const struct chip *chip = &timing_of(warp)->chip;
     const struct insn *insn = insn_of(warp, split);
@@ -179,7 +177,7 @@ ticks time_before(const struct warp *warp, const struct split *split, ticks read
 
 /* ---- before a word that CTAs share ---- */
 
-/* A store, an addition or an exchange that others may see no sooner than all before it. */
+/* A store or atomic on global memory with release semantics beyond the cluster. */
 static bool releases(const struct insn *insn) {
     bool ordered = strstr(insn->name, ".release") != NULL || strstr(insn->name, ".acq_rel") != NULL;
     bool far = strstr(insn->name, ".gpu") != NULL || strstr(insn->name, ".sys") != NULL;
@@ -187,7 +185,8 @@ static bool releases(const struct insn *insn) {
     return insn->timing == FAMILY_MEMORY && ordered && far && global;
 }
 
-/* HW (measured, H200 and H100: stores_and_word_cycles): ptxas puts a fence of the chip before such a word. */
+/* HW (measured, H200 and H100: stores_and_word_cycles): ptxas puts a GPU-scope fence before such an
+ * instruction. */
 bool time_word(const struct warp *warp, const struct split *split, ticks ready) {
     const struct insn *insn = insn_of(warp, split);
     if (timing_of(warp)->chip.store_answered == 0 || ready == NEVER || split->resumed ||

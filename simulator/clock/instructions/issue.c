@@ -1,9 +1,9 @@
-/* When a warp's instructions issue and when their results are there. */
+/* When a warp's instructions issue and when their results are ready. */
 #include "fences.h"
 #include "machine_code.h"
 #include "operands.h"
 
-/* What the chip itself puts between an instruction and one before it. */
+/* How long the hardware delays an instruction after an earlier one. */
 static ticks kept_back(const struct warp *warp, enum clock_family family) {
     switch (family) {
     case FAMILY_MBARRIER_ARRIVE:
@@ -17,9 +17,10 @@ static ticks kept_back(const struct warp *warp, enum clock_family family) {
     }
 }
 
-/* ptxas orders the instructions of a basic block so that independent ones fill each other's waits, and PTX
- * shows another order.  What only computes therefore takes its slots in PTX's order and its operands when they
- * come; what touches memory waits for its operands; what orders or ends a block waits for all before it. */
+/* ptxas reorders a basic block so that independent instructions fill each other's waits, which PTX does not
+ * show. Without machine code, arithmetic therefore issues in PTX order without waiting for its operands
+ * (ORDER_FREE), memory instructions wait for their operands, and instructions that order or end a block wait
+ * for everything before. */
 enum order { ORDER_FREE, ORDER_OPERANDS, ORDER_ALL, ORDER_MACHINE };
 
 static const struct cost no_cost = {.pipe = PIPES};
@@ -42,14 +43,13 @@ static bool is_wgmma(const struct insn *insn) {
     return insn->timing == FAMILY_TENSOR && strncmp(insn->name, "wgmma.mma", 9) == 0;
 }
 
-/* HW (measured, H200: wgmma_interval_cycles, 2 warpgroups): warps take turns at MMAs that do not hold the
- * issue. */
+/* HW (measured, H200: wgmma_interval_cycles, 2 warpgroups): warps alternate at MMAs with A in shared memory. */
 static bool from_shared(const struct insn *insn) {
     return is_wgmma(insn) && insn->wgmma.a_registers == 0;
 }
 
 /* HW (measured, H200: consumer_lap_cycles, 64 operations, 2 and 3 warpgroups): while the tensor cores work for
- * one warpgroup, another's MMA with A in registers is not issued, and others' instructions are. */
+ * one warpgroup, another's MMA with A in registers does not issue; other instructions do. */
 static ticks tensor_turn(const struct warp *warp, const struct insn *insn, const struct sm_time *sm) {
     bool another =
         sm->tensor_user != NULL && sm->tensor_user != &warp->cta->warps[warp->index / SM_PARTS * SM_PARTS];
@@ -57,8 +57,9 @@ static ticks tensor_turn(const struct warp *warp, const struct insn *insn, const
     return turns && is_wgmma(insn) && insn->wgmma.a_registers != 0 ? sm->tensor.free : 0;
 }
 
-/* By machine code instructions issue in their order, each when the one before lets it, what it waits for is
- * there and its pipes are free: ptxas has put the cycles between them that results take. */
+/* With machine code, instructions issue in its order, each after the stall count of the one before, when its
+ * scoreboard barriers have cleared and its pipes are free.  The stall counts already cover the latencies of
+ * arithmetic. */
 static ticks machine_ready(const struct machine_code *machine, const struct warp_time *time,
                            const struct part *part, ticks ready, ticks operands) {
     ready = later(later(ready, operands), time->last + machine->before);
@@ -77,15 +78,15 @@ bool time_stores(const struct warp *warp, const struct split *split) {
            (insn->space == SP_GLOBAL || insn->space == SP_GENERIC);
 }
 
-/* HW (measured, H200: beside_mma_cycles by the profiler): uniform instructions come between. */
+/* HW (measured, H200: beside_mma_cycles by the profiler): uniform instructions are not slowed beside MMAs. */
 static bool only_uniform(const struct machine_code *machine, const struct insn *insn) {
     return machine->beside == 0 && insn->timing >= FAMILY_ALU && insn->timing <= FAMILY_LONG;
 }
 
 #define PARAMETER_LINES                                                                                        \
-    32 /* of 64 bytes, and behind them as many of 32 of LDC, the grid's sizes first (sass.py) */
+    32 /* lines of 64 bytes (ULDC), followed by as many of 32 bytes (LDC), the grid's sizes first (sass.py) */
 
-/* Of lines that `had` has of either way, those of the other too. */
+/* The lines of `had`, and the same bytes as lines of the other kind. */
 static uint64_t parameters_near(uint64_t had) {
     uint64_t near = had;
     for (uint32_t i = 0; 2 * i + 2 < PARAMETER_LINES; i++) {
@@ -95,9 +96,9 @@ static uint64_t parameters_near(uint64_t had) {
     return near;
 }
 
-/* HW (measured, H200: h200_launch_parameters, h200_launch_ends): each SM fetches a launch's parameters anew, a
- * line at a time, when a warp comes to what reads them; who comes before the first is there waits for it, and
- * what neither way had read before a dependent launch began takes longer. */
+/* HW (measured, H200: h200_observed launch_parameters, launch_ends): each SM fetches a launch's parameters line
+ * by line when a warp first reads them, and later readers wait for the first line.  Lines that neither LDC nor
+ * ULDC had read before a dependent launch began take longer. */
 static ticks wait_for_parameters(const struct timing *timing, struct sm_time *sm,
                                  const struct machine_code *machine, ticks come) {
     const struct chip *chip = &timing->chip;
@@ -130,7 +131,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     if (split->resumed) {
         return ready;
     }
-    if (insn->timing == FAMILY_FREE) { /* what it names anew is not asked for again when memory has answered */
+    if (insn->timing == FAMILY_FREE) { /* a move of a value that memory has not delivered waits for it */
         return time_operands_ready(warp, split, insn, insn->ndst, PIPES) == NEVER ? NEVER : ready;
     }
     const struct machine_code *machine = machine_code_of(launch->module, split->pc);
@@ -184,10 +185,10 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     return machine != NULL && !only_uniform(machine, insn) ? later(ready, part->dispatch) : ready;
 }
 
-/* ---- at the issue ---- */
+/* ---- issue ---- */
 
-/* HW (measured, H200: fence_behind_stores_cycles, no fence): a warp arrives behind its stores to shared memory.
- */
+/* HW (measured, H200: fence_behind_stores_cycles, no fence): a warp arrives at a barrier after its stores to
+ * shared memory. */
 static void issue_barrier(struct warp *warp, struct sm_time *sm, ticks at, const struct chip *chip) {
     at = chip->fence_shared_stored > 0 ? later(at, warp->time->stored) : at;
     warp->time->arrived =
@@ -200,25 +201,24 @@ static void issue_cluster_arrive(struct run *run, struct sm_time *sm, ticks at, 
     run->warp->time->arrived = booked(&sm->barrier, at, interval) + interval;
 }
 
-/* What a store takes beyond 4 bytes a lane. */
+/* Registers of a store beyond 4 bytes a lane. */
 static ticks registers_more(const struct insn *insn) {
     bool stores = insn->timing == FAMILY_MEMORY && insn->ndst == 0;
-    uint32_t operands = insn->nop > 1 ? insn->nop - 1u : 1u; /* less the address */
+    uint32_t operands = insn->nop > 1 ? insn->nop - 1u : 1u; /* without the address */
     return stores ? operands * (ptx_type_bytes(insn->type) == 8 ? 2u : 1u) - 1u : 0;
 }
 
-/* HW (measured, H200: warp states of consumer_lap_cycles and beside_mma_cycles, by the profiler): while an MMA
- * with A in registers runs, its sub-partitions issue an instruction that computes every four cycles at the
- * most, whichever warp's; beside one with A in shared memory they issue as always. */
+/* HW (measured, H200: warp states of consumer_lap_cycles and beside_mma_cycles): while an MMA with A in
+ * registers runs, a sub-partition issues at most one arithmetic instruction of any warp every four cycles.  An
+ * MMA with A in shared memory does not slow it. */
 static void issue_beside(const struct sm_time *sm, struct part *part, ticks at, ticks beside, ticks interval) {
     ticks end = time_mma_runs(sm, at), start = sm->mmas.start;
     ticks free = at - (at >= start ? (at - start) % interval : 0) + beside;
     part->dispatch = free < end ? free : later(end, part->dispatch);
 }
 
-/* What the machine code of an instruction takes of pipes, when the next one may issue, and when operands have
- * left their registers.  What a pipe computes is there when the code asks for it; special functions are waited
- * for. */
+/* Books an instruction's machine code: its pipes, when the next one may issue, and when its operands have been
+ * read. Stall counts cover the latencies of pipes; special functions have a latency here. */
 static void issue_machine(struct run *run, const struct insn *insn, const struct machine_code *machine,
                           unsigned share) {
     struct timing *timing = run->launch->timing;
@@ -310,7 +310,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     case FAMILY_WARP_MMA:
         timing->tensor_works = true;
         (void)booked(&part->mma, at, time_beside(timing, sm, share + SHARE_MMA, at, chip->warp_mma_interval));
-        /* HW (measured, H100: warp_mma_cycles): nothing else is issued beside it. */
+        /* HW (measured, H100: warp_mma_cycles): the sub-partition issues nothing else meanwhile. */
         part->issue = later(part->issue, at + chip->warp_mma_hold);
         time_results_ready(warp, run->split, insn, start + chip->warp_mma_latency, PIPES);
         break;
@@ -344,8 +344,8 @@ void time_issue(struct run *run, const struct insn *insn) {
         break;
     case FAMILY_MBARRIER_TEST:
         time_results_ready(warp, run->split, insn, at + chip->mbarrier_test_latency, PIPES);
-        /* HW (measured, H200: hand_over_cycles): ptxas puts CCTL.IVALL behind a wait that acquires of a
-         * cluster. */
+        /* HW (measured, H200: hand_over_cycles): ptxas puts CCTL.IVALL after a wait that acquires at cluster
+         * scope. */
         time->next = strstr(insn->name, ".acquire.cluster") != NULL
                          ? later(time->next, at + chip->acquire_cluster)
                          : time->next;

@@ -1,4 +1,4 @@
-/* Reads what ptxas made of a module: a line an instruction, as scripts/common/machine_code writes it. */
+/* Reads a module's machine code: a line for each instruction, written by scripts/common/machine_code. */
 #include "machine_code.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static uint64_t hash_of(const char *text, size_t bytes) {
     return hash;
 }
 
-/* Whole or not at all: several programs may leave the same text at a time. */
+/* Writes a temporary file and renames it, since several programs may write the same text at once. */
 static void leave_text(const struct module *module, const char *path) {
     char part[PATH_ROOM + 16];
     (void)snprintf(part, sizeof part, "%s.XXXXXX", path);
@@ -43,8 +43,8 @@ static void leave_text(const struct module *module, const char *path) {
 struct reader {
     struct module *module;
     const struct chip *chip;
-    const struct function *function; /* that the lines are of; NULL: one that the module has not */
-    uint32_t pc;                     /* the lines come in the order of the PTX */
+    const struct function *function; /* of the lines being read; NULL: not in the module */
+    uint32_t pc;                     /* lines come in the order of the PTX */
 };
 
 static void begin_function(struct reader *reader, const char *name, uint32_t registers) {
@@ -62,7 +62,7 @@ static void begin_function(struct reader *reader, const char *name, uint32_t reg
     }
 }
 
-/* The nth instruction of a line; the function's end: there is none. */
+/* The nth instruction of a PTX line; the function's end if there is none. */
 static uint32_t find(struct reader *reader, uint32_t line, uint32_t nth) {
     const struct insn *code = reader->module->code;
     while (reader->pc < reader->function->end_pc && code[reader->pc].line < line) {
@@ -74,7 +74,8 @@ static uint32_t find(struct reader *reader, uint32_t line, uint32_t nth) {
 
 enum column { SLOTS, BEFORE, AFTER, ALU, FMA, HALF, IMAD, IMAD_WIDE, SPECIAL, COLUMNS };
 
-/* Of special registers and constants, by who asks (S2R, S2UR, LDC), and how many cycles ago. */
+/* Reads of special registers and constants (S2R, S2UR, LDC); the file says how many cycles ago each was asked.
+ */
 #define ANSWERS 3
 
 static ticks wait_for_answers(const struct chip *chip, const uint32_t asked[ANSWERS]) {

@@ -1,36 +1,36 @@
-/* What ptxas made of a module's instructions, where the clock has been told (scripts/common/machine_code). */
+/* What ptxas made of a module's instructions, if a file of scripts/common/machine_code says so. */
 #ifndef SIM_CLOCK_MACHINE_CODE_H
 #define SIM_CLOCK_MACHINE_CODE_H
 
 #include "clock/timing.h"
 
-#define HUNDREDTHS 100 /* in the file */
+#define HUNDREDTHS 100 /* the file's charges are in hundredths */
 
-/* Of one instruction; all 0 where it has no machine code of its own. */
+/* The record of an instruction; all 0 if it has no machine code of its own. */
 struct machine_code {
-    uint64_t order;      /* its place in the code that ptxas made */
-    ticks slots;         /* of issue: its own, and those of what stands before it and belongs to no other */
-    ticks before, after; /* from the issue of the one before; until the next one's, of a block's last */
-    ticks pipe[PIPES];   /* how long it takes each */
-    uint64_t parameters; /* lines of the launch's that it reads, a bit each */
-    ticks beside;  /* how long it keeps what computes from issuing, while an MMA with A in registers runs */
-    uint8_t opens; /* 1 + the barrier that opens when its operands have been read; 0: none */
-    uint8_t waits; /* for barriers, a bit each */
-    bool known;    /* of a function that the clock has been told of */
+    uint64_t order;      /* 1 + its place in the machine code; 0: none */
+    ticks slots;         /* issue slots: its own, and of earlier machine instructions that no PTX claims */
+    ticks before, after; /* from the issue before to its own; of a block's last, to the next block's first */
+    ticks pipe[PIPES];   /* how long it uses each */
+    uint64_t parameters; /* lines of the launch's parameters that it reads, a bit each */
+    ticks beside;        /* how long it blocks arithmetic issue while an MMA with A in registers runs */
+    uint8_t opens;       /* 1 + the scoreboard barrier that clears when its operands have been read; 0: none */
+    uint8_t waits;       /* scoreboard barriers that it waits for, a bit each */
+    bool known;          /* its function has machine code */
 };
 
-/* The record of an instruction; NULL: the clock goes by PTX. */
+/* An instruction's record; NULL: its function has no machine code, and the clock goes by PTX. */
 static inline const struct machine_code *machine_code_of(const struct module *module, uint32_t pc) {
     return module->machine != NULL && module->machine[pc].known ? &module->machine[pc] : NULL;
 }
 
-/* From its issue to that of the warp's next. */
+/* From its issue to the issue of the warp's next instruction. */
 static inline ticks time_until_next(const struct machine_code *machine, const struct chip *chip) {
     return machine->order == 0 ? 0 : later(machine->after, chip->issue_interval);
 }
 
-/* Reads the module's file in the folder, by the hash of its text, and puts its code into ptxas' order; without
- * such a file leaves the text there.  False: `message` says why, and is empty where memory is exhausted. */
+/* Reads the module's file in the folder, named by the hash of its text, and puts its code into ptxas' order. If
+ * there is none, writes the text there.  False with a `message`, which is empty if memory is exhausted. */
 bool machine_code_read(struct module *module, const struct chip *chip, const char *folder, char *message,
                        size_t room);
 /* Puts a function's instructions into the order of their records.  False: no memory. */

@@ -1,23 +1,23 @@
-/* Puts a function's instructions into the order that ptxas gave them.
+/* Puts a function's instructions into the order of ptxas' machine code.
  *
- * Within a block the next instruction is the first one in machine code of those whose operands are there and
- * whose results no one before still needs.  What has no machine code of its own comes as soon as it may.  A
- * short way round instructions that machine code has with predicates is none here either. */
+ * A list schedule within each block: of the instructions whose operands are computed and whose results
+ * overwrite nothing that is still needed, the first in machine code comes next.  Instructions without machine
+ * code come as soon as possible.  Short branches that ptxas replaced by predicates become predicates. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "machine_code.h"
 
-#define SHORT_SKIP 24 /* instructions that a branch may leave out and ptxas gives a predicate instead */
+#define SHORT_SKIP 24 /* ptxas replaces a branch over at most this many instructions by predicates */
 
 struct edge {
-    uint32_t to, next; /* next: index + 1 of the same instruction's next edge */
+    uint32_t to, next; /* next: 1 + index of the next edge from the same instruction; 0: none */
 };
 
-/* Of a row of registers, within a block: places + 1, 0 for none. */
+/* A row of registers within a block: 1 + places in the block, 0 for none. */
 struct last {
-    uint32_t def, use; /* use: the list of those since the definition, in `uses` */
-    uint32_t block;    /* that the two are of */
+    uint32_t def, use; /* use: head of the list in `uses` of uses since the definition */
+    uint32_t block;    /* the block that both belong to */
 };
 
 struct use {
@@ -28,7 +28,7 @@ struct order {
     struct module *module;
     const struct function *function;
     struct last *rows, *preds;
-    bool *tensor; /* rows that MMAs take or leave */
+    bool *tensor; /* rows that MMAs read or write */
     uint32_t *edges_of, *needs, *effects;
     bool *leader;
     struct edge *edges;
@@ -47,7 +47,7 @@ static bool named(const struct insn *insn, const char *name) {
     return strncmp(insn->name, name, strlen(name)) == 0;
 }
 
-/* ---- what a predicate stands for ---- */
+/* ---- branches that are predicates in machine code ---- */
 
 static enum next do_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)run, (void)insn, (void)mask;
@@ -133,7 +133,7 @@ static void note_tensor_rows(const struct order *o) {
     }
 }
 
-/* ---- who has to come before whom ---- */
+/* ---- dependencies ---- */
 
 static void add_edge(struct order *o, uint32_t from, uint32_t to) {
     if (o->nedges == o->edges_room) {
@@ -209,7 +209,7 @@ static void note_operands(struct order *o, const struct insn *insn, uint32_t at)
     }
     for (uint32_t i = 0; i < insn->ndst; i++) {
         struct last *last = last_of(o, insn->op[i]);
-        if (insn->guard != 0) { /* lanes that are left out keep what was there */
+        if (insn->guard != 0) { /* lanes that are left out keep the old value */
             note_use(o, last, at);
         }
         note_def(o, last, at);
@@ -225,7 +225,7 @@ static bool touches_tensor(const struct order *o, const struct insn *insn) {
     return false;
 }
 
-/* Effects that have machine code, one behind another as they stand there. */
+/* Keeps instructions with effects and machine code in the order of the machine code. */
 static void chain_effects(struct order *o, uint32_t first, uint32_t count) {
     for (uint32_t i = 1; i < count; i++) {
         uint32_t at = o->effects[i], j = i;
@@ -241,12 +241,12 @@ static void chain_effects(struct order *o, uint32_t first, uint32_t count) {
     }
 }
 
-/* Of what has an effect beside its registers the order is that of machine code; where it has none there, that
- * of PTX.  What only names an MMA's registers anew stays behind the wait for them. */
+/* Instructions with effects beyond their registers keep the order of machine code; those without machine code
+ * keep the order of PTX.  A move of an MMA's registers stays behind the wait for them. */
 static void note_effects(struct order *o, uint32_t first, uint32_t end) {
     uint32_t effect = 0, wait = 0; /* places + 1 */
     uint32_t count = 0;
-    bool pending = false; /* the last one has no machine code */
+    bool pending = false; /* the last effect has no machine code */
     for (uint32_t at = 0; at < end - first; at++) {
         const struct insn *insn = &o->module->code[first + at];
         bool absent = is_absent(o, first + at);
@@ -294,12 +294,13 @@ static void sort_block(struct order *o, uint32_t first, uint32_t end) {
     note_effects(o, first, end);
     const struct insn *code = &o->module->code[first];
     bool ends = code[count - 1].timing == FAMILY_BRANCH || code[count - 1].cls == CL_CONTROL;
-    for (uint32_t at = 0; ends && at + 1 < count; at++) { /* the branch is the last */
+    for (uint32_t at = 0; ends && at + 1 < count; at++) { /* the branch stays last */
         add_edge(o, at, count - 1);
     }
     for (uint32_t i = 0; o->room && i < count; i++) {
         uint32_t at = next_of(o, first, count);
-        if (at == count) { /* values live where machine code has copies of them: the block stays as it is */
+        if (at == count) { /* a cycle: machine code copied a value that PTX keeps in one register; leave the
+                              block as it is */
             return;
         }
         o->needs[at] = UINT32_MAX;

@@ -1,4 +1,4 @@
-/* What an instruction takes and leaves: when its operands and results are there, and the pipe that has it. */
+/* When an instruction's operands and results are ready, and the pipe that it uses (operands.h). */
 #include "operands.h"
 
 static struct timing *timing_of(const struct warp *warp) {

@@ -1,9 +1,9 @@
-/* Warpgroups' MMAs (wgmma) at an SM's tensor cores, and what issues beside them. */
+/* wgmma: when an SM's tensor cores run each warpgroup's MMAs. */
 #include <string.h>
 
 #include "clock/timing.h"
 
-/* What the pipe loses where the MMA before was another warpgroup's. */
+/* What the tensor cores lose when the MMA before belongs to another warpgroup. */
 static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers) {
     const struct chip *chip = &run->launch->timing->chip;
     struct sm_time *sm = sm_of(run->cta);
@@ -23,9 +23,9 @@ static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers)
     return same ? 0 : a_in_registers ? n * column : shared;
 }
 
-/* HW (measured, H200: consumer_lap_cycles): an MMA with A in registers stays at the head of its sub-partition's
- * issue until the tensor core takes its registers, which it does when the MMA starts, and nothing else issues
- * there: instructions run beside the last MMA of a group and beside the first, where ptxas puts some. */
+/* Without machine code.  HW (measured, H200: consumer_lap_cycles): an MMA with A in registers blocks the issue
+ * of its sub-partitions until it starts.  Other instructions run beside the last MMA of a group, and beside the
+ * first, where ptxas puts some. */
 static void hold_issue(const struct run *run, const struct wgmma_fields *form, ticks until) {
     const struct chip *chip = &run->launch->timing->chip;
     ticks slots = form->moved * chip->issue_interval, alu = form->moved_alu * chip->alu_interval;
@@ -55,8 +55,8 @@ static void drop_done(struct mma_queue *queue, ticks now) {
     memmove(queue->mma, queue->mma + ended, queue->count * sizeof queue->mma[0]);
 }
 
-/* The place of a warpgroup's MMA that is ready then: behind its last one, before those of others that wait, as
- * long as that one has not ended; else behind all. */
+/* Where a warpgroup's MMA goes in the queue: behind its last one if that has not ended by `ready`, ahead of
+ * other warpgroups' waiting MMAs; otherwise at the end. */
 static uint32_t place_of(const struct mma_queue *queue, const void *group, ticks ready) {
     for (uint32_t i = queue->count; i > 0; i--) {
         if (queue->mma[i - 1].group == group) {
@@ -66,9 +66,10 @@ static uint32_t place_of(const struct mma_queue *queue, const void *group, ticks
     return queue->count;
 }
 
-/* HW (measured, H200: warp states of consumer_lap_cycles, by the profiler): an MMA with A in registers leaves
- * its warp at once and waits for its turn; a warpgroup keeps the tensor cores while its next one is there in
- * time (beside_mma_cycles, 2 warpgroups).  When it has ended, unless others put it off. */
+/* HW (measured, H200: warp states of consumer_lap_cycles): an MMA with A in registers leaves its warp at once
+ * and waits for its turn.  A warpgroup keeps the tensor cores while its next MMA arrives in time
+ * (beside_mma_cycles, 2 warpgroups).  Returns when the results are there, unless another MMA is put before this
+ * one. */
 static ticks queue_mma(struct sm_time *sm, struct queued_mma mma, ticks now, ticks ready) {
     struct mma_queue *queue = &sm->mmas;
     drop_done(queue, now);
@@ -127,7 +128,7 @@ static void meet(struct run *run) {
     }
 }
 
-/* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
+/* HW (measured, H200): m64nNk16 takes N / 2 cycles, or as long as its operands take from shared memory. */
 ticks time_wgmma(struct run *run, uint64_t *turn) {
     const struct wgmma_fields *form = &run->insn->wgmma;
     struct timing *timing = run->launch->timing;

@@ -1,10 +1,10 @@
-/* The fifth generation's tensor cores: MMAs, copies into tensor memory, and its loads and stores. */
+/* tcgen05: MMAs, copies into TMEM, and TMEM's loads and stores. */
 #include "clock/timing.h"
 
-#define WHOLE_ROWS 128 /* of A that an SM reads for an MMA of full height */
+#define WHOLE_ROWS 128 /* rows of A that an SM reads for an MMA of full height */
 
-/* From the pipe's start to the result, less what is there for each column.  Published (chips/b200.json): half
- * of the height is faster but in a pair, where up to 128 columns a part of B's way is hidden as well. */
+/* From the start of the MMA's interval to its result.  Published (chips/b200.json): half the height is faster
+ * except in a pair, where part of B's path is hidden up to 128 columns. */
 static ticks latency(const struct chip *chip, const struct tcgen05_shape *shape) {
     bool half = shape->m == (shape->pair ? 2u : 1u) * WHOLE_ROWS / 2;
     ticks columns = shape->n * chip->tcgen05_column;
@@ -29,8 +29,8 @@ static ticks latency(const struct chip *chip, const struct tcgen05_shape *shape)
     return scales + (wide < narrow ? wide : narrow);
 }
 
-/* The pipe is taken for its sums or for its operands' way out of shared memory, whichever is longer; a CTA of a
- * pair reads its own rows of A and half of B. */
+/* An MMA takes the tensor cores for its sums or for reading its operands from shared memory, whichever is
+ * longer.  A CTA of a pair reads its own rows of A and half of B. */
 static ticks interval(const struct chip *chip, const struct tcgen05_shape *shape) {
     uint32_t rows = shape->pair ? shape->m / 2 : shape->m;
     uint32_t columns = shape->pair && rows < WHOLE_ROWS ? shape->n / 2 : shape->n;

@@ -1,4 +1,4 @@
-/* The way of bytes between an SM and memory: its L1, its port, L2, HBM. */
+/* Memory path of an SM: L1, L2 port, L2, HBM. */
 #include <stdlib.h>
 
 #include "timing.h"
@@ -42,14 +42,13 @@ static int by_time(const void *x, const void *y) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* How long a request waits for those before it. */
+/* Queueing delay behind earlier requests. */
 static ticks queue(struct server *server, ticks at, uint64_t rate, uint64_t bytes) {
     return booked(server, at, rate_ticks(rate, bytes)) - at;
 }
 
-/* HW (published: cutlass_gemm_mainloop): the copy engine asks for a box's rows one after another, at most a
- * line at a time and whatever they hold: rows of 32 and of 64 bytes take as long as each other, those of 128
- * the port's time. */
+/* HW (published: cutlass_gemm_mainloop): the copy engine asks for a box's rows one by one, at most a line at a
+ * time. Rows of 32 and 64 bytes take equally long, rows of 128 take the port's time. */
 static ticks queue_port(struct server *port, const struct request *request, const struct timing *timing) {
     const struct chip *chip = &timing->chip;
     ticks bytes = rate_ticks(chip->sm_load_rate, request->bytes),
@@ -57,14 +56,15 @@ static ticks queue_port(struct server *port, const struct request *request, cons
     return booked(port, request->at, later(bytes, rows)) - request->at;
 }
 
-/* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): a part of what all SMs have asked of HBM.
- */
+/* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): a hit waits for a part of what all SMs have
+ * asked of HBM. */
 static ticks behind_others_misses(const struct timing *timing, const struct request *request, ticks part) {
     ticks all = timing->hbm->server.free;
     return all > request->at ? (all - request->at) * part / TICKS : 0;
 }
 
-/* HW (measured, H200: h200_fence_rounds): and a store that has left its SM waits for parts of its own. */
+/* HW (measured, H200: h200_observed fence_rounds): a store that has left its SM waits for parts of the loads at
+ * L2 and HBM. */
 static ticks behind_others_loads(const struct timing *timing, const struct request *request) {
     const struct chip *chip = &timing->chip;
     ticks near = timing->l2_loads_until > request->at ? timing->l2_loads_until - request->at : 0;
@@ -72,8 +72,8 @@ static ticks behind_others_loads(const struct timing *timing, const struct reque
     return later(near * chip->l2_store_behind / TICKS, far);
 }
 
-/* HW (measured, H100: the same): what L2 has waits behind what its SM has asked of HBM before, a copy for all
- * of its turn and a warp's load for a part of it; and for that part of what others have. */
+/* HW (measured, H100: the same): a hit in L2 waits behind its SM's earlier misses, a copy for all of their time
+ * and a warp's load for a part; and for that part of other SMs' misses. */
 static ticks behind_misses(const struct timing *timing, const struct request *request) {
     const struct chip *chip = &timing->chip;
     ticks own = timing->sm[request->sm].far_until;
@@ -82,9 +82,9 @@ static ticks behind_misses(const struct timing *timing, const struct request *re
     return later(own, behind_others_misses(timing, request, chip->l2_behind_misses));
 }
 
-/* HW (measured, H200: first_stage_cycles, b and six stages): a box or a bulk copy of what L2 has is not there
- * before the copies that its SM has asked for before, where those wait for HBM, or for lines on their way from
- * it.  A warp's cp.async does not wait so (h200_call_starts, orders). */
+/* HW (measured, H200: first_stage_cycles, b and six stages): a box or bulk copy that hits in L2 does not arrive
+ * before its SM's earlier copies that wait for HBM or for lines on their way.  A warp's cp.async does not wait
+ * like that (h200_observed call_starts, orders). */
 static ticks behind_answers(struct timing *timing, const struct request *request, ticks done) {
     ticks *answered = &timing->sm[request->sm].far_answered;
     if (request->missed == 0 && request->asker != ASKED_BY_WARP && timing->chip.l2_behind_own > 0) {
@@ -94,9 +94,9 @@ static ticks behind_answers(struct timing *timing, const struct request *request
     return done;
 }
 
-/* HW (measured, H200: fenced_stores_cycles, h200_fence_rounds): what L2 takes of stores it does not give to
- * loads meanwhile, and beside them it takes stores more slowly.  A chip's file that says nothing of the latter
- * has stores behind all loads that have been asked for. */
+/* HW (measured, H200: fenced_stores_cycles, h200_observed fence_rounds): stores take L2's time from loads, and
+ * L2 takes stores more slowly while it serves loads.  Without l2_store_beside, stores wait behind all loads
+ * asked for. */
 static ticks store_to_l2(struct timing *timing, ticks at, uint64_t bytes) {
     const struct chip *chip = &timing->chip;
     ticks length = time_outside(timing, rate_ticks(chip->l2_store_rate, bytes)), alone = length;
@@ -126,7 +126,8 @@ static ticks served(struct timing *timing, const struct request *request) {
     struct sm_time *sm = &timing->sm[request->sm];
     enum sim_step longest = SIM_STEP_PORT;
     ticks wait, near = request->near, far = request->far;
-    if (request->store) { /* HW (measured, H200: lines_read_before): L2 takes it behind others' misses too */
+    if (request->store) { /* HW (measured, H200: h200_observed fences, lines_read_before): it also waits behind
+                             others' misses */
         wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
         uint64_t bytes = request->in_l2 > 0 ? request->in_l2 : request->bytes;
         near = store_to_l2(timing, request->at, bytes);
@@ -169,7 +170,7 @@ static ticks served(struct timing *timing, const struct request *request) {
     ticks done = request->at + wait + time_outside(timing, request->unloaded);
     if (request->op != NULL) {
         done = behind_answers(timing, request, done);
-        /* What waits for HBM has left the SM, and by fence_gpu_asks' rows what waits for L2. */
+        /* A copy that waits for HBM has left the SM; with fence_gpu_asks also one that waits for L2. */
         ticks queued = chip->fence_gpu_asks > 0 ? port : later(port, near);
         sm->completions[sm->ncompletions++ % COMPLETIONS] = (struct completion){request->at + queued, done};
     }
@@ -205,13 +206,12 @@ void time_settle(struct timing *timing) {
 
 /* ---- global memory of an instruction ---- */
 
-struct covered { /* of each sector of a line: its bytes, a bit each */
+struct covered { /* the written bytes of each sector of a line, a bit each */
     uint32_t bytes[LINE_SECTORS];
 };
 
-/* HW (measured, H200: scattered_store_cycles): of a warp's store each line takes something of its own, `line`,
- * as bytes, and a sector that is written in part more than a whole one.  Whole lines take what their bytes
- * take. */
+/* HW (measured, H200: scattered_store_cycles): in a warp's store each line costs `line` bytes by itself, and a
+ * sector that is written partly costs more than a whole one.  Whole lines cost their bytes. */
 static uint64_t stored_bytes(const struct chip *chip, uint64_t line, uint32_t lines,
                              const struct covered *covered) {
     uint64_t whole = (LINE_BYTES - line) / LINE_SECTORS, bytes = lines * line;
@@ -240,7 +240,7 @@ void time_global(struct run *run, const struct insn *insn) {
     const struct footprint *footprint = &timing->footprint;
     struct sm_time *sm = &timing->sm[run->cta->sm];
     uint64_t last = UINT64_MAX, missed = 0, bytes = 0, in_l2 = 0;
-    uint8_t sectors[LANES] = {0}; /* of the lines seen, a bit each */
+    uint8_t sectors[LANES] = {0}; /* of each line in `seen`, a bit each */
     ticks filled = 0;
     bool cached = strstr(insn->name, ".cg") == NULL && strstr(insn->name, ".volatile") == NULL &&
                   strstr(insn->name, ".relaxed") == NULL && strstr(insn->name, ".acquire") == NULL &&
@@ -250,10 +250,10 @@ void time_global(struct run *run, const struct insn *insn) {
     bool store = strncmp(insn->name, "st", 2) == 0 || strncmp(insn->name, "red", 3) == 0;
     const enum touch how = store ? TOUCH_STORE : ahead ? TOUCH_AHEAD : TOUCH_LOAD;
     uint64_t seen[LANES];
-    struct covered covered[LANES] = {{{0}}}; /* of the lines seen */
+    struct covered covered[LANES] = {{{0}}}; /* of each line in `seen` */
     uint32_t count = 0, lines = 0;
     timing->toucher = run->cta->sm;
-    FOR_LANES(rest, footprint->mask) { /* each sector once, whichever lanes it is of */
+    FOR_LANES(rest, footprint->mask) { /* each sector once, however many lanes touch it */
         uint64_t address = time_placed(timing, footprint->address[LANE(rest)]);
         for (uint64_t at = address / SECTOR; at * SECTOR < address + footprint->bytes; at++) {
             uint64_t line = at * SECTOR / LINE_BYTES;
@@ -288,11 +288,10 @@ void time_global(struct run *run, const struct insn *insn) {
             missed += time_touch_sector(timing, at * SECTOR, how, block, &filled);
         }
     }
-    (void)sm->l1_lines;
-    /* HW (measured, H200: h200_scattered_loads): an SM takes a warp's load line by line. */
+    /* HW (measured, H200: h200_observed scattered_loads): an SM processes a warp's load line by line. */
     ticks turn =
         store || ahead ? timing->issued : booked(&sm->load_lines, timing->issued, count * chip->load_line);
-    if (lines == 0) { /* all of it in L1 */
+    if (lines == 0) { /* all in L1 */
         for (uint32_t i = 0; i < insn->ndst; i++) {
             if (insn->op[i].base == BASE_REGS) {
                 run->warp->time->ready[run->launch->reg_base[run->split->function->index] / ROW32 +
@@ -312,7 +311,7 @@ void time_global(struct run *run, const struct insn *insn) {
     struct request *request = time_request(timing);
     request->at = turn;
     request->sm = run->cta->sm;
-    request->bytes = ahead ? 0 : bytes; /* what stays in L2 takes nothing of the SM's port */
+    request->bytes = ahead ? 0 : bytes; /* a prefetch does not use the SM's port */
     request->missed = missed;
     request->store = store;
     request->parts = store && chip->store_part_seen > 0 && writes_parts(count, covered);
@@ -339,9 +338,9 @@ void time_global(struct run *run, const struct insn *insn) {
 
 /* ---- cp.async ---- */
 
-/* HW (measured, H100 and H200: async_ring_lap_cycles): the lines that a warp's cp.async touches take a turn
- * each, beside what shared memory reads meanwhile; a copy through L1 takes more, and nothing of shared memory
- * passes it. The warp goes on when its copy is among those that the way takes ahead. */
+/* HW (measured, H100 and H200: async_ring_lap_cycles): a warp's cp.async takes a turn for each line, without
+ * delaying reads of shared memory; a copy through L1 (.ca) takes longer and blocks shared memory.  The warp
+ * continues as soon as its copy fits into the queue. */
 ticks time_async_copy(struct run *run, const struct insn *insn, const uint64_t *from, uint32_t mask) {
     struct timing *timing = run->launch->timing;
     const struct chip *chip = &timing->chip;

@@ -1,8 +1,8 @@
-/* The clock's state: of a simulator, and of each warp. */
-#include "timing.h"
-
+/* Makes and frees the clock's state of a simulator and of its warps. */
 #include <stdlib.h>
 #include <string.h>
+
+#include "timing.h"
 
 struct timing *timing_make(const char *name, const char *machine_code, char *message, size_t room) {
     struct chip chip;

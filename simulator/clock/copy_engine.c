@@ -1,4 +1,4 @@
-/* Units that work beside the warps: the copy engine, and the way between CTAs of a cluster. */
+/* The copy engine, and the network between the CTAs of a cluster. */
 #include "timing.h"
 
 ticks time_copy_start(struct run *run, bool of_memory) {
