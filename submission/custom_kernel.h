@@ -123,7 +123,7 @@ struct custom_kernel_args {
     int32_t backend;               /* enum custom_kernel_backend */
     int32_t device;                /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
     int32_t scale_layout;          /* enum custom_kernel_scale_layout */
-    int64_t m, n, k, l;            /* m, n, l >= 1; k a positive multiple of 64 */
+    int64_t m, n, k, l;            /* m >= 0; n, l >= 1; k a positive multiple of 64 */
     const void *a, *b1, *b2;       /* e2m1 codes */
     const void *sfa, *sfb1, *sfb2; /* e4m3 scale factors */
     void *c;                       /* fp16 output; overlaps no input */
@@ -131,7 +131,8 @@ struct custom_kernel_args {
 };
 
 /* Computes C = silu(A B1^T) * (A B2^T).  Returns an enum custom_kernel_status.
- * On a GPU the call queues the work and returns; on the CPU, C is complete when the call returns. */
+ * On a GPU the call queues the work and returns; on the CPU, C is complete when the call returns.
+ * m = 0 is valid in every call: the output is empty, no pointer is looked at, and nothing is launched. */
 CUSTOM_KERNEL_API int32_t custom_kernel(const struct custom_kernel_args *args);
 
 /* ---- the grouped GEMM ---- */
@@ -141,7 +142,7 @@ CUSTOM_KERNEL_API int32_t custom_kernel(const struct custom_kernel_args *args);
 /* One product c = a b^T: a is m x k, b is n x k, c is m x n fp16, with the formats and layouts above for L = 1.
  * Every pointer is 16-byte aligned and points to memory of the call's device. */
 struct custom_kernel_group {
-    int64_t m, n, k; /* m >= 0, n >= 1, k a positive multiple of 64; for m = 0 the pointers are ignored */
+    int64_t m, n, k; /* m >= 0, n >= 1, k a positive multiple of 64 */
     const void *a, *b;
     const void *sfa, *sfb;
     void *c; /* overlaps no input and no other output of any group */

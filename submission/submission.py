@@ -226,8 +226,8 @@ def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
     for name, tensor in ((names[0], tensors[0]), (names[6], tensors[6])):
         if tensor.ndim != 3:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected three dimensions")
-        if 0 in tensor.shape:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected no empty dimension")
+        if 0 in tensor.shape[1:]:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected no empty dimension but M")
     m, n, batches = tensors[6].shape
     half_k = tensors[0].shape[1]
     if half_k % 32 != 0:
@@ -275,7 +275,8 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
         *_permuted      (32, 4, ceil(rows/128), 4, K/64, L)  float8_e4m3fn, memory (L, rows/128, K/64, 32, 4, 4)
         c               (M, N, L)  float16, strides (N, 1, M * N)
 
-    K is a multiple of 64.  All tensors are on one device, CPU or CUDA, and 16-byte aligned; c overlaps no other.
+    M may be 0; K is a multiple of 64.  All tensors are on one device, CPU or CUDA, and 16-byte aligned; c overlaps no
+    other.
     queue: the handle of the CUDA queue to run on, 0 for the default one.  None: the device's current queue if this
     file is part of its package, else the default one.  On a GPU the call returns when the work is queued.
 

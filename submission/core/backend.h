@@ -13,8 +13,9 @@
 extern "C" {
 #endif
 
-/* A validated problem: every rule of custom_kernel.h holds, and no size or byte count overflows int64_t.  A
- * group of the grouped GEMM is a problem with one product, c = a b1^T: l is 1, b2 and sfb2 are NULL. */
+/* A validated problem: every rule of custom_kernel.h holds, and no size or byte count overflows int64_t.  No
+ * backend gets a problem with m = 0, whose pointers are unchecked.  A group of the grouped GEMM is a problem
+ * with one product, c = a b1^T: l is 1, b2 and sfb2 are NULL. */
 struct problem {
     int64_t m, n, k, l;
     const uint8_t *a, *b1, *b2;

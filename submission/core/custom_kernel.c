@@ -153,7 +153,7 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
     int32_t id;
     RETURN_IF_FAILED(validate(args, &problem, &id));
     RETURN_IF_FAILED(choose_backend(id, problem.device, &backend));
-    return run(backend, &problem);
+    return problem.m > 0 ? run(backend, &problem) : CUSTOM_KERNEL_OK;
 }
 
 int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
@@ -176,16 +176,16 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
     int32_t id;
     RETURN_IF_FAILED(validate_extended(args, &problem, &extension, &id));
     RETURN_IF_FAILED(choose_backend(id, problem.device, &backend));
-    if (problem.extension == NULL) {
-        return run(backend, &problem);
-    }
-    if (backend->run_extended == NULL) {
+    if (problem.extension != NULL && backend->run_extended == NULL) {
         return set_message(
             CUSTOM_KERNEL_ERROR_UNSUPPORTED,
             "backend %s has no extended GEMM; expected scales, activation, weights and output of the dual GEMM",
             backend->name);
     }
-    return run_extended(backend, &problem);
+    if (problem.m == 0) {
+        return CUSTOM_KERNEL_OK;
+    }
+    return problem.extension == NULL ? run(backend, &problem) : run_extended(backend, &problem);
 }
 
 uint32_t custom_kernel_version(void) {

@@ -12,7 +12,7 @@ static const struct struct_type args_type = {
 };
 
 static int32_t check_extents(const struct custom_kernel_args *args) {
-    RETURN_IF_FAILED(check_extent(NO_GROUP, "m", args->m, 1));
+    RETURN_IF_FAILED(check_extent(NO_GROUP, "m", args->m, 0));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "n", args->n, 1));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "k", args->k, 1));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "l", args->l, 1));
@@ -66,7 +66,9 @@ int32_t validate(const struct custom_kernel_args *caller_args, struct problem *p
         read_struct("args", "args->struct_bytes", &args_type, caller_args, caller_args->struct_bytes, &args));
     RETURN_IF_FAILED(check_enums(args.backend, args.device, args.scale_layout, args.queue));
     RETURN_IF_FAILED(check_extents(&args));
-    RETURN_IF_FAILED(check_tensors(&args));
+    if (args.m > 0) {
+        RETURN_IF_FAILED(check_tensors(&args));
+    }
     *backend = args.backend;
     *problem = (struct problem){
         .m = args.m,

@@ -80,7 +80,7 @@ static int32_t check_activation(const struct custom_kernel_extended_args *args) 
 }
 
 static int32_t check_extents(const struct custom_kernel_extended_args *args) {
-    RETURN_IF_FAILED(check_extent(NO_GROUP, "m", args->m, 1));
+    RETURN_IF_FAILED(check_extent(NO_GROUP, "m", args->m, 0));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "n", args->n, 1));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "k", args->k, 1));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "l", args->l, 1));
@@ -241,8 +241,10 @@ int32_t validate_extended(const struct custom_kernel_extended_args *caller_args,
     RETURN_IF_FAILED(check_kinds(&args));
     RETURN_IF_FAILED(check_activation(&args));
     RETURN_IF_FAILED(check_extents(&args));
-    RETURN_IF_FAILED(check_unused(&args));
-    RETURN_IF_FAILED(check_tensors(&args));
+    if (args.m > 0) {
+        RETURN_IF_FAILED(check_unused(&args));
+        RETURN_IF_FAILED(check_tensors(&args));
+    }
     *backend = args.backend;
     *extension = (struct extension){
         .plain = args.activation == CUSTOM_KERNEL_PLAIN,

@@ -100,14 +100,25 @@ def test_misaligned_pointer_is_named(library, name, offset):
     assert_says(message, name, "align", "16")
 
 
-@pytest.mark.parametrize("name", ["m", "n", "k", "l"])
-@pytest.mark.parametrize("value", [0, -1, -(2**63)])
-def test_extent_below_one_is_named(library, name, value):
+def test_without_rows_nothing_is_written_and_no_pointer_looked_at(library):
+    problem = Problem()
+    problem.args.m = 0
+    assert problem.call(library)[0] == OK
+    assert (problem.tensors["c"] == 0xA5).all()
+    for name, address in zip(POINTERS, (None, 1, None, 2**64 - 1, None, 8, None), strict=True):
+        setattr(problem.args, name, address)
+    assert problem.call(library)[0] == OK
+
+
+@pytest.mark.parametrize(("name", "least"), [("m", 0), ("n", 1), ("k", 1), ("l", 1)])
+@pytest.mark.parametrize("below", [1, 2, 2**62])
+def test_an_extent_below_its_least_value_is_named(library, name, least, below):
+    value = least - below
     problem = Problem()
     setattr(problem.args, name, value)
     status, message = problem.call(library)
     assert status == ARGUMENT
-    assert_says(message, name, value, "at least 1")
+    assert_says(message, name, value, f"at least {least}")
 
 
 @pytest.mark.parametrize("k", [1, 16, 32, 63, 65, 100, 127])

@@ -239,7 +239,7 @@ def test_every_backend_number_is_accepted(library, value):
         ("device", -2, ("-1", "host memory")),
         ("scale_layout", -1, ("0 (blocked)", "1 (rows)")),
         ("scale_layout", 2, ("0 (blocked)", "1 (rows)")),
-        ("m", 0, ("at least 1",)),
+        ("m", -1, ("at least 0",)),
         ("n", 0, ("at least 1",)),
         ("k", 0, ("at least 1",)),
         ("l", 0, ("at least 1",)),
@@ -266,7 +266,7 @@ def test_rules_are_checked_in_the_order_of_the_structs_fields(library):
     call = Call()
     right = {name: getattr(call.args, name) for name, _ in Args._fields_}
     wrong = {"struct_bytes": 2000, "backend": 9, "device": -9, "scale_layout": 9}
-    wrong |= {"m": 0, "n": 0, "k": 0, "l": 0}
+    wrong |= {"m": -1, "n": 0, "k": 0, "l": 0}
     order = [
         *((name, f"args->{name} is" if name == "struct_bytes" else f"{name} is") for name in wrong),
         *((name, f"{name} is NULL") for name in POINTERS),

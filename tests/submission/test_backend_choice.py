@@ -268,6 +268,24 @@ def test_a_message_lasts_until_the_threads_next_failed_call(both):
     assert both.core.custom_kernel_message().startswith(b"backend is 9")
 
 
+@pytest.mark.parametrize("name", FAKES)
+def test_a_problem_without_rows_is_computed_by_no_backend(both, name):
+    """custom_kernel() and custom_kernel_extended() return in the common path, if the backend can run here."""
+    both(backend=NUMBERS[name])  # fills both.args
+    both.args.m = 0
+    longer = (ctypes.c_char * 256)()
+    ctypes.memmove(longer, ctypes.byref(both.args), ctypes.sizeof(Args))
+    longer[0:4] = (256).to_bytes(4, "little")
+    calls = [
+        lambda: both.core.custom_kernel(ctypes.byref(both.args)),
+        lambda: both.core.custom_kernel_extended(longer),
+    ]
+    assert [call() for call in calls] == [UNAVAILABLE] * 2
+    both.set(name, available=1, status=DEVICE)
+    assert [call() for call in calls] == [OK] * 2
+    assert both.get("runs", name) == 0
+
+
 # --- the query ----------------------------------------------------------------------------------------
 
 

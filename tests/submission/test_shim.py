@@ -154,7 +154,7 @@ def test_k_must_be_a_multiple_of_64():
 def test_empty_or_flat_tensors_are_value_errors(index):
     data = problem()
     with pytest.raises(ValueError, match="expected no empty dimension"):
-        custom_kernel(replaced(data, index, data[index][:0]))
+        custom_kernel(replaced(data, index, data[index][:, :0]))
     with pytest.raises(ValueError, match="expected three dimensions"):
         custom_kernel(replaced(data, index, data[index][..., 0]))
 
