@@ -1,4 +1,4 @@
-"""A CTA of a cluster that may have ended when another one reaches into it."""
+"""A CTA must not end before another CTA of its cluster has finished using its shared memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MULTICAST = (
     "mov.b16 %rs1, 3; @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
     " [%r2+512], [%rd1], 16, [%r3], %rs1; //HERE\n"
 )
-# By CTA rank 0: the access, and what CTA 1 has to do before it ends.
+# The access by CTA rank 0, and what CTA 1 has to do before it ends.
 ACCESSES = {
     "a load": ("@%p3 ld.shared::cluster.u32 %r9, [%r5]; //HERE", SYNC),
     "a store": ("@%p3 st.shared::cluster.u32 [%r5+64], %r7; //HERE", SYNC),
@@ -55,7 +55,7 @@ ACCESSES = {
     ),
     "a multicast copy": (EXPECT + MULTICAST + RANK_0, NOT_RANK_0.replace("TRY", "OVER").replace("END", "DONE")),
 }
-# st.async and copies that no one waits for end as wrong counts in CTA 0 or in random orders, too.
+# If nobody waits for them, st.async and copies can also cause wrong counts in CTA 0 or in random orders.
 ALSO = {"tx-count", "no-mbarrier", "deadlock"}
 
 
@@ -68,13 +68,13 @@ def run(name: str, mended: bool, mode: str) -> tuple[Sim, str]:
     memory = sim.buffer(np.zeros(64, np.uint32))
     sim.launch("k", memory, grid=2, cluster=2)
     if "deadlock" not in sim.kinds:
-        assert memory[16] == 7  # what follows the access is done
+        assert memory[16] == 7  # the launch went on after the access
     return sim, text
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ACCESSES)
-def test_a_cta_waits_for_what_others_do_to_it_before_it_ends(name, mode):
+def test_a_cta_has_to_wait_for_accesses_by_others_before_it_ends(name, mode):
     sim, _ = run(name, True, mode)
     assert sim.verdict == "clean", sim.findings
     sim, text = run(name, False, mode)
@@ -119,7 +119,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_of_a_pair_whose_peer_ends(operation):
-    """The peer is told of the commit and waits for it, or leaves the pair's operation alone with its memory."""
+    """The peer either waits for the commit, or ends while the operation of the pair still uses its memory."""
     late = "@%p2 bra GO; mov.u32 %r10, 0; L: add.u32 %r10, %r10, 1; setp.lt.u32 %p5, %r10, 3000; @%p5 bra L;"
     freed = "@%p7 exit; bar.warp.sync -1; tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r9, 32; ret;"
     for mode in MODES:
@@ -131,7 +131,7 @@ def test_an_operation_of_a_pair_whose_peer_ends(operation):
             sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
             assert ("cta-exited" in sim.kinds) == (not waits), (mode, sim.findings)
             errors = {finding["kind"] for finding in sim.findings if finding["verdict"] == 2}
-            also = {"tensor-memory-uninitialised"}  # what shift moves
+            also = {"tensor-memory-uninitialised"}  # shift moves columns that were never written
             also |= set() if waits else {"cta-exited", "tensor-memory-freed", "tensor-memory-leak"}
             assert errors <= also, sim.findings
             for finding in sim.findings:
@@ -139,8 +139,8 @@ def test_an_operation_of_a_pair_whose_peer_ends(operation):
                 assert finding["kind"] != "cta-exited" or named.endswith("//HERE"), finding
 
 
-def test_the_end_of_some_threads_is_not_that_of_their_cta():
-    """CTA 1's second warp ends at once; its first one waits."""
+def test_a_cta_lives_while_one_of_its_warps_does():
+    """The second warp of CTA 1 ends at once; the first one waits."""
     text = HEADER + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n" + BEGIN.replace(SYNC, "")
     text += "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; setp.ge.u32 %p5, %r1, 32; @%p5 exit;\n"
     text += "@%p3 ld.shared::cluster.u32 %r9, [%r5];\n" + SYNC + "\nret;\n}\n"
@@ -150,8 +150,8 @@ def test_the_end_of_some_threads_is_not_that_of_their_cta():
         assert sim.verdict == "clean", sim.findings
 
 
-def test_a_cluster_barrier_comes_after_the_end_of_a_warp_that_does_not_arrive():
-    """A pair's columns are freed by warps that did not allocate them, behind a barrier for which those have ended."""
+def test_a_cluster_barrier_is_ordered_after_the_end_of_warps_that_skip_it():
+    """The warps that allocated the columns of a pair end without arriving; other warps free them after the barrier."""
     text = HEADER.replace("sm_90a", "sm_100a") + ".visible .entry k(.param .u64 p)\n{\n" + BEGIN
     text += "setp.ge.u32 %p4, %r1, 32; @%p4 bra FREE;\n"
     text += "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32; TOLD ret; FREE: mov.u32 %r9, 0;\n"

@@ -1,4 +1,4 @@
-"""Races on global memory inside a launch: each is found in every mode, and the kernel that is mended is clean."""
+"""Races on global memory inside a launch: each is found in every mode, and the corrected kernel is clean."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BULK_STORE = (
     "@!%p1 bra STORED; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r10], 256; cp.async.bulk.commit_group;"
 )
 COUNT = "@%p1 {}.global.add.u32 [%rd2], 1;"
-# The lines of a kernel with MEND where the mended one has the second entry, the other one the third; the finding.
+# The lines of a kernel with MEND, the text for MEND in the correct and in the faulty kernel, and the finding.
 FAULTS = {
     "no flag": ((FIRST, STORE, "bar.sync 0;", SET, OTHERS, "MEND", LOAD), WAIT + "bar.sync 0;", "", "global-race"),
     "the flag is set before all have stored": (
@@ -163,8 +163,8 @@ def test_a_race_is_found_in_every_mode_and_its_absence_is_clean(name):
         assert verdict == "error" and kind in kinds and kinds <= {kind, "overwrite-while-read"}, (mode, kinds)
 
 
-def test_what_no_chip_makes_anything_of_is_for_review():
-    """Equal values written twice; one access strong, the other not.  Atomics alone do not race."""
+def test_races_without_an_effect_on_chips_are_reviews():
+    """Equal values stored twice; one access strong, the other not.  Atomics alone do not race."""
     assert run(("st.global.u32 [%rd4], %r1;",)) == ("review", {"global-race"})
     assert run(("st.global.u32 [%rd4], %r2;",))[0] == "error"
     assert run(("red.relaxed.gpu.global.add.u32 [%rd4], 1;",)) == ("clean", set())
@@ -175,7 +175,7 @@ def test_what_no_chip_makes_anything_of_is_for_review():
 ALONE = "setp.ne.u32 %p4, %r1, 0; @%p4 bra END;"  # one thread of each CTA
 
 
-def test_a_write_beside_another_leaves_that_one_remembered():
+def test_a_write_does_not_hide_a_write_to_other_bytes_of_the_line():
     """CTA 0 writes the third word of a line, CTA 1 the fourth; CTA 2 reads the third."""
     lines = (
         *(ALONE, "setp.eq.u32 %p3, %r2, 0; @%p3 st.global.u32 [%rd1+8], %r9;"),
@@ -189,7 +189,7 @@ def test_a_write_beside_another_leaves_that_one_remembered():
 
 
 @pytest.mark.parametrize(("word", "verdict"), [(0, "clean"), (4, "error")])
-def test_what_is_stored_before_the_release_is_told_and_what_is_stored_after_it_is_not(word, verdict):
+def test_a_release_covers_earlier_stores_only(word, verdict):
     lines = (
         *(ALONE, FIRST, "st.global.u32 [%rd1], %r9;", SET, "st.global.u32 [%rd1+4], %r9;", OTHERS, WAIT),
         f"ld.global.u32 %r5, [%rd1+{word}];",
@@ -202,8 +202,8 @@ WAIT_SECOND = POLL.format(2, "acquire", 1).replace("[%rd2]", "[%rd2+4]")
 
 
 @pytest.mark.parametrize("readers", [16, 17, 33, 49])
-def test_the_one_reader_of_many_that_tells_no_one_is_found(readers):
-    """Sixteen readers of a line are in its list, those beyond it in a table that grows with the 17th and the 33rd."""
+def test_the_only_reader_of_many_without_a_signal_is_found(readers):
+    """A line lists sixteen readers; further ones are in a table that grows with the 17th and the 33rd."""
     for silent in (None, 0, readers // 2, readers - 1):
         count = "" if silent is None else f"setp.ne.u32 %p5, %r2, {silent}; @%p5 "
         lines = (
@@ -215,8 +215,8 @@ def test_the_one_reader_of_many_that_tells_no_one_is_found(readers):
         assert verdict == (("clean", set()) if silent is None else ("error", {"global-race"})), silent
 
 
-def test_readers_that_a_write_leaves_alone_stay_remembered():
-    """Of 48 readers of a word each of two, those of the first word go with its write: the others have not told."""
+def test_a_write_drops_only_the_readers_of_its_own_bytes():
+    """48 warps read one of two words.  A write of the first drops its readers; those of the second did not signal."""
     lines = (
         *(ALONE, "and.b32 %r8, %r2, 1; mul.wide.u32 %rd5, %r8, 4; add.s64 %rd5, %rd5, %rd1;"),
         *("setp.ge.u32 %p3, %r2, 48; @%p3 bra WRITE; ld.global.u32 %r5, [%rd5]; setp.ne.u32 %p5, %r2, SILENT;"),
@@ -232,8 +232,8 @@ def test_readers_that_a_write_leaves_alone_stay_remembered():
     assert run((told_by_all,), grid=50) == ("clean", set())
 
 
-def test_readers_beyond_what_is_kept_leave_a_write_unjudged_and_nothing_else():
-    """17 CTAs read a byte each of many lines: the 17th one takes 1280 bytes a line, of 64 MB in a launch."""
+def test_readers_beyond_the_limit_leave_only_their_writes_unjudged():
+    """17 CTAs read a byte of many lines; the table for the 17th takes 1280 bytes a line, of 64 MB for a launch."""
     rounds = (64 << 20) // 1280 // 32 + 10
     lines = (
         "setp.eq.u32 %p3, %r2, 17; @%p3 bra WRITE; mul.wide.u32 %rd3, %r1, 128; add.s64 %rd4, %rd1, %rd3;",
@@ -248,10 +248,10 @@ def test_readers_beyond_what_is_kept_leave_a_write_unjudged_and_nothing_else():
     sim.launch("k", data, sim.buffer(np.zeros(8, np.uint32)), grid=18, block=32)
     assert [(found["kind"], found["times"]) for found in sim.findings] == [("global-race", 1)]
     assert (sim.verdict, sim.findings[0]["offset"]) == ("incomplete", 128 * (32 * rounds - 1))
-    assert "more warps of the launch have read than the checks can remember" in sim.findings[0]["message"]
+    assert "not judged" in sim.findings[0]["message"]
 
 
-def test_what_one_cta_has_heard_it_passes_on():
+def test_order_between_ctas_is_transitive():
     """CTA 0 stores and sets a flag, CTA 1 sees it and sets another, CTA 2 sees that one and reads."""
     lines = (
         *(ALONE, FIRST, "st.global.u32 [%rd1], %r9;", SET, OTHERS, "setp.eq.u32 %p3, %r2, 2; @%p3 bra LAST;"),
@@ -270,8 +270,8 @@ def test_two_warps_of_a_cta_set_a_flag_each_and_both_count():
     assert run(lines) == ("clean", set())
 
 
-def test_releases_beyond_what_is_kept_leave_the_launch_unjudged():
-    """Clusters of eight CTAs of 32 warps have clocks of kilobytes: some ten thousand releases are 64 MB."""
+def test_releases_beyond_the_limit_leave_the_launch_unjudged():
+    """Clusters of eight CTAs with 32 warps have clocks of kilobytes: some ten thousand releases fill 64 MB."""
     lines = (
         "setp.ne.u32 %p4, %r1, 0; @%p4 bra DONE; and.b32 %r8, %r2, 7; setp.ne.u32 %p4, %r8, 0; @%p4 bra DONE;",
         "setp.ne.u32 %p3, %r2, 0; @%p3 bra OTHERS; mov.u32 %r8, 0; mov.u32 %r7, 0;",
@@ -284,8 +284,8 @@ def test_releases_beyond_what_is_kept_leave_the_launch_unjudged():
     assert run(lines, grid=16, cluster=8, block=1024)[0] == "incomplete"
 
 
-def test_ctas_of_one_launch_after_another_do_not_race():
-    """CTA 0 of the first launch stores what CTA 1 of the second one does."""
+def test_ctas_of_successive_launches_do_not_race():
+    """CTA 0 of the first launch and CTA 1 of the second store the same word."""
     lines = ("ld.global.u32 %r5, [%rd2]; setp.eq.u32 %p3, %r2, %r5; @%p3 st.global.u32 [%rd4], %r1;",)
     sim = Sim(body(BEGIN, *lines, params=".param .u64 data, .param .u64 flag", registers=SPACE))
     data = sim.buffer(np.zeros(1024, np.uint32))
@@ -295,7 +295,9 @@ def test_ctas_of_one_launch_after_another_do_not_race():
 
 
 SC, ACQ_REL = "membar.gl;", "fence.acq_rel.gpu;"
-FENCES = {  # by every thread before the writers' barrier, by who sets the flag, by who saw it, by every reader: verdict
+# Fences of every thread before the writers' barrier, of the thread that sets the flag, of the thread that saw it, of
+# every reader; and the verdict.
+FENCES = {
     ("", "", "", ""): "error",
     (SC, "", SC, ""): "clean",
     ("fence.sc.gpu;", "", "", SC): "clean",
@@ -311,7 +313,7 @@ FENCES = {  # by every thread before the writers' barrier, by who sets the flag,
 
 @pytest.mark.parametrize("mode", MODES)
 def test_fences_of_all_threads_beside_one_threads_flag(mode):
-    """__threadfence() is fence.sc: of two of them one comes first, whichever threads a flag went through."""
+    """__threadfence() is fence.sc: two of them are ordered whatever threads pass the flag on."""
     for (before, setter, seer, after), verdict in FENCES.items():
         lines = (
             "xor.b32 %r3, %r1, 63; mul.wide.u32 %rd5, %r3, 4; add.s64 %rd6, %rd1, %rd5; setp.ne.u32 %p4, %r2, 0;",

@@ -1,4 +1,4 @@
-"""Copies and fills that the host asks for, in queues beside kernels: who has to be waited for, and by what."""
+"""Copies and fills by the host, in queues next to kernels: which ones have to be ordered, and by what."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTES = 256
 
 
 class Queues:
-    """Two queues, memory of the device and of the host."""
+    """Two queues, and memory of the device and of the host."""
 
     def __init__(self, blocking: int = 0, **options) -> None:
         self.sim = Sim("\n".join([body(""), kernel("writer", WRITE), kernel("reader", READ)]), **options)
@@ -38,7 +38,7 @@ class Queues:
         self.lib.sim_queue_select(self.sim.sim, self.queues[queue])
 
 
-COPIES = {  # the call, the kernel before it, and whether they conflict
+COPIES = {  # the call, the kernel before it, and whether the two conflict
     "copy from": (lambda q: q.call("sim_copy", q.other, q.memory, BYTES), "writer", True),
     "copy to": (lambda q: q.call("sim_copy", q.memory, q.other, 64), "reader", True),
     "copy of what is read": (lambda q: q.call("sim_copy", q.other, q.memory, 64), "reader", False),
@@ -93,7 +93,7 @@ def test_a_kernel_waits_for_a_copy_of_another_queue():
         assert mended or (q.sim.findings[0]["other_kernel"], q.sim.findings[0]["other_ptx_line"]) == ("fill", 0)
 
 
-def test_copies_move_the_bytes_and_know_the_ranges():
+def test_copies_move_the_bytes_and_check_the_ranges():
     q = Queues()
     q.host[:] = np.arange(100, 164)
     assert q.call("sim_write", q.other, q.host, 16) == 0 and q.other[:5].tolist() == [100, 101, 102, 103, 0]
@@ -113,7 +113,7 @@ def test_copies_move_the_bytes_and_know_the_ranges():
     assert q.sim.verdict == "clean", q.sim.findings
 
 
-def test_memory_that_is_freed_in_a_queue_is_given_again_there_alone():
+def test_memory_freed_in_a_queue_is_reused_only_there():
     q = Queues()
     q.lib.sim_alloc_in_queue.restype = ctypes.c_void_p
     take = lambda size: q.lib.sim_alloc_in_queue(q.sim.sim, ctypes.c_size_t(size), b"room")  # noqa: E731
@@ -131,7 +131,7 @@ def test_memory_that_is_freed_in_a_queue_is_given_again_there_alone():
     assert take(512) != first and give(None) in (0, 1)
 
 
-def test_a_queue_that_has_ended_gives_its_number_to_the_next():
+def test_a_new_queue_reuses_the_number_of_a_destroyed_one():
     q = Queues()
     for waits in (True, False):
         q.launch("writer", 0)

@@ -1,5 +1,5 @@
-"""Launches that overlap: each fault is found at both of its lines in every mode, and its mend is clean; where stores
-are held back the values show it."""
+"""Overlapping launches: each fault is found at both of its lines in every mode, and its correction is clean.  In modes
+that delay stores, the values show the fault too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def line_of(whole: str, mark: str) -> int:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_fault_between_launches_is_found_and_its_mend_is_clean(name):
+def test_a_fault_between_launches_is_found_and_its_correction_is_clean(name):
     case = CASES[name]
     whole = text(case, True)
     for mode in MODES:
@@ -32,8 +32,8 @@ def test_a_fault_between_launches_is_found_and_its_mend_is_clean(name):
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_two_lines_of_a_kernel_that_write_neighbours_are_told_apart(which):
-    """The next launch reads one word: what it is told against is the line that wrote that word."""
+def test_the_finding_names_the_line_that_wrote_the_word(which):
+    """Two lines of a kernel write neighbouring words; the next launch reads one of them."""
     words = ("[%rd1]", "[%rd1+4]", "[%rd1+8]")
     stores = tuple(f"@%p1 st.global.u32 {word}, %r2;" + " //OTHER" * (at == which) for at, word in enumerate(words))
     again = ("@%p1 st.global.u32 [%rd1+64], %r2;", "@%p1 st.global.u32 [%rd1+64], %r2;")

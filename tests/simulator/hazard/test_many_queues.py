@@ -1,4 +1,4 @@
-"""A word that kernels of many queues use: whom a later kernel does not wait for is found, whichever it is."""
+"""Kernels of many queues use one word: a later kernel is reported if it does not wait for one of them, whichever."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ QUEUES = 6
 
 
 def kernel(name: str, line: str) -> str:
-    """An entry alone, without the header."""
+    """One entry, without the header of the module."""
     return re.sub(r".*?(?=\.visible)", "", body(line), count=1, flags=re.DOTALL).replace(" k(", f" {name}(")
 
 
 def run(missed: int | None, rounds: int) -> Sim:
-    """A kernel reads in each queue, in some rounds; the writer waits for every queue's event but `missed`'s."""
+    """A kernel reads in each queue, for some rounds; the writer waits for the events of all queues except `missed`."""
     readers = [kernel(f"reader{number}", READ.format(64 + 4 * number)) for number in range(QUEUES)]
     sim = Sim("\n".join([body(""), *readers, kernel("writer", WRITE)]))
     memory = sim.buffer(np.zeros(64, np.uint32))

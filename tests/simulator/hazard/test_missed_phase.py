@@ -1,4 +1,4 @@
-"""A wait on an mbarrier that two phases can overtake is reported in every schedule, and only such a wait."""
+"""A wait on an mbarrier is reported, in every schedule, exactly if two phases can complete before it looks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulator.sim_kit import MODES, body
 
 
 @pytest.mark.parametrize("name", SAFE)
-def test_a_wait_that_the_next_phase_comes_after_is_not_reported(name):
+def test_a_wait_that_precedes_the_next_phase_is_not_reported(name):
     for mode in MODES:
         for seed in range(3 if mode == "random" else 1):
             sim = run(SAFE[name], mode, seed, THREADS.get(name, 64))
@@ -29,8 +29,8 @@ def test_a_wait_that_may_come_two_phases_late_is_found_in_every_schedule(name):
             assert "try_wait" in UNSAFE[name].splitlines()[finding["ptx_line"] - 1]
 
 
-def test_a_copy_issued_behind_the_wait_holds_the_next_phase_up():
-    """Warp 1 waits and then issues the copy whose bytes warp 0's arrival expects: nothing else orders the two."""
+def test_a_copy_issued_after_the_wait_holds_the_next_phase_back():
+    """Warp 1 waits and then issues the copy whose bytes the arrival of warp 0 expects; nothing else orders the two."""
     text = body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, bar; mov.u32 %r3, data; ld.param.u64 %rd1, [p]; mov.u32 %r10, 0;",
         "setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p4, %r1, 32;",
@@ -52,7 +52,7 @@ def test_a_copy_issued_behind_the_wait_holds_the_next_phase_up():
         assert sim.verdict == "clean", (mode, sim.findings)
 
 
-def test_parities_start_anew_after_inval_and_init():
+def test_phases_start_again_after_inval_and_init():
     text = body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, bar; mov.u32 %r10, 0;",
         "LIFE: mbarrier.init.shared.b64 [%r2], 1;",
@@ -78,9 +78,9 @@ def test_a_state_two_phases_old_is_an_error():
     assert re.search("neither the current nor the preceding", sim.findings[0]["message"])
 
 
-def test_who_issues_a_copy_does_not_know_when_it_ends():
-    """The bytes of phase 1 may come at any time: a wait for phase 2 without one for phase 1 may miss a phase, even
-    where the copy happens to be over when its thread arrives."""
+def test_issuing_a_copy_does_not_order_its_completion():
+    """The bytes of phase 1 may arrive at any time: a wait for phase 2 without one for phase 1 may miss a phase, even
+    if the copy happens to be complete when its thread arrives."""
     arrive, wait = "mbarrier.arrive.shared.b64 _, [%r2];", "mbarrier.try_wait.parity.shared.b64 %p1, [%r2], {0};"
     text = body(
         "mov.u32 %r2, bar; mov.u32 %r3, data; ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; setp.ne.u32 %p2, %r1, 0;",

@@ -1,4 +1,4 @@
-"""A correct pipeline is clean in every mode; with any of its synchronisations gone it is not."""
+"""A correct pipeline is clean in every mode; without any one of its synchronisations it is not."""
 
 from __future__ import annotations
 

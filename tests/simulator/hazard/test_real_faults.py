@@ -1,4 +1,4 @@
-"""Faults that people met in kernels of 2026: each is found in every mode, and the kernel without it is clean."""
+"""Faults from kernels of 2026: each is found in every mode, and the corrected kernel is clean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is for review by the letter of PTX: scopes of .cta between CTAs, and copies over what a warp has just read."""
+"""Reviews by the letter of PTX: scope .cta between CTAs, and copies over bytes that the same warp has just read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PEER = (
 )
 SET, WAIT = "@%p1 st.release.{0}.global.u32 [%rd2], %r9;", "FLAG: {0}.global.u32 %r6, [%rd2]; {1} @%p3 bra FLAG;"
 SEEN = "setp.eq.u32 %p3, %r6, 0;"
-# Lines with MEND; what stands there in the mended kernel and in the other, how it is launched.
+# Lines with MEND, the text for MEND in the correct and in the faulty kernel, and the launch.
 SCOPES = {
     "an mbarrier's wait": ((PEER, JOIN), "acquire.cluster.", "acquire.cta.", {"cluster": 2}),
     "an mbarrier's test": ((PEER.replace("try_wait", "test_wait"), JOIN), "", "acquire.cta.", {"cluster": 2}),
@@ -40,7 +40,7 @@ SCOPES = {
 
 
 @pytest.mark.parametrize("name", SCOPES)
-def test_a_scope_that_does_not_hold_the_other_thread_is_for_review(name):
+def test_a_scope_without_the_other_thread_is_a_review(name):
     lines, mended, faulty, launch = SCOPES[name]
     for mode in MODES:
         assert run(tuple(line.replace("MEND", mended) for line in lines), mode, **launch) == ("clean", set()), mode
@@ -48,7 +48,7 @@ def test_a_scope_that_does_not_hold_the_other_thread_is_for_review(name):
         assert verdict == ("review", {"narrow-scope"}), mode
 
 
-def test_a_scope_of_the_cta_is_enough_inside_it():
+def test_scope_cta_is_enough_inside_a_cta():
     own = "mbarrier.arrive.release.cta.shared::cta.b64 _, [%r11];"
     wait = "OWN: mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p3, [%r11], 0; @!%p3 bra OWN;"
     assert run((f"@%p1 {own} {wait}",), grid=1) == ("clean", set())
@@ -67,7 +67,7 @@ READ = "mad.lo.u32 %r12, %r1, 4, %r10; ld.shared.u32 %r5, [%r12];"
 
 @pytest.mark.parametrize(("mended", "block"), [("fence.proxy.async;", 32), ("bar.sync 0;", 32), ("bar.sync 0;", 64)])
 def test_a_copy_over_what_its_warp_has_just_read_needs_a_proxy_fence(mended, block):
-    """As DeepEP's combine did; behind a barrier of the CTA it is common practice, of which nothing is said."""
+    """DeepEP's combine lacked it.  After a barrier of the CTA, omitting it is common practice and not reported."""
     for mode in MODES:
         assert run((COPY.format(0), READ, mended, "bar.warp.sync -1;", COPY.format(1)), mode, grid=1, block=block) == (
             "clean",

@@ -1,4 +1,4 @@
-"""What the checks remember of each byte of shared memory: who may share a granule, and who is not forgotten."""
+"""The record of shared memory: accesses of one granule that do not conflict, and accesses that must not be dropped."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ CLEAN = {
 
 @pytest.mark.parametrize("name", CLEAN)
 @pytest.mark.parametrize("mode", MODES)
-def test_accesses_that_do_not_meet_are_clean(name, mode):
+def test_accesses_without_a_common_byte_are_clean(name, mode):
     sim = run(CLEAN[name], block=256, mode=mode)
     assert sim.verdict == "clean", sim.findings
 
 
-def test_what_a_copy_reads_may_be_read_and_written_values_are_compared_whole():
-    """A bulk store reads shared memory while its thread does; two warps that write one word agree in all its bytes."""
+def test_two_reads_do_not_conflict_and_equal_stores_are_compared_by_all_bytes():
+    """A bulk store reads shared memory while its thread does; two warps store a word that differs in one byte."""
     store = (
         "st.shared.u32 [%r2], %r1; fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 16;"
     )
@@ -69,8 +69,8 @@ def test_the_lane_that_races_is_named():
 LATE = "mov.u32 %r9, 0; L: add.u32 %r9, %r9, 1; setp.lt.u32 %p5, %r9, 3000; @%p5 bra L;"
 
 
-def test_a_writer_is_remembered_whatever_reads_after_it():
-    """Eight warps read in order; a ninth that has seen no barrier comes when all are done."""
+def test_a_writer_is_remembered_after_many_ordered_reads():
+    """Eight warps read after a barrier; a ninth without the barrier reads when they are done."""
     sim = run(
         "setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r3, 8; @%p2 bra LAST; @%p1 st.shared.u32 [%r2], %r1; //WRITE",
         "bar.sync 1, 256; ld.shared.u32 %r5, [%r2]; bra END;",
@@ -83,8 +83,8 @@ def test_a_writer_is_remembered_whatever_reads_after_it():
 
 
 @pytest.mark.parametrize("readers", range(1, 6))
-def test_every_reader_has_to_come_before_a_write(readers):
-    """`readers` warps read and one of them, each in turn, does not signal the writer."""
+def test_every_reader_has_to_precede_a_write(readers):
+    """`readers` warps read; one of them, each in turn, does not signal the writer."""
     for silent in range(readers):
         sim = run(
             "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], %r1; bar.sync 0;",
@@ -108,14 +108,13 @@ def test_a_write_of_other_bytes_does_not_hide_an_earlier_one():
     assert sim.kinds == {"read-after-write-race"}, sim.findings
 
 
-def test_what_is_written_in_parts_is_written():
+def test_bytes_written_by_several_stores_count_as_written():
     sim = run("setp.ne.u32 %p1, %r1, 0; @%p1 exit; st.shared.u32 [%r2], %r1; st.shared.u32 [%r2+4], %r1;"
               " st.shared.u64 [%r2+8], %rd1; ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r2];")  # fmt: skip
     assert sim.verdict == "clean", sim.findings
 
 
-def test_flags_with_release_and_acquire_are_told_apart_by_address():
-    """The flag that was released is not the one that is acquired."""
+def test_an_acquire_of_another_flag_orders_nothing():
     lines = (
         "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u64 [%r2+64], 0; bar.sync 0; setp.ge.u32 %p2, %r1, 32; @%p2 bra READ;",
         "mov.u32 %r6, 1; @%p1 st.shared.u32 [%r2], %r1; @%p1 st.release.cta.shared.u32 [%r2+64], %r6;",

@@ -1,4 +1,4 @@
-"""wgmma's rules: four warps that agree, a fence before registers are used, and a wait before they are read."""
+"""wgmma's rules: four warps execute the same instruction, after a fence, and wait before they use its registers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FENCE = "wgmma.fence.sync.aligned;"
 MMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd5, %rd6, %p1, 1, 1, 0, 0;"
 COMMIT = "wgmma.commit_group.sync.aligned;"
 WAIT = "wgmma.wait_group.sync.aligned 0;"
-CASES = {  # what comes before the instruction, after it, and the kind
+CASES = {  # lines before the instruction, lines after it, and the kind of finding
     "as it should be": (FENCE, COMMIT + WAIT, None),
     "another A in one warp": ("@%p2 add.u64 %rd5, %rd5, 1;" + FENCE, COMMIT + WAIT, "wgmma-warps"),
     "another B in one warp": ("@%p2 add.u64 %rd6, %rd6, 1;" + FENCE, COMMIT + WAIT, "wgmma-warps"),
@@ -75,8 +75,8 @@ def test_each_rule(name):
         assert sim.kinds == (set() if kind is None else {kind}), (mode, sim.findings)
 
 
-def test_what_a_copy_wrote_is_for_a_person_to_judge():
-    """nvcc puts copies behind the fence by itself; ptxas then serialises, which is right and slow."""
+def test_a_register_copy_after_the_fence_is_a_review():
+    """nvcc itself puts copies after the fence; ptxas then serialises, which is correct but slow."""
     for write, verdict in (("add.f32 %f2, %f2, %f1;", "error"), ("mov.f32 %f2, %f1;", "review")):
         sim = run(body(BEGIN, FENCE, write, MMA, COMMIT, WAIT, registers=ROOM))
         assert (sim.kinds, sim.verdict) == ({"missing-wgmma-fence"}, verdict)

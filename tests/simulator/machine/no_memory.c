@@ -1,10 +1,9 @@
-/* An allocator that fails on order, linked before a program of the simulator's objects by --wrap.
+/* An allocator that fails on demand, linked into a program of the simulator's objects with --wrap.
  *
- *     NO_MEMORY_AT=N     the N-th request fails, counted from 0
- *     NO_MEMORY_ALL=1    so do all after it
+ *     NO_MEMORY_AT=N     request number N fails, counted from 0
+ *     NO_MEMORY_ALL=1    all requests after it fail too
  *
- * At the end of the program the last line on stderr says how many requests there were and how many blocks the
- * simulator still holds. */
+ * At the end of the program, the last line on stderr gives the number of requests and of blocks not freed. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>

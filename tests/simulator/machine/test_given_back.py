@@ -1,4 +1,4 @@
-"""What a run takes it gives back: blocks of memory however it ends, and files, memory and threads from run to run."""
+"""A run leaks nothing: it frees its memory however it ends, and repeated runs hold no more files, memory or threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JUDGED = "race race\n# none of these\nlate-read * kernel.cu:7\nuninitialised eve
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("name", [name for name in KERNELS if " " not in name])
-def test_a_run_holds_no_block_at_its_end(name, option, tmp_path):
+def test_a_run_frees_all_memory(name, option, tmp_path):
     (tmp_path / "judged").write_text(JUDGED)
     words = command(name, tmp_path)
     extra = [word.format(folder=tmp_path) for word in OPTIONS[option]]
@@ -60,7 +60,7 @@ def test_a_run_holds_no_block_at_its_end(name, option, tmp_path):
         ([], ".visible .entry k() { .shared .b8 a[4]; .reg .b32 %r<2>; ld.shared.u32 %r1, [a+4]; trap; }"),
     ],
 )
-def test_neither_does_one_that_ends_early(arguments, text, tmp_path):
+def test_a_run_that_ends_early_frees_all_memory(arguments, text, tmp_path):
     path = tmp_path / "kernel.ptx"
     path.write_text(HEADER + text)
     status, _, live, said = run([path, "--limit", "100000", *arguments], -1, False)
@@ -71,7 +71,7 @@ FLAGS, READERS = 200, 80
 REGISTERS = ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<5>; ld.param.u64 %rd1, [p]; mov.u32 %r1, %ctaid.x;"
 EACH_FLAG = "mov.u64 %rd2, %rd1; mov.u32 %r2, 0; {0}: {1} add.u64 %rd2, %rd2, 4; add.u32 %r2, %r2, 1;"
 EACH_FLAG += f" setp.lt.u32 %p1, %r2, {FLAGS}; @%p1 bra {{0}};"
-FULL = {  # what fills a table of the run, and its clusters
+FULL = {  # code that fills a table of the run, and how many clusters run it
     "releases of clusters": (
         EACH_FLAG.format("A", "st.release.gpu.global.u32 [%rd2], %r2;")
         + EACH_FLAG.format("B", "ld.acquire.gpu.global.u32 %r3, [%rd2];"),
@@ -102,7 +102,7 @@ FULL = {  # what fills a table of the run, and its clusters
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_neither_does_one_that_fills_a_table(name, tmp_path):
+def test_a_run_that_fills_a_table_frees_all_memory(name, tmp_path):
     lines, grid = FULL[name]
     path = tmp_path / "kernel.ptx"
     path.write_text(HEADER + f".visible .entry k(.param .u64 p) {{ {REGISTERS}\n{lines}\nret; }}")
@@ -111,7 +111,7 @@ def test_neither_does_one_that_fills_a_table(name, tmp_path):
 
 
 def main() -> None:
-    """Several launches of one simulation, in each mode, without and with a clock."""
+    """Runs several launches in one simulator, in each mode, without and with a clock."""
     text = (PTX / "vocabulary.ptx").read_text()
 
     def once(mode: str, chip: str | None) -> None:
@@ -124,5 +124,5 @@ def main() -> None:
         print_what_stays(f"{mode} {chip}", partial(once, mode, chip))
 
 
-def test_a_library_that_runs_kernels_again_and_again_holds_no_more():
+def test_repeated_launches_do_not_grow():
     assert_all_is_given_back(ROOT, __name__, 2 * len(MODES))

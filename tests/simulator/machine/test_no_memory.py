@@ -1,6 +1,7 @@
-"""An allocation that fails ends the run as out of memory: no crash, no leak, no result that passes for one.
+"""A failed allocation ends the run as out of memory: no crash, no leak, no result that looks valid.
 
-The simulator's objects are linked with an allocator whose n-th request fails, once or from then on."""
+The simulator's objects are linked with an allocator whose n-th request fails, once or from then on.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 from simulator.validation.mutants import gemm_ptx
 from tests.simulator.sim_kit import HEADER, PTX, ROOT, built, nvcc
 
-NOT_RUN = 4  # the tool's exit status where nothing was run to its end
+NOT_RUN = 4  # exit status if nothing was run to its end
 PIPELINE = [PTX / "pipeline.ptx", "--block", "64", "--", "buf:4096", "buf:4096", "u32:7"]
 
 # Two warps write one word: findings are made while the kernel runs.
@@ -29,7 +30,7 @@ RACE = """
 }
 """
 
-# Flags in memory, copies that arrive, a changed tensor map, a call: what else a run takes memory for.
+# Flags in memory, copies, a changed tensor map, a call: further causes for allocations.
 EVERYTHING = """
 .func (.param .b32 result) twice(.param .b32 given) {
     .reg .b32 %r<3>;
@@ -113,7 +114,7 @@ def command(name: str, folder: Path) -> list:
 
 
 def run(words: list, at: int, all_after: bool, threads: int = 1) -> tuple[int, int, int, str]:
-    """Exit status, requests, blocks held at the end, and what was said."""
+    """Exit status, allocations, blocks not freed, and the output."""
     environment = dict(os.environ, NO_MEMORY_AT=str(at), **({"NO_MEMORY_ALL": "1"} if all_after else {}))
     full = [built("ptxsim_no_memory"), words[0], "--threads", str(threads), *words[1:]]
     done = subprocess.run(full, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -126,11 +127,11 @@ def says_so(text: str) -> bool:
     return "out of memory" in text or "Cannot allocate memory" in text
 
 
-ENDS, STEP = 200, 16  # of many requests most are made by one loop: all of the first and last, every 16th between
+ENDS, STEP = 200, 16  # fail all of the first and last requests, and every 16th in between: most come from one loop
 
 
 def chosen(requests: int) -> list[int]:
-    """Which requests are to fail."""
+    """The requests that are made to fail."""
     return [at for at in range(requests) if at < ENDS or at >= requests - ENDS or at % STEP == 0]
 
 
@@ -153,7 +154,7 @@ def test_a_worker_without_memory_stops_the_others(tmp_path):
     words = [PTX / "add.ptx", "--grid", "8", "--block", "32", "--", *["buf:4096"] * 3, "u32:256"]
     status, requests, live, said = run(words, -1, False, threads=3)
     assert (status, live) == (0, 0), said
-    for at in range(requests):  # which worker is hit depends on their turns, and so does how many requests there are
+    for at in range(requests):  # the number of requests, and the worker that fails, depend on the scheduling of threads
         failed, _, live, said = run(words, at, True, threads=3)
         assert live == 0 and failed == (NOT_RUN if says_so(said) else 0), (at, said)
 
@@ -194,7 +195,7 @@ int main() {
 
 
 def test_the_cuda_runtime_shim_says_that_memory_is_out(tmp_path):
-    """Every failure is cudaErrorMemoryAllocation, at registration too; without one the kernel's result is right."""
+    """Every failure gives cudaErrorMemoryAllocation, also at registration; without one the result is right."""
     (tmp_path / "host.cu").write_text(HOST)
     allocator, runtime = built("tests/simulator/machine/no_memory.o"), built("libcudart_sim.a")
     names = ("malloc", "calloc", "realloc", "aligned_alloc", "strdup", "free")
@@ -220,8 +221,8 @@ def test_the_cuda_runtime_shim_says_that_memory_is_out(tmp_path):
             assert status == 9 and "cudaError" not in said, (at, all_after, said)
 
 
-def test_nor_does_a_clock_or_a_timeline_without_memory(tmp_path):
-    """What the clock takes at the start, one by one, and of the rest some."""
+def test_failed_allocations_of_the_clock_and_the_timeline_end_the_run(tmp_path):
+    """Each of the first allocations, made by the clock, and some of the others."""
     words = [*PIPELINE[:1], "--time", "h200", "--timeline", tmp_path / "trace.json", *PIPELINE[1:]]
     status, requests, live, said = run(words, -1, False)
     assert (status, live) == (0, 0), said
@@ -230,13 +231,13 @@ def test_nor_does_a_clock_or_a_timeline_without_memory(tmp_path):
         assert (failed, live) == (NOT_RUN, 0) and says_so(said), (at, said)
 
 
-def test_nor_do_rules_of_what_was_judged_without_memory(tmp_path):
+def test_failed_allocations_for_suppressions_end_the_run(tmp_path):
     judged = tmp_path / "judged"
     judged.write_text("race race\nlate-read * kernel.cu:7\nuninitialised everything ptx:30\n")
     words = command("race", tmp_path)
     words[1:1] = ["--suppressions", judged]
     status, requests, live, said = run(words, -1, False)
     assert live == 0 and status in (0, 1, 2), said
-    for at in range(requests // 2):  # what follows is of the report
+    for at in range(requests // 2):  # later requests belong to the report
         failed, _, live, said = run(words, at, True)
         assert (failed, live) == (NOT_RUN, 0) and says_so(said), (at, said)

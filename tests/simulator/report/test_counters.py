@@ -1,4 +1,4 @@
-"""What the simulator counts, on kernels whose counts are known by hand."""
+"""Counters of kernels whose counts are worked out by hand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counted(*lines: str, block: int = 32, registers: str = "", before: str = "",
     return sim.counters
 
 
-# Lane's byte offset (from the lane's number in %r1 to %r2), element type, elements, and the sectors of 32 bytes.
+# Code for the byte offset of a lane (lane in %r1, offset to %r2), element type, elements, and sectors of 32 bytes.
 NEIGHBOURS = "mul.lo.u32 %r2, %r1, {};"
 GLOBAL = {
     "neighbouring words": (NEIGHBOURS.format(4), "u32", 1, 4),
@@ -77,7 +77,7 @@ def test_sectors_of_global_memory(name, lanes):
     assert (store.global_load_sectors, store.global_load_bytes) == (0, 0)
 
 
-# Byte offset, elements of 32 bits (0: a byte), lanes that take part, wavefronts, and how few they could be.
+# Code for the byte offset, elements of 32 bits (0: a byte), active lanes, wavefronts, and wavefronts without conflicts.
 SHARED = {
     "a row of words": (NEIGHBOURS.format(4), 1, 32, 1, 1),
     "one word": ("mov.u32 %r2, 8;", 1, 32, 1, 1),
@@ -120,7 +120,7 @@ def test_wavefronts_and_bank_conflicts_of_shared_memory(name):
     assert (load.shared_load_bytes, load.shared_store_bytes) == (size, 0)
 
 
-def test_generic_accesses_count_as_what_they_reach():
+def test_generic_accesses_count_for_the_memory_that_they_reach():
     place = "mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; cvt.u64.u32 %rd2, %r2;"
     shared = counted(
         place,
@@ -141,7 +141,7 @@ def test_ldmatrix_counts_its_rows():
     assert (spread.shared_wavefronts, spread.shared_ideal_wavefronts) == (32, 4)
 
 
-# One instruction of each class and of each mnemonic that could be taken for another's.
+# Instructions by class, among them mnemonics that could be mistaken for another class.
 CLASSIFIED = {
     "integer": "add.u32 %r2, %r1, 1; setp.eq.u32 %p2, %r1, 1;"
     " lop3.b32 %r2, %r1, %r1, %r1, 3; mad.lo.u32 %r2, %r1, %r1, 1;",
@@ -195,19 +195,19 @@ def test_instructions_by_warp_and_of_guarded_ones():
     assert counters.instructions == 15
 
 
-def test_divergent_lanes_count_as_often_as_they_are_executed():
+def test_each_side_of_a_branch_counts_once():
     counters = counted(
         "mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0;"
         " @%p1 bra EVEN; add.u32 %r3, %r1, 1; bra END;",
         "EVEN: add.u32 %r3, %r1, 2; END: mov.u32 %r4, 1;",
     )
     assert counters.by_class[CLASSES.index("integer")] == 4
-    assert counters.by_class[CLASSES.index("move")] == 2  # together again
+    assert counters.by_class[CLASSES.index("move")] == 2  # reconverged
 
 
 @pytest.mark.parametrize("first", ["callee", "kernel"])
-def test_lanes_that_call_come_back_before_the_others_go_on(first):
-    """What follows a call is executed once for the warp, wherever the function lies in the text."""
+def test_lanes_reconverge_after_a_call(first):
+    """The code after a call is executed once for the warp, whether the function is before or after the kernel."""
     function = ".func touch() { .reg .b32 %r<2>; mov.u32 %r1, 1; ret; }\n"
     kernel = body(
         "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8; @%p1 call touch, ();",
@@ -260,7 +260,7 @@ def test_bulk_copies():
     assert (c.tma_load_bytes, c.tma_store_bytes, c.async_operations) == (192, 48, 3)
 
 
-def test_every_lane_of_cp_async_is_one_operation():
+def test_the_lanes_of_a_cp_async_are_one_operation():
     c = counted(
         "mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2; ld.param.u64 %rd1, [p];",
         "cp.async.ca.shared.global [%r3], [%rd1], 4; cp.async.wait_all;",

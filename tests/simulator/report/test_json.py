@@ -1,4 +1,4 @@
-"""The JSON report against the interface's structs, key by key, and what it does with awkward characters."""
+"""The JSON report has a key for each member of the structs in sim.h, and escapes special characters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def members(struct: str) -> list[str]:
 
 
 def everything_counted(tmp_path) -> Sim:
-    """A kernel that makes every counter another number than zero."""
+    """Runs a kernel that makes every counter nonzero."""
     sim = Sim(
         body(
             "mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, tile; add.u32 %r4, %r3, %r2; mov.u32 %r5, 0;",
@@ -120,7 +120,7 @@ INLINED = FOUND.replace(".loc 2 22 5", ".loc 2 22 5, function_name $name, inline
         (FOUND, "second.cuh:22", True),
         (FOUND, "second.*", True),
         (FOUND, "second.cuh:2", False),
-        (FOUND, "first.cu:11", True),  # the other access
+        (FOUND, "first.cu:11", True),  # the place of the other access
         (FOUND, "ptx:LINE", True),
         (FOUND, "ptx:1LINE", False),
         (INLINED, "second.cuh:22", True),
@@ -129,7 +129,7 @@ INLINED = FOUND.replace(".loc 2 22 5", ".loc 2 22 5, function_name $name, inline
         (INLINED, "second.cuh:33", False),
     ],
 )
-def test_a_suppression_hides_by_the_line_of_the_source_or_the_ptx_and_that_of_the_caller(text, place, hidden):
+def test_a_suppression_matches_source_ptx_and_caller_lines(text, place, hidden):
     line = 1 + next(i for i, words in enumerate(text.splitlines()) if "ld.shared" in words)
     sim = Sim(text)
     message = ctypes.create_string_buffer(200)
@@ -164,7 +164,7 @@ def test_awkward_characters_are_escaped(tmp_path):
     assert "\n" not in text.rstrip("\n")
 
 
-def test_the_verdict_is_the_worst_findings_and_an_error_outranks_what_is_not_modelled():
+def test_the_verdict_is_the_worst_and_error_outranks_incomplete():
     registers = ".shared .align 8 .b8 cell[8];"
     review = "mov.u32 %r2, cell; ld.shared.u32 %r1, [%r2];"
     sim = Sim(body(review, registers=registers))
@@ -182,7 +182,7 @@ def test_the_verdict_is_the_worst_findings_and_an_error_outranks_what_is_not_mod
     assert sim.verdict == "error"
 
 
-def test_an_inlined_instruction_names_its_line_and_its_callers(tmp_path):
+def test_an_inlined_instruction_names_its_own_line_and_the_callers(tmp_path):
     text = body(".loc 1 11 3, function_name NAME, inlined_at 2 22 7\ntrap;", before=".global .u32 NAME;")
     text += '.file 1 "wrapper.cuh"\n.file 2 "kernel.cu"\n'
     sim = Sim(text)

@@ -1,4 +1,4 @@
-"""The text report: a group for a kind at a line of source, short names, and what to do about it."""
+"""The text report: findings of one kind and source line as one group, short kernel names, advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels in which two accesses lack an order, what has to be found in them, and how they are mended."""
+"""Kernels in which two accesses lack an order, the expected finding, and the correction."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FILL = "@%p2 st.shared.u32 [%r6], %r1; @%p2 st.shared.u32 [%r6+4], %r1; @%p2 st.
 
 
 class Case(NamedTuple):
-    """`lines` with MEND where the mended kernel has `mend`; HERE and OTHER end the lines that the finding names."""
+    """A faulty kernel.  `mend` replaces MEND in its correction; HERE and OTHER mark the lines of the finding."""
 
     kind: str
     lines: tuple[str, ...]
     mend: str = ""
     verdict: str = "error"
     launch: dict = {}  # noqa: RUF012
-    also: frozenset = frozenset()  # kinds that random order may give besides
-    mended: tuple[str, str] | None = None  # a replacement, where leaving something in is not enough
+    also: frozenset = frozenset()  # further kinds that mode random may find
+    mended: tuple[str, str] | None = None  # for corrections that replace a text instead: old, new
 
 
 SWAPPED = frozenset({"read-after-write-race", "write-after-read-race", "write-race"})
@@ -106,7 +106,7 @@ RACES = {
         ),
         mended=("relaxed", "ORDERED"),
     ),
-    "an atomic without an order": Case(  # .relaxed, says PTX, unless a fence stands on either side
+    "an atomic without an order": Case(  # relaxed by default (PTX ISA), unless combined with fences
         "read-after-write-race",
         (
             "@%p2 st.shared.u32 [%r2+64], 0; bar.sync 0; @%p2 st.shared.u32 [%r2], %r1; //OTHER",

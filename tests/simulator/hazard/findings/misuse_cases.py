@@ -1,4 +1,4 @@
-"""Kernels with an illegal operand or a misused barrier, what has to be found in them, and how they are mended."""
+"""Kernels with an illegal operand or a misused barrier, the expected finding, and the correction."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ MISUSES = {
     "a rank past the cluster": Case(
         "bad-address",
         ("mapa.shared::cluster.u32 %r3, %r2, 2;", "st.shared::cluster.u32 [%r3], %r1; //HERE"),
-        mended=("st.shared::cluster.u32 [%r3], %r1;", ""),  # CUTLASS maps ranks that it then does not use
+        mended=("st.shared::cluster.u32 [%r3], %r1;", ""),  # CUTLASS maps such ranks without using the address
         launch={"grid": 2, "cluster": 2},
     ),
     "mapa of a global address": Case(

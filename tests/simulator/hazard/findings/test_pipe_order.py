@@ -1,4 +1,4 @@
-"""What the tensor cores' pipe leaves in tensor memory: its own columns, and poison where it has not ended."""
+"""Results of tcgen05 operations in tensor memory: their own columns only, and poison until they are complete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMIT = (
     " T: mbarrier.try_wait.parity.shared.b64 %p4, [%r7], 0; @!%p4 bra T; tcgen05.fence::after_thread_sync;"
 )
 OLD, POISON = 11, 0xADADADAD
-OPERATIONS = {  # what is done, the columns that it writes, and what stands there afterwards
+OPERATIONS = {  # the instruction, the columns that it writes, and their value afterwards
     "mma": ("tcgen05.mma.cta_group::1.kind::f16 [%r5+32], %rd3, %rd3, 0x08100010, %p6;", range(32, 96), 0),
     "cp": ("tcgen05.cp.cta_group::1.32x128b.warpx4 [%r5+32], %rd3;", range(32, 36), 0),
     "shift": ("tcgen05.shift.cta_group::1.down [%r5+32];", range(32, 40), OLD),
@@ -55,7 +55,7 @@ def tensor(operation: str, mode: str, waits: bool) -> tuple[Sim, np.ndarray]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_an_operation_that_was_waited_for_wrote_its_columns_alone(operation, mode):
+def test_a_complete_operation_has_written_its_columns_only(operation, mode):
     _, columns, want = OPERATIONS[operation]
     sim, out = tensor(operation, mode, True)
     assert sim.kinds == ({"unverified-instruction"} if operation == "shift" else set()), sim.findings
@@ -63,7 +63,7 @@ def test_an_operation_that_was_waited_for_wrote_its_columns_alone(operation, mod
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_where_it_was_not_waited_for_the_race_is_named(operation):
+def test_reading_before_completion_is_reported(operation):
     for mode in MODES:
         sim, out = tensor(operation, mode, False)
         assert sim.kinds & {"tensor-memory-race", "accumulator-early"}, (mode, sim.findings)
@@ -71,8 +71,8 @@ def test_where_it_was_not_waited_for_the_race_is_named(operation):
 
 
 @pytest.mark.parametrize(("operation", "accumulate", "left"), [("mma", 0, POISON), ("mma", 1, OLD), ("cp", 0, POISON)])
-def test_a_load_that_has_not_ended_meets_poison_in_what_is_overwritten_whole(operation, accumulate, left):
-    """What is added to keeps its value until the sum is there."""
+def test_mode_poison_fills_columns_that_are_overwritten(operation, accumulate, left):
+    """Columns that are accumulated into keep their value until the sum is written."""
     what, columns, _ = OPERATIONS[operation]
     between = f"setp.eq.and.u32 %p5, %r13, {columns[2]}, %p1; @%p5 {what} tcgen05.wait::ld"
     text = TENSOR.replace("@%p1 OPERATION", "").replace("tcgen05.wait::ld", between).replace("COMMIT", "")
@@ -84,8 +84,8 @@ def test_a_load_that_has_not_ended_meets_poison_in_what_is_overwritten_whole(ope
     assert (np.delete(out, columns, 1) == OLD).all()
 
 
-ANOTHER = "tcgen05.mma.cta_group::1.kind::f16 [%r5+32], %rd3, %rd3, 0x08080010, %p6;"  # of half the columns
-PAIRS = {  # PTX ISA, Pipelined tcgen05 Instructions: which of two operations of a thread need nothing between them
+ANOTHER = "tcgen05.mma.cta_group::1.kind::f16 [%r5+32], %rd3, %rd3, 0x08080010, %p6;"  # writes half the columns
+PAIRS = {  # PTX ISA, Pipelined tcgen05 Instructions: pairs of operations of one thread, and the verdict on them
     ("mma", "mma"): "clean",
     ("mma", "another"): "error",
     ("mma", "cp"): "error",
@@ -101,7 +101,7 @@ PAIRS = {  # PTX ISA, Pipelined tcgen05 Instructions: which of two operations of
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_two_operations_of_a_thread_on_the_same_columns(pair):
-    """A shift is told as unverified whatever is around it."""
+    """A shift is always reported as unverified, too."""
     first, second = (ANOTHER if name == "another" else OPERATIONS[name][0] for name in pair)
     text = TENSOR.replace("OPERATION", f"{first}\n@%p1 {second}").replace("COMMIT", COMMIT).replace("LAST", "")
     sim = Sim(text.replace("ACCUMULATE", "1"))
@@ -117,7 +117,7 @@ def test_two_operations_of_a_thread_on_the_same_columns(pair):
 @pytest.mark.parametrize(
     ("operation", "accumulate", "reads"), [("mma", 0, False), ("mma", 1, True), ("cp", 0, False), ("shift", 0, True)]
 )
-def test_what_an_operation_reads_has_to_have_been_written(operation, accumulate, reads):
+def test_an_operation_must_not_read_unwritten_columns(operation, accumulate, reads):
     what, columns, _ = OPERATIONS[operation]
     text = TENSOR.replace("mov.u32 %r13, 0;\nS:", f"mov.u32 %r13, {columns[-1] + 1};\nS:")
     text = text.replace("OPERATION", what).replace("ACCUMULATE", str(accumulate))

@@ -1,4 +1,4 @@
-"""Tensor memory and the descriptors of matrices used against their rules, each with its words."""
+"""Misuse of tensor memory and of matrix descriptors: the kind of finding, and the numbers that it names."""
 
 from __future__ import annotations
 
@@ -30,46 +30,37 @@ def run(*lines: str, block: int = 32, mode: str = "eager", **launch) -> tuple[Si
     return sim, out
 
 
-CASES = {
-    ALLOC.format(48): ("tensor-memory", "tcgen05.alloc of 48 columns: must be a power of two from 32 to 512"),
-    ALLOC.format(16): ("tensor-memory", "tcgen05.alloc of 16 columns: must be a power of two from 32 to 512"),
-    ALLOC.format(1024): ("tensor-memory", "tcgen05.alloc of 1024 columns: must be a power of two from 32 to 512"),
+CASES = {  # the kind, and parts of the message
+    ALLOC.format(48): ("tensor-memory", ("tcgen05.alloc", "48 columns", "32 to 512")),
+    ALLOC.format(16): ("tensor-memory", ("tcgen05.alloc", "16 columns", "32 to 512")),
+    ALLOC.format(1024): ("tensor-memory", ("tcgen05.alloc", "1024 columns", "32 to 512")),
     "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" + ALLOC.format(32): (
         "tensor-memory",
-        "tcgen05.alloc after this CTA executed tcgen05.relinquish_alloc_permit",
+        ("tcgen05.alloc", "tcgen05.relinquish_alloc_permit"),
     ),
-    ALLOC.format(64) + GET + FREE.format(32): (
-        "tensor-memory",
-        "tcgen05.dealloc of 32 columns at column 0, where 64 were allocated",
-    ),
-    ALLOC.format(64) + GET + FREE.format(48): (
-        "tensor-memory",
-        "tcgen05.dealloc of 48 columns: must be a power of two from 32 to 512",
-    ),
+    ALLOC.format(64) + GET + FREE.format(32): ("tensor-memory", ("tcgen05.dealloc", "32 columns", "column 0", "64")),
+    ALLOC.format(64) + GET + FREE.format(48): ("tensor-memory", ("tcgen05.dealloc", "48 columns", "32 to 512")),
     ALLOC.format(32) + GET + "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;": (
         "cta-group",
-        ".cta_group::2 after .cta_group::1: a kernel must use one of them throughout",
+        (".cta_group::2", ".cta_group::1"),
     ),
-    ALLOC.format(32) + GET + LD + " {%r6}, [%r5+512];": (
-        "tensor-memory",
-        ".32x32b.x1 from column 512 reaches column 512 of tensor memory, which has 512",
-    ),
-    ALLOC.format(32) + GET + "@%p2 " + LD + " {%r6}, [%r5];": ("divergent-aligned", None),
-    ALLOC.format(32): ("tensor-memory-leak", "the CTA ends with 32 columns of tensor memory allocated at column 0"),
+    ALLOC.format(32) + GET + LD + " {%r6}, [%r5+512];": ("tensor-memory", (".32x32b.x1", "column 512", "has 512")),
+    ALLOC.format(32) + GET + "@%p2 " + LD + " {%r6}, [%r5];": ("divergent-aligned", ()),
+    ALLOC.format(32): ("tensor-memory-leak", ("32 columns", "column 0")),
 }
 
 
 @pytest.mark.parametrize("lines", CASES)
-def test_a_rule_that_is_broken_is_told(lines):
-    kind, words = CASES[lines]
+def test_a_broken_rule_is_reported(lines):
+    kind, parts = CASES[lines]
     sim, _ = run(lines)
     found = [f for f in sim.findings if f["kind"] == kind]
     assert len(found) == 1 and found[0]["verdict"] == 2, sim.findings
-    assert words in (None, found[0]["message"])
+    assert all(part in found[0]["message"] for part in parts), found
 
 
 @pytest.mark.parametrize("columns", [32, 64, 128, 256, 512])
-def test_every_size_can_be_allocated_and_given_back(columns):
+def test_every_size_can_be_allocated_and_freed(columns):
     sim, _ = run(ALLOC.format(columns) + GET + "bar.warp.sync -1;" + FREE.format(columns))
     assert sim.verdict == "clean", sim.findings
 
@@ -87,7 +78,7 @@ def test_an_allocation_waits_for_columns(mode):
     assert sim.verdict == "clean", (mode, sim.findings)
     sim, _ = run(*lines[:3], " E:", block=64, mode=mode)
     told = [f["message"] for f in sim.findings if f["kind"] == "deadlock"]
-    assert len(told) == 1 and "free columns of tensor memory (tcgen05.alloc)" in told[0], (mode, sim.findings)
+    assert len(told) == 1 and "tcgen05.alloc" in told[0], (mode, sim.findings)
 
 
 @pytest.mark.parametrize(
@@ -95,13 +86,13 @@ def test_an_allocation_waits_for_columns(mode):
     [
         (0, 0, None),
         (32, 1, None),
-        (128, 0, "at lane 128, taken modulo 128: a CTA has 128 lanes"),
-        (160, 1, "at lane 160, taken modulo 128: a CTA has 128 lanes"),
-        (0, 1, "at lane 0 in a warp that reaches lanes 32 to 63: taken as one of those"),
-        (0, 3, "at lane 0 in a warp that reaches lanes 96 to 127: taken as one of those"),
+        (128, 0, ("lane 128", "has 128 lanes")),
+        (160, 1, ("lane 160", "has 128 lanes")),
+        (0, 1, ("lane 0", "32 to 63")),
+        (0, 3, ("lane 0", "96 to 127")),
     ],
 )
-def test_the_lanes_that_a_warp_reaches(where, warp, words):
+def test_the_lanes_that_a_warp_can_access(where, warp, words):
     own = f"shl.b32 %r6, %r3, 21; add.u32 %r6, %r6, %r5; {ST} [%r6], {{%r1}}; {WAITS}"
     read = f"setp.eq.u32 %p3, %r3, {warp}; @!%p3 bra S; {LD} {{%r7}}, [%r5+{where << 16}]; {WAITS}"
     lines = ("@!%p1 bra M; " + ALLOC.format(32) + " M: bar.sync 0;" + GET + own, read)
@@ -110,9 +101,8 @@ def test_the_lanes_that_a_warp_reaches(where, warp, words):
     end += " tcgen05.fence::after_thread_sync; @!%p1 bra E;"
     sim, out = run(*lines, end + FREE.format(32) + " E:", block=128)
     assert out[32 * warp : 32 * warp + 32].tolist() == list(range(32 * warp, 32 * warp + 32))
-    assert [(f["kind"], f["message"].partition(" ")[2]) for f in sim.findings] == (
-        [] if words is None else [("tensor-memory-lane", words)]
-    )
+    assert [f["kind"] for f in sim.findings] == ([] if words is None else ["tensor-memory-lane"])
+    assert all(word in sim.findings[0]["message"] for word in words or ())
 
 
 def pipe(operation: str, mode: str = "eager") -> tuple[Sim, np.ndarray]:
@@ -123,7 +113,7 @@ def pipe(operation: str, mode: str = "eager") -> tuple[Sim, np.ndarray]:
     return sim, out
 
 
-def test_lanes_that_an_mma_leaves_alone_keep_their_sums():
+def test_disabled_lanes_of_an_mma_keep_their_sums():
     mma = OPERATIONS["mma"][0].replace("%p6", "{%r21, %r22, %r9, %r23}, %p6")
     setup = "mov.u32 %r21, 0x5; mov.u32 %r22, 0xffffffff; mov.u32 %r23, 0x80000000;\n@%p1 "
     text = TENSOR.replace("@%p1 OPERATION", setup + mma).replace("ACCUMULATE", "0")
@@ -138,15 +128,16 @@ def test_lanes_that_an_mma_leaves_alone_keep_their_sums():
 
 MMA_OF = "tcgen05.mma.cta_group::1.kind::f16 [{}], {}, {}, {}, %p6;"
 SOUND = ("%r5+32", "%rd3", "%rd3", "0x08100010")
-WRONG = {  # which operand, what it is, the kind and a part of the words
-    "a swizzle that there is not": (1, "%rd6", "or.b64 %rd6, %rd3, 0xe000000000000000;",
-                                    "matrix-descriptor", "swizzle mode 7"),
-    "no sign of the version": (2, "%rd6", "and.b64 %rd6, %rd3, 0xffff8fffffffffff;", "matrix-descriptor", "bits 46-48"),
-    "an N that there is not": (3, "0x08020010", "", "instruction-descriptor", "N = "),
-    "a sum that there is not": (3, "0x08100030", "", "instruction-descriptor", None),
-    "sparsity without it": (3, "0x08100014", "", "instruction-descriptor", "sparsity (bit 2"),
+WRONG = {  # which operand, its value, code before, the kind, and a part of the message
+    "an undefined swizzle mode": (1, "%rd6", "or.b64 %rd6, %rd3, 0xe000000000000000;",
+                                  "matrix-descriptor", "swizzle mode 7"),
+    "a descriptor without its version": (2, "%rd6", "and.b64 %rd6, %rd3, 0xffff8fffffffffff;",
+                                         "matrix-descriptor", "bits 46-48"),
+    "an undefined N": (3, "0x08020010", "", "instruction-descriptor", "N = "),
+    "an undefined type of sum": (3, "0x08100030", "", "instruction-descriptor", None),
+    "sparsity in a dense instruction": (3, "0x08100014", "", "instruction-descriptor", "sparsity (bit 2"),
     "columns past the end": (0, "%r5+480", "", "tensor-operand", "reaches column 543 of tensor memory, which has 512"),
-    "a lane that is none of D's": (0, "%r6", "add.u32 %r6, %r5, 1048576;", "tensor-operand", "the lane of"),
+    "a lane outside D": (0, "%r6", "add.u32 %r6, %r5, 1048576;", "tensor-operand", "the lane of"),
 }  # fmt: skip
 
 
@@ -162,7 +153,7 @@ def test_an_mma_with_a_wrong_operand_is_refused(name):
     assert words is None or words in errors[0]["message"], errors
 
 
-def test_a_commit_goes_to_ctas_that_there_are():
+def test_a_commit_only_signals_ctas_of_the_cluster():
     for mask, good in ((1, True), (0, False), (2, False), (3, False)):
         told = f"mov.b16 %h, {mask}; @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
         commit = COMMIT.replace(
@@ -173,10 +164,11 @@ def test_a_commit_goes_to_ctas_that_there_are():
         sim = Sim(text.replace("COMMIT", commit).replace("{\n.reg", "{\n.reg .b16 %h; .reg", 1), limit=2_000_000)
         sim.launch("k", sim.buffer(np.zeros((128, COLUMNS), np.uint32)), block=128)
         words = [f["message"] for f in sim.findings if f["kind"] == "multicast-mask"]
-        assert words == ([] if good else [f"multicast mask {mask:#x} in a cluster of 1 CTAs".replace("0x0 ", "0 ")])
+        assert len(words) == (not good)
+        assert good or f"{mask:#x} ".replace("0x0", "0") in words[0], words
 
 
-GROUPS = {  # the descriptors' changes: what is said
+GROUPS = {  # a change of the descriptors: the kind of finding
     "or.b64 %rd5, %rd5, 0x4000;": "matrix-descriptor",  # a bit that has no meaning
     "or.b64 %rd6, %rd6, 0x3fff;": "matrix-descriptor",  # past the CTA's memory
     "": None,
@@ -192,7 +184,7 @@ def test_a_wgmma_with_a_wrong_descriptor_is_refused(change):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_copy_of_a_pending_sum_waits_for_it(mode):
-    """ptxas drops the copy or waits; the simulator waits and says so."""
+    """ptxas drops the copy or waits; the simulator waits and reports it."""
     store = "mul.wide.u32 %rd8, %r1, 4; ld.param.u64 %rd7, [p]; add.u64 %rd7, %rd7, %rd8; st.global.f32 [%rd7], %f9;"
     for commit in (GROUP, ""):
         lines = ("mov.f32 %f2, 0f3F800000;", FENCE, MMA, commit, "mov.f32 %f9, %f2;", "" if commit else GROUP, WAIT)
