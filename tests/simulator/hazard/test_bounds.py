@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from scripts.common.ptxsim import HEADER
-from tests.simulator.hazard.test_shadow import LATE
-from tests.simulator.hazard.test_shadow import run as run_shadow
+from tests.simulator.hazard.test_shared_record import LATE
+from tests.simulator.hazard.test_shared_record import run as run_shadow
 from tests.simulator.hazard.test_wgmma import BEGIN as WGMMA_BEGIN
 from tests.simulator.hazard.test_wgmma import COMMIT, FENCE, MMA, WAIT
 from tests.simulator.hazard.test_wgmma import ROOM as WGMMA_ROOM
