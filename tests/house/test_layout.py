@@ -15,6 +15,7 @@ FORBIDDEN = {
     "reference": {"scripts", "tests"},
     "submission": {"scripts", "tests"},
     "scripts": {"tests"},
+    "simulator": {"tests"},
 }
 # A submission may import modules of its own folder, as under the leaderboard, which runs it as a script.
 MAY_EDIT_THE_PATH = {"eval/workers/worker.py"}
