@@ -1,4 +1,4 @@
-"""Everything the record promises, checked: schema, states, order in git, digests, figures, verdicts, tables."""
+"""Checks what the record promises: schema, states, order in git, digests, figures, verdicts, tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BEFORE = ("Pitch", "Hypothesis", "Feasibility", "Objections")
 
 
 def noise_measurement(tank: Tank, data: dict[str, Any]) -> dict[str, Any]:
-    """Measurement of the A/A round that a round's rule names; RoundError when it cannot serve."""
+    """Measurement of the A/A round that a round's rule names; RoundError unless that round is an adopted A/A round."""
     number = data["rule"]["noise_round"]
     if number is None:
         raise RoundError(f"round {data['number']}: its rule names no noise_round")
@@ -59,7 +59,7 @@ def noise_or_none(tank: Tank, data: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def expected_texts(tank: Tank) -> dict[Path, str]:
-    """Every file with generated blocks, as it ought to read; and commits.json."""
+    """The correct content of each file that has generated blocks, and of commits.json."""
     texts = {tank.dir / COMMITS_FILE: commits_text(tank)}
     for folder in tank.round_dirs():
         data, path = tank.load(folder), folder / "round.md"
@@ -104,7 +104,7 @@ def text_problems(tank: Tank, data: dict[str, Any], upto: str | None = None) -> 
 
 # --- the checks of one round ----------------------------------------------------------------------------
 def state_problems(data: dict[str, Any]) -> list[str]:
-    """The history must be a path of allowed transitions that ends at the state, and agree with the content."""
+    """`history` must be a path of allowed transitions that ends at `state`, and fit the round's content."""
     states = [entry["state"] for entry in data["history"]]
     problems = []
     if states[-1] != data["state"]:
@@ -124,15 +124,15 @@ def state_problems(data: dict[str, Any]) -> list[str]:
         if new not in transitions(data)[old]
     ]
     if ("measured" in states) != (data["measurement"] is not None):
-        problems.append("a measurement and the state measured come together")
+        problems.append("a measurement and the state measured must go together")
     if "reconstructed" in data and (data["prediction"] or (data["measurement"] or {}).get("prediction_commit")):
         problems.append("a reconstructed round has no prediction: its outcome was known")
     if (data["verdict"] is not None) != any(state in FINAL for state in states):
-        problems.append("a verdict and a final state come together")
+        problems.append("a verdict and a final state must go together")
     if data["verdict"] and data["verdict"]["state"] not in states:
-        problems.append(f"verdict says {data['verdict']['state']}, which the history does not hold")
+        problems.append(f"verdict says {data['verdict']['state']}, which is not in the history")
     if (data["state"] == "superseded") != ("superseded_by" in data):
-        problems.append("superseded and superseded_by come together")
+        problems.append("superseded and superseded_by must go together")
     undecided = data["rule"]["name"] == modelled.RULE and data["state"] == "inconclusive"
     if "kept_although" in data and data["state"] != "rejected" and not undecided:
         problems.append("kept_although is for a rejected round whose code stays")
@@ -147,7 +147,7 @@ def _evidence_problems(data: dict[str, Any]) -> list[str]:
     if evidence.startswith("measured:") or evidence == "inherited":
         return [f"evidence is {evidence} without such a measurement"]
     if (evidence == "simulated") != ("simulation" in data):
-        return ["evidence simulated and a simulation come together"]
+        return ["evidence simulated and a simulation must go together"]
     verdict = render.verdict_state(data)
     if verdict in ("adopted", "rejected", "inconclusive") and evidence == "predicted":
         return [f"{verdict} on a prediction alone"]
@@ -157,7 +157,7 @@ def _evidence_problems(data: dict[str, Any]) -> list[str]:
 
 
 def relation_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
-    """Rounds that this one names exist and precede it."""
+    """Problems of the rounds that this one names: they must exist and precede it."""
     numbers = [int(folder.name[:4]) for folder in tank.round_dirs()]
     problems = []
     for name, number in (("parent", data["parent"]), ("rule.noise_round", data["rule"]["noise_round"])):
@@ -179,7 +179,7 @@ def relation_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
 
 
 def measurement_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
-    """Recompute the measurement from the raw samples, and the verdict from the measurement."""
+    """Compares the measurement with one computed from the raw samples, and the verdict with its rule."""
     stored = data["measurement"]
     if stored is None:
         return []
@@ -220,7 +220,7 @@ def _differences(found: Any, stored: Any, place: str = "") -> list[tuple[str, An
 
 
 def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
-    """The prediction was committed, unchanged since, before the samples and before the measurement."""
+    """Problems of the order in git: prediction, unchanged since, then samples and measurement."""
     stored = data["measurement"]
     if stored is None:
         return []
@@ -249,7 +249,7 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
 
 
 def reconstruction_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
-    """Only what git and a later round stand on can be written down after the fact: a new idea is predicted."""
+    """A change may be written down after the fact only if a measured round builds on it; a new idea is predicted."""
     made = tank.commit(data["reconstructed"]["from"])
     if made is None:
         return [f"reconstructed.from {data['reconstructed']['from']} is not in this repository"]
@@ -261,7 +261,7 @@ def reconstruction_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
 
 
 def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
-    """Everything about one round."""
+    """All problems of one round."""
     data = tank.load(folder)
     problems = schema_problems(data)
     if problems:
@@ -309,22 +309,22 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
         return notes, problems
     for path, text in expected_texts(tank).items():
         if not path.is_file() or path.read_text() != text:
-            problems.append(f"{tank.relative(path)}: generated blocks are stale; run `make rounds-render`")
+            problems.append(f"{tank.relative(path)}: generated blocks are out of date; run `make rounds-render`")
     return notes, problems + plot_problems(tank) + figure_problems(tank)
 
 
 def plot_problems(tank: Tank) -> list[str]:
-    """The committed main plot must have been drawn from the rounds as they are."""
+    """Problems of progress.png: it must show the rounds as they are."""
     path = tank.dir / "progress.png"
     if not path.is_file():
         return [f"{tank.relative(path)} is missing; run `make rounds-render`"]
     if png_digest(path) != series_digest(shape_series(tank, tank.all())):
-        return [f"{tank.relative(path)} shows other data than the rounds; run `make rounds-render`"]
+        return [f"{tank.relative(path)} does not show the present rounds; run `make rounds-render`"]
     return []
 
 
 def figure_problems(tank: Tank) -> list[str]:
-    """Figures in the record's prose and in the README."""
+    """Wrong or unlinked figures in the record's prose and in the README."""
     problems = []
     for path in (*(tank.dir / name for name in ("README.md", "LEARNINGS.md", "BELIEFS.md")), tank.root / "README.md"):
         if path.is_file():
@@ -333,14 +333,14 @@ def figure_problems(tank: Tank) -> list[str]:
         path = folder / "round.md"
         text, where = path.read_text(), tank.relative(path)
         problems += link_problems(text, folder, where) + superlative_problems(text, where)
-        # Only verdicts may not quote by hand: a pitch has its own arithmetic.
+        # Only a verdict must link each figure: a pitch does arithmetic of its own.
         match = re.search(r"^## Verdict\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         problems += prose_problems(match.group(), folder, f"{where} (Verdict)") if match else []
     return problems + learnings_problems(tank)
 
 
 def learnings_problems(tank: Tank) -> list[str]:
-    """Each learning names the round it comes from."""
+    """Learnings that do not link the round they come from."""
     path = tank.dir / "LEARNINGS.md"
     items = re.findall(r"^- .*(?:\n  .*)*", path.read_text(), re.MULTILINE) if path.is_file() else []
     problems = []

@@ -1,4 +1,4 @@
-"""The optimisation rounds, new to rerun: see shark_tank/RULES.md."""
+"""Adds, measures, judges and checks optimisation rounds; shark_tank/RULES.md lists the steps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
     if number in taken:
         raise RoundError(f"round {number} exists: {tank.find(number).name}")
     if args.slug in (name[5:] for name in taken.values()):
-        raise RoundError(f"slug {args.slug!r} is taken; a second try of an idea has a name of its own")
+        raise RoundError(f"slug {args.slug!r} is taken; give a second try of an idea another name")
     if args.base == args.candidate:
         raise RoundError(f"base and candidate are one variant, {args.base!r}")
     for other in filter(None, (args.parent, args.noise_round)):
@@ -111,10 +111,10 @@ def _viewpoint(text: str) -> dict[str, Any]:
 
 
 def predict(tank: Tank, args: argparse.Namespace) -> None:
-    """Fill and validate the prediction; the round is then to be committed before any measurement."""
+    """Fill in and validate the prediction; commit it before any measurement."""
     data = tank.get(args.number)
     if "reconstructed" in data:
-        raise RoundError(f"round {args.number} is reconstructed: what was known before it cannot be predicted")
+        raise RoundError(f"round {args.number} is reconstructed: its outcome was known, so it has no prediction")
     if data["measurement"]:
         raise RoundError(f"round {args.number} is measured; its prediction is closed")
     prediction = data["prediction"] or {"shapes": {}, "viewpoints": {}}
@@ -174,7 +174,7 @@ def finish(tank: Tank, args: argparse.Namespace) -> None:
 
 
 def check(tank: Tank, args: argparse.Namespace) -> None:
-    """Report everything that does not hold; exit 1 when there is any."""
+    """Report every problem of the record; exit 1 if there is one."""
     notes, problems = rounds_check.check(tank)
     for note in notes:
         print(f"note: {note}")
@@ -191,7 +191,7 @@ def show(tank: Tank, args: argparse.Namespace) -> None:
 
 
 def rerun(tank: Tank, args: argparse.Namespace) -> None:
-    """Build both commits, measure again, say whether the verdict holds."""
+    """Build both commits, measure again, report whether the verdict holds."""
     raise SystemExit(rounds_rerun.rerun(tank, args.number))
 
 
@@ -219,17 +219,17 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--shapes",
         metavar="MxNxK,...",
-        help="what it measures, semicolons between lists of groups; default: the benchmark's shapes",
+        help="shapes to measure, with semicolons between them if they are lists of groups; default: the benchmark's",
     )
     sub.add_argument("--noise-round", type=int, metavar="N", help="the A/A round whose noise floor the rule uses")
     sub.add_argument("--noise-floor", action="store_true", help="this round is an A/A run")
     sub.add_argument(
         "--reconstructed",
         metavar="'COMMIT: why'",
-        help="written down after the fact: the commit that made the change, and why there was no round",
+        help="a change that was made without a round: its commit, and why there was none",
     )
-    sub.add_argument("--unmeasured", action="store_true", help="no chip: to be judged on the simulator's counts")
-    sub.add_argument("--modelled", action="store_true", help="no chip: to be judged on the simulator's clock")
+    sub.add_argument("--unmeasured", action="store_true", help="no chip: a person judges, on the simulator's counts")
+    sub.add_argument("--modelled", action="store_true", help="no chip: the simulator's clock judges")
 
     sub = command("predict", predict)
     sub.add_argument("--all", metavar="LOW:HIGH", help="one interval for every benchmark shape")

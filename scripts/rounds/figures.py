@@ -1,13 +1,13 @@
-"""Figures quoted in prose: each is a link into the JSON it comes from, and is compared with it.
+"""Figures quoted in prose: each links the JSON that it comes from, and is compared with it.
 
 `[0.953](rounds/0007-x/round.json#measurement.geomean.ratio)` quotes a value; `[4.7 %](...ratio:faster)` quotes a
 ratio as percent faster, `:slower` as percent slower, `:inverse` as 1 / value. Any other number with a unit is a
 problem, unless its line says why with `<!-- figure-ok: reason -->`.
 
-A superlative in a round's text ("the largest step", "most at M = 512") is backed by a figure that is the extreme of
-its kind: `...ratio:faster:most-of-shapes` is compared with the run's other shapes, `:least-of-rounds` with the adopted
-rounds of the backend. What claims nothing measured says so on its line with `<!-- superlative-ok: reason -->`; older
-pages have "(Added: no figure of this was kept.)" behind the sentence where that is so.
+A superlative in a round's text ("the largest step", "most at M = 512") needs a figure that is the extreme of its kind:
+`...ratio:faster:most-of-shapes` is compared with the run's other shapes, `:least-of-rounds` with the adopted rounds of
+the backend. A superlative about nothing measured has `<!-- superlative-ok: reason -->` on its line; on older pages,
+"(Added: no figure of this was kept.)" follows the sentence.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _AS = {
 _EXTREMES = {"most": max, "least": min}
 _GROUPS = ("shapes", "rounds")
 _SHAPE = re.compile(r"\d+x\d+x\d+(?:x\d+)?")
-# "most" and "least" where they compare; "at best" and its like are bounds.
+# "most" and "least" count where they compare; "at best" is a bound.
 SUPERLATIVE = re.compile(
     r"(?<!\bat )\b(?:larg|small|fast|slow|bigg|great|high|low|long|short|cheap|strong|weak|wid|narrow|deep|steep)est\b"
     r"|(?<!\bat )\b(?:best|worst)\b"
@@ -47,8 +47,8 @@ SUPERLATIVE = re.compile(
 )
 CLAIMS_NOTHING = re.compile(r"<!-- superlative-ok: \S.*?-->")
 NOT_KEPT = "(Added: no figure of this was kept.)"
-# A sentence ends at a full stop, a paragraph at an empty line, a heading or the start of an item; what was added to an
-# older page in brackets belongs to the sentence before it.
+# A sentence ends at a full stop, a paragraph at an empty line, a heading or the start of an item. A later addition in
+# brackets belongs to the sentence before it.
 _SENTENCE_END = re.compile(r"[.!?][\"')]*(?=\s)(?!\s+\((?:Added|Corrected): )|\n(?=\s*\n|#|- )")
 
 
@@ -81,7 +81,7 @@ def _converted(value: Any, convert: str) -> float:
 
 
 def _split(target: str) -> tuple[str, str, str]:
-    """Field, conversion and extreme of a link's target; TypeError where they are none of those known."""
+    """Field, conversion and extreme of a link's target; TypeError if one is unknown."""
     field, *suffixes = target.split(":")
     extreme = suffixes.pop() if suffixes and "-of-" in suffixes[-1] else ""
     convert = suffixes.pop() if suffixes else ""
@@ -101,7 +101,7 @@ def _document(path: Path) -> Any:
 
 
 def _group(path: Path, field: str, group: str) -> list[Any]:
-    """What a figure is the extreme of: its field's values for the run's shapes, or in adopted rounds of the same."""
+    """Values to compare an extreme with: the field's for each shape of the run, or in each adopted round."""
     data = _document(path)
     if group == "shapes":
         before, _, after = re.split(rf"(?:^|(?<=\.))({_SHAPE.pattern})(?=\.|$)", field)
@@ -119,7 +119,7 @@ def _group(path: Path, field: str, group: str) -> list[Any]:
 
 
 def link_problems(text: str, folder: Path, where: str) -> list[str]:
-    """Figure links that do not resolve, do not show the linked value, or are no extreme though they say so."""
+    """Figure links that do not resolve, show another value, or are not the extreme that they claim to be."""
     problems = []
     for match in LINK.finditer(text):
         shown, path, target = match.groups()
@@ -151,7 +151,7 @@ def link_problems(text: str, folder: Path, where: str) -> list[str]:
 
 
 def superlative_problems(text: str, where: str) -> list[str]:
-    """Superlatives in sentences without a figure that is compared with its like; questions claim nothing."""
+    """Superlatives in sentences without such a figure; a question claims nothing."""
     text = blank(text)
     problems, begin = [], 0
     for end in [*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]:
@@ -184,12 +184,12 @@ def untagged_problems(text: str, where: str) -> list[str]:
 
 
 def prose_problems(text: str, folder: Path, where: str) -> list[str]:
-    """Both checks on one text."""
+    """Wrong links and unlinked figures of a text."""
     return link_problems(blank(text), folder, where) + untagged_problems(text, where)
 
 
 def blank(text: str) -> str:
-    """Text without generated blocks and code fences, its line numbers kept."""
+    """Text without generated blocks and code fences; line numbers stay."""
     for pattern in (GENERATED, FENCE):
         text = pattern.sub(lambda match: "\n" * match.group().count("\n"), text)
     return text

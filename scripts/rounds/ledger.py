@@ -1,8 +1,7 @@
-"""The ledger: from the first right kernel to now, every drop of the time in a round.
+"""The ledger: the steps from the first right kernel to the present one, each an adopted round.
 
-shark_tank/ledger.json names the steps.  Each is an adopted round, whose ratio was measured in one run; the next round
-may have another, and the check asks that no drop hides between them.  Where one run has timed all of the steps'
-kernels, its times stand beside them.
+shark_tank/ledger.json names the steps.  A step's ratio was measured in one run, and the next step may be of another
+run: the check rejects a change of time between them.  One more run timed the kernels of all steps.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from scripts.rounds.words import diff_command, percent, plain
 
 LEDGER_FILE = "ledger.json"
 COMPARISON = "hopper_comparison"  # data set
-MAX_GAP = 0.02  # between one round's candidate and the next one's base, as ratio: clocks and tiles of equal speed
+MAX_GAP = 0.02  # from one step's candidate to the next step's base: what clocks and tiles of equal speed explain
 
 
 @dataclass
@@ -38,7 +37,7 @@ class Step:
 
 @dataclass
 class Ledger:
-    """What the page and the README show."""
+    """All steps, and the kernel that they start from."""
 
     first_us: float
     first_words: str
@@ -49,16 +48,16 @@ class Ledger:
 
     @property
     def open(self) -> list[Step]:
-        """Steps that are not measured yet."""
+        """Unmeasured steps."""
         return [step for step in self.steps if step.ratio is None]
 
     @property
     def last_us(self) -> float:
-        """The time behind the last step, in its own run."""
+        """The time after the last step, in its own run."""
         return next(step.candidate_us for step in reversed(self.steps) if step.candidate_us is not None)
 
     def gaps(self) -> list[tuple[int, int, float]]:
-        """Between steps that follow one another: (round, next round, next base / candidate)."""
+        """Between consecutive steps: (round, next round, the next base / this candidate)."""
         found, before, skipped = [], None, False
         for step in self.steps:
             if step.ratio is None:
@@ -71,13 +70,13 @@ class Ledger:
 
 
 def read(tank: Tank) -> dict[str, Any] | None:
-    """ledger.json, or None where the record has none."""
+    """ledger.json, or None without one."""
     path = tank.dir / LEDGER_FILE
     return json.loads(path.read_text()) if path.is_file() else None
 
 
 def load(tank: Tank) -> Ledger | None:
-    """The ledger with its times; None where there is none or its first round is not measured."""
+    """The ledger with its times; None without one or before its first round is measured."""
     data = read(tank)
     rounds = {entry["number"]: entry for entry in tank.all()}
     first = rounds.get(data["first"]["round"]) if data else None
@@ -97,7 +96,7 @@ def load(tank: Tank) -> Ledger | None:
 
 
 def _add_one_run(tank: Tank, data: dict[str, Any], ledger: Ledger) -> None:
-    """The times of the run that holds all steps, where it is stored."""
+    """Adds the times of the run that holds all steps, if it is stored."""
     run = data["one_run"]["run"]
     if not tank.samples_path(run).is_file():
         return
@@ -116,7 +115,7 @@ def _add_one_run(tank: Tank, data: dict[str, Any], ledger: Ledger) -> None:
 
 
 def problems(tank: Tank) -> list[str]:
-    """Adopted rounds that are in no step and told nowhere, steps that are none, and drops between rounds."""
+    """Adopted rounds that are neither a step nor explained, steps that were not adopted, and changes between steps."""
     data = read(tank)
     if data is None:
         return []
@@ -128,32 +127,34 @@ def problems(tank: Tank) -> list[str]:
     for number, entry in rounds.items():
         kept = (entry["verdict"] or {}).get("state") == "adopted" and entry["measurement"] and entry["kind"] == "change"
         if kept and entry["backend"] == data["backend"] and number not in known:
-            found.append(f"{where}: round {number} was adopted; it is no step, nor does `elsewhere` say why not")
+            found.append(f"{where}: round {number} was adopted: make it a step, or say in `elsewhere` why it is none")
     for entry in data["steps"]:
         step = rounds.get(entry["round"])
         if step is None:
             found.append(f"{where}: round {entry['round']} does not exist")
             continue
         if step["verdict"] and step["verdict"]["state"] != "adopted":
-            found.append(f"{where}: round {entry['round']} is a step, but was {step['verdict']['state']}")
+            found.append(f"{where}: round {entry['round']} is a step but was {step['verdict']['state']}")
         commit = step["candidate"]["commit"] or ""
         if commit and not commit.startswith(entry["variant"].partition("/")[0]):
-            found.append(f"{where}: {entry['variant']} is not of round {entry['round']}'s candidate, {commit[:9]}")
+            found.append(
+                f"{where}: {entry['variant']} does not belong to round {entry['round']}'s candidate, {commit[:9]}"
+            )
     ledger = load(tank)
     for before, after, gap in ledger.gaps() if ledger else ():
         if abs(gap - 1.0) > MAX_GAP:
             found.append(
-                f"{where}: between rounds {before} and {after} the time changes by {gap - 1.0:+.1%}, in no round"
+                f"{where}: between rounds {before} and {after} the time changes by {gap - 1.0:+.1%} without a round"
             )
     return found
 
 
 def headline(tank: Tank) -> dict[str, Any] | None:
-    """The one source of the number that README and page lead with: the comparison after the last adopted round."""
+    """The number at the top of README and page: from the comparison with cuBLAS after the last adopted round."""
     if not (tank.dir / "data" / f"{COMPARISON}.json").is_file():
         return None
     data = measured.load(COMPARISON, tank.dir / "data")
-    # A baseline that the chip cannot run is there without a time.
+    # A baseline that the chip cannot run has no time.
     means = {name: geometric_mean(times.values()) for name, times in data["median_us"].items() if times}
     baseline = means.get("cublas_one_gemm")
     return {
@@ -165,13 +166,13 @@ def headline(tank: Tank) -> dict[str, Any] | None:
 
 
 def why_two_numbers(tank: Tank, ledger: Ledger) -> str:
-    """Why the headline and the ledger's last time differ, in a sentence."""
+    """Explains why the headline and the ledger's last time differ."""
     head = headline(tank)
     if head is None or ledger.steps[-1].ratio is None:
         return ""
     last, difference = ledger.steps[-1], 100.0 * (head["us"] / ledger.last_us - 1.0)
     return (
-        f"The headline, {head['us']:.1f} us, is of the comparison with cuBLAS after the last step "
+        f"The headline, {head['us']:.1f} us, comes from the comparison with cuBLAS after the last step "
         f"(data/{COMPARISON}.json); "
         f"round {last.number:04d}'s own run gave {ledger.last_us:.1f} us for the same kernel. They are two runs, "
         f"{abs(difference):.1f} % apart: only times of one run are compared, as ratios."

@@ -1,4 +1,4 @@
-"""What a round is on disk: paths, loading, schema, states, and the git commands the record relies on."""
+"""The record on disk: paths, loading, schema, states, and the git commands that the checks use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scripts.common.dense_json import dumps
 from scripts.rounds.dense import condense, expand
 from scripts.rounds.stats import Samples
 
-# After `a` may come one of TRANSITIONS[a]; `history` in round.json starts with draft.
+# A state may be followed by one of TRANSITIONS[state]; `history` in round.json starts with draft.
 TRANSITIONS: dict[str, tuple[str, ...]] = {
     "draft": ("predicted", "blocked"),
     "predicted": ("measured", "blocked", "adopted", "rejected", "inconclusive"),
@@ -31,9 +31,9 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 }
 FINAL = ("adopted", "rejected", "inconclusive", "blocked", "superseded")
 VIEWPOINTS = ("performance", "practicality", "theory")
-# A round that was made long ago and written down later had no prediction: its result was known.
+# A reconstructed round has no prediction: its result was known when it was written down.
 RECONSTRUCTED_TRANSITIONS = TRANSITIONS | {"draft": ("measured",)}
-# What may not change once the prediction is committed.
+# Keys that may not change once the prediction is committed.
 FROZEN = ("prediction", "rule", "backend", "kind")
 ENV_KEYS = ("chip", "driver", "versions", "clocks", "flags", "digests")
 SECTIONS = (
@@ -46,7 +46,7 @@ SECTIONS = (
     "What would reopen it",
 )
 TODO = "TODO"
-# Files of shark_tank/runs: NAME and an ending; and what each was called when a run was a folder.
+# Endings of the files in shark_tank/runs. OLDER_NAMES: the file of each kind when a run was a folder.
 SAMPLES, ENVIRONMENTS = ".jsonl.gz", "environments.jsonl"
 COUNTERS, TIMES = ".counters.json.gz", ".model.json.gz"
 OLDER_NAMES = {SAMPLES: "samples.jsonl.gz", COUNTERS: "counters.json", TIMES: "model.json"}
@@ -58,7 +58,7 @@ def transitions(data: dict[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 class RoundError(Exception):
-    """A message for the person at the command line: what is wrong, where, and what was expected."""
+    """A refusal for the person at the command line: what is wrong, where, and what was expected."""
 
 
 class Tank:
@@ -107,12 +107,12 @@ class Tank:
         write_round_json(folder / "round.json", data)
 
     def relative(self, path: Path) -> str:
-        """A path as the reader sees it, from the root."""
+        """A path relative to the root."""
         return str(path.resolve().relative_to(self.root))
 
     @contextlib.contextmanager
     def unchanged_on_refusal(self) -> Iterator[None]:
-        """Puts every file of the record back as it was when the block raises; what it added goes."""
+        """Restores every file of the record when the block raises, and removes the files that it added."""
         before = {path: path.read_bytes() for path in self.dir.rglob("*") if path.is_file()}
         folders = {path for path in self.dir.rglob("*") if path.is_dir()}
         try:
@@ -129,7 +129,7 @@ class Tank:
 
     # --- runs -----------------------------------------------------------------------------------------
     def samples_path(self, run: str) -> Path:
-        """The stored raw samples of a run."""
+        """The file of a run's raw samples."""
         return self.runs_dir / f"{run}{SAMPLES}"
 
     def environments(self) -> dict[str, dict[str, Any]]:
@@ -199,7 +199,7 @@ class Tank:
             return None
 
     def prediction_commit(self, data: dict[str, Any]) -> str | None:
-        """The first commit that holds this round's prediction as it stands and no measurement, or None."""
+        """The first commit that holds this round's present prediction and no measurement, or None."""
         path = self.rounds_dir / f"{data['number']:04d}-{data['slug']}" / "round.json"
         commits = (self.git("log", "--format=%H", "--reverse", "--", self.relative(path)) or "").split()
         for commit in commits:
@@ -250,7 +250,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def digest(data: bytes) -> str:
-    """sha256 in hexadecimal. Of samples: of the unpacked text, so that packing does not matter."""
+    """sha256 in hexadecimal; for samples, take it of the unpacked text, which packing does not change."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -258,8 +258,8 @@ def digest(data: bytes) -> str:
 def parse_samples(content: bytes, name: str) -> Samples:
     """Raw samples from JSON lines `{"shape": [m, n, k], "variant": str, "repeat": int, "us": float}`.
 
-    Not to be changed by who asks. An extent of groups that differ in it is a text of all of them, "80,176". Other keys
-    are kept out. RoundError names the line of the first bad one.
+    Callers share the result and must not change it. An extent in which groups differ is a text of all values, "80,176".
+    Other keys are ignored. RoundError names the first bad line.
     """
     samples: Samples = {}
     for number, line in enumerate(content.decode().splitlines(), 1):
@@ -284,7 +284,7 @@ def parse_samples(content: bytes, name: str) -> Samples:
 
 
 def env_problems(env: Any) -> list[str]:
-    """What env.json lacks."""
+    """Keys that an environment lacks."""
     if not isinstance(env, dict):
         return ["expected one JSON object"]
     missing = [key for key in ENV_KEYS if key not in env]
@@ -302,7 +302,7 @@ def chip_name(env: dict[str, Any]) -> str:
 @cache
 def _validator() -> Any:
     try:
-        import jsonschema  # what only reads rounds, `rerun` on a GPU machine for one, does without
+        import jsonschema  # only here: commands that only read rounds, such as `rerun`, work without it
     except ModuleNotFoundError:
         raise RoundError("jsonschema is not installed; the test set-up has it") from None
     schema = json.loads((Path(__file__).parents[2] / "shark_tank" / "round.schema.json").read_text())
@@ -318,7 +318,7 @@ def schema_problems(data: Any) -> list[str]:
 
 
 def prediction_problems(data: dict[str, Any], shapes: list[str]) -> list[str]:
-    """What a prediction lacks: an interval for each benchmark shape, a ratio from each viewpoint."""
+    """Gaps of a prediction, which needs an interval for each shape and a ratio from each viewpoint."""
     prediction = data["prediction"] or {"shapes": {}, "viewpoints": {}}
     problems = []
     missing = [shape for shape in shapes if shape not in prediction["shapes"]]
@@ -334,7 +334,7 @@ def prediction_problems(data: dict[str, Any], shapes: list[str]) -> list[str]:
 
 
 def round_shapes(data: dict[str, Any], root: Path) -> list[str]:
-    """The shapes that a round predicts and measures: its own where it names some, else the benchmark's."""
+    """The shapes that a round predicts and measures: its own, or the benchmark's if it names none."""
     return data.get("shapes") or benchmark_shapes(root)
 
 

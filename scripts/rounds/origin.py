@@ -1,8 +1,8 @@
-"""What produced a measurement, compared with what the round claims: program, sources, host, chip, clock.
+"""Checks the origin of a measurement: program, sources, host, chip, clock.
 
-Samples and env.json say these things twice, once a line and once a run; git says the third time what sources and
-program are at the commits named.  Runs recorded before samples had these fields are listed, with the digests of their
-samples, in shark_tank/runs/recorded_before_origin.json; no run can be added to that list.
+Each line of the samples names them, the environment names them again, and git holds sources and program at the commits
+that are named: all three must agree.  shark_tank/runs/recorded_before_origin.json lists the runs from before samples
+had these fields, with their digests; no run can be added to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from scripts.common.sources import commit_digest
 from scripts.rounds.model import RoundError, Tank, chip_name, digest
 
-# Each line of samples.jsonl has them beside shape, variant, repeat and us; `sm_mhz` is null where no clock can be read.
+# Each line of samples has these as well as shape, variant, repeat and us; `sm_mhz` is null if no clock can be read.
 LINE_KEYS = ("program", "digest", "host", "chip", "sm_mhz")
 OF_A_RUN = ("program", "host", "chip")  # the same in every line
 ENV_KEYS = ("host", "program", "commit", "capability")
@@ -35,7 +35,7 @@ GPU = re.compile(r"NVIDIA|GeForce|Quadro|Tesla|Radeon|Instinct|simulator|\b(?:G?
 
 
 def chip_problems(backend: str, env: dict[str, Any]) -> list[str]:
-    """A chip that cannot have run the backend."""
+    """Reasons why the chip cannot have run the backend."""
     chip, capability = str(env.get("chip")), env.get("capability")
     if backend in CHIPS:
         name, capabilities = CHIPS[backend]
@@ -44,12 +44,12 @@ def chip_problems(backend: str, env: dict[str, Any]) -> list[str]:
         if "capability" in env and capability not in capabilities:
             return [f"capability is {capability!r}; the backend {backend} needs {' or '.join(capabilities)}"]
     elif GPU.search(chip) or not CPU.fullmatch(chip) or capability is not None:
-        return [f"chip is {chip!r} (capability {capability}), which is no CPU; the backend is {backend}"]
+        return [f"chip is {chip!r} (capability {capability}), which is not a CPU; the backend is {backend}"]
     return []
 
 
 def older_runs(tank: Tank) -> dict[str, str]:
-    """Runs from before the fields: name -> digest of their samples."""
+    """Runs from before samples had these fields: name -> digest of the samples."""
     path = tank.runs_dir / OLDER
     return json.loads(path.read_text())["runs"] if path.is_file() else {}
 
@@ -60,19 +60,19 @@ def is_older(tank: Tank, run: str, samples_sha256: str) -> bool:
 
 
 def older_problems(tank: Tank) -> list[str]:
-    """The list may hold only runs that git had before it had the list."""
+    """Listed runs that git did not have before the list."""
     path = tank.relative(tank.runs_dir / OLDER)
     first = (tank.git("log", "--diff-filter=A", "--format=%H", "--reverse", "--", path) or "").split()
     problems = []
     for run in older_runs(tank) if first else ():
         added = tank.added(tank.samples_path(run))
         if not added or added[0] == first[0] or not tank.is_ancestor(added[0], first[0]):
-            problems.append(f"{path}: {run} was not recorded before that list was made")
+            problems.append(f"{path}: {run} was recorded after the list was made")
     return problems
 
 
 def line_problems(content: bytes, env: dict[str, Any]) -> list[str]:
-    """Samples whose lines do not say what produced them, or say something else than env.json."""
+    """Lines of samples that lack their origin or contradict the environment."""
     program = env.get("program")
     path = program.get("path") if isinstance(program, dict) else None
     of_run = {"program": path, "host": env.get("host"), "chip": env.get("chip")}
@@ -98,7 +98,7 @@ def line_problems(content: bytes, env: dict[str, Any]) -> list[str]:
 
 
 def env_problems(env: dict[str, Any]) -> list[str]:
-    """What env.json lacks of the run's origin, or has in another form."""
+    """Fields of the run's origin that the environment lacks or has in another form."""
     missing = [key for key in ENV_KEYS if key not in env]
     if missing:
         return [f"env.json lacks {', '.join(missing)}"]
@@ -119,7 +119,7 @@ def env_problems(env: dict[str, Any]) -> list[str]:
 
 
 def side_problems(tank: Tank, data: dict[str, Any], env: dict[str, Any]) -> list[str]:
-    """Base and candidate have to be two things, of the commits named; an A/A's sides the same thing."""
+    """Base and candidate must be built from two commits, the ones named; the sides of an A/A round from one."""
     names = [data[side]["variant"] for side in ("base", "candidate")]
     commits = [tank.commit(data[side]["commit"] or "") or data[side]["commit"] for side in ("base", "candidate")]
     problems = [f"env.json has no digest of {name!r}" for name in names if name not in env["digests"]]
@@ -140,7 +140,9 @@ def side_problems(tank: Tank, data: dict[str, Any], env: dict[str, Any]) -> list
     for side, name, commit in zip(("base", "candidate"), names, commits, strict=True):
         wanted = commit_digest(tank.root, str(commit))
         if env["digests"][name] != wanted:
-            problems.append(f"{side} {name!r} was not built from the sources of {str(commit)[:9]}, as digests tell")
+            problems.append(
+                f"{side} {name!r} was not built from the sources of {str(commit)[:9]}; their digests differ"
+            )
     return problems + _program_problems(tank, env)
 
 
@@ -157,7 +159,7 @@ def _program_problems(tank: Tank, env: dict[str, Any]) -> list[str]:
 
 
 def origin_problems(tank: Tank, data: dict[str, Any], env: dict[str, Any], content: bytes, run: str) -> list[str]:
-    """Everything that a round's samples say of their origin and that does not hold."""
+    """All problems of the origin of a round's samples."""
     problems = chip_problems(data["backend"], env)
     if is_older(tank, run, digest(content)):
         return problems
@@ -166,7 +168,7 @@ def origin_problems(tank: Tank, data: dict[str, Any], env: dict[str, Any], conte
 
 
 def noise_problems(data: dict[str, Any], noise: dict[str, Any], env: dict[str, Any]) -> list[str]:
-    """A noise floor belongs to one backend on one chip."""
+    """A noise floor serves one backend on one chip only."""
     if noise["backend"] != data["backend"]:
         return [f"the noise floor of round {noise['number']} is of backend {noise['backend']}, not {data['backend']}"]
     if noise["measurement"]["chip"] != chip_name(env):
@@ -175,6 +177,6 @@ def noise_problems(data: dict[str, Any], noise: dict[str, Any], env: dict[str, A
 
 
 def require(problems: list[str]) -> None:
-    """RoundError that names every problem, where there is any."""
+    """Raises a RoundError that names every problem, if there is one."""
     if problems:
         raise RoundError("\n".join(problems))

@@ -49,7 +49,7 @@ def round_id(data: dict[str, Any]) -> str:
 
 
 def state_text(data: dict[str, Any]) -> str:
-    """The state as tables show it: unmeasured adoptions and successors are said."""
+    """The state as tables show it, with the kind of an unmeasured adoption and the successor of a superseded round."""
     if data["state"] == "superseded":
         by = f" by {data['superseded_by']:04d}" if "superseded_by" in data else ""
         return f"superseded{by}"
@@ -106,13 +106,13 @@ def _measured_text(data: dict[str, Any]) -> str:
 
 # --- round.md -----------------------------------------------------------------------------------------
 def new_round_md(data: dict[str, Any]) -> str:
-    """round.md of a draft: every section with what belongs there."""
+    """round.md of a draft: every section with a prompt."""
     parts = [f"# Round {data['number']:04d}: {data['title']}", block("status", "")]
     for section in SECTIONS:
         parts.append(f"## {section}")
         if section == "Verdict":
             parts.append(block("verdict", ""))
-            parts.append(f"{TODO}: after the measurement, what it taught; figures as links into round.json.")
+            parts.append(f"{TODO}: after the measurement, the lesson; figures as links into round.json.")
         elif section in _PROMPTS:
             parts.append(f"{TODO}: {_PROMPTS[section]}")
     return render_round_md(data, "\n\n".join(parts) + "\n", "new round.md")
@@ -319,7 +319,7 @@ def progress_table(rounds: list[dict[str, Any]], base: str = "") -> str:
 
 
 def failures_table(rounds: list[dict[str, Any]], base: str = "") -> str:
-    """Rounds that did not work: rejected, inconclusive, blocked, also where superseded since."""
+    """Rounds that were rejected, inconclusive or blocked, superseded since or not."""
     failed = [r for r in rounds if verdict_state(r) in ("rejected", "inconclusive", "blocked")]
     if not failed:
         return "None yet."
@@ -338,7 +338,7 @@ def failures_table(rounds: list[dict[str, Any]], base: str = "") -> str:
 
 
 def current_best(rounds: list[dict[str, Any]], backend: str) -> dict[str, Any] | None:
-    """The fastest round at the benchmark's shapes that is adopted and not superseded; before any, the A/A round."""
+    """The fastest adopted round at the benchmark's shapes that is not superseded; the A/A round before there is one."""
     standing = [r for r in rounds if r["backend"] == backend and r["measurement"] and r["state"] == "adopted"]
     standing = [r for r in standing if "shapes" not in r]
     changes = [r for r in standing if r["kind"] == "change"]
@@ -366,7 +366,7 @@ def latest_baselines(tank: Tank, rounds: list[dict[str, Any]], backend: str) -> 
 
 
 def shapes_table(tank: Tank, rounds: list[dict[str, Any]]) -> str:
-    """Per backend: the standing kernel per shape against the floor and the baselines, us."""
+    """Per backend and shape, us: the present kernel, the floor and the baselines."""
     parts = []
     for backend, target in targets(tank).items():
         shapes = list(target["floor"]["us"])
@@ -422,7 +422,7 @@ def calibration(rounds: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def calibration_table(rounds: list[dict[str, Any]]) -> str:
-    """How well predictions have fared, by viewpoint, and how many per-shape intervals held."""
+    """Errors of the predictions by viewpoint, and how many intervals held the measured ratio."""
     found = calibration(rounds)
     if not found:
         return "No round of ours has been measured yet."

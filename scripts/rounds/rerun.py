@@ -1,6 +1,6 @@
-"""Measure a recorded round again: build both commits in worktrees, run its command, apply its rule.
+"""Measures a recorded round again: builds both commits in worktrees, runs its command, applies its rule.
 
-Commands of old rounds say `python3`; they get the Python that runs this, which is the one that set-up chose.
+Commands of old rounds say `python3`: it is made to start the Python that runs this, which set-up chose.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def _remove(tank: Tank, folder: Path) -> None:
 
 
 def _own_python(folder: Path) -> dict[str, str]:
-    """The environment in which `python3`, `python` and make's PYTHON are the Python that runs this."""
+    """An environment in which `python3`, `python` and make's PYTHON start the Python that runs this."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("python3", "python"):  # scripts: a link would not find a virtual environment's packages
+    for name in ("python3", "python"):  # scripts, since a link would not find the packages of a virtual environment
         script = folder / name
         script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
         script.chmod(0o755)
@@ -56,11 +56,11 @@ if torch.cuda.is_available():
 
 
 def chip_here() -> tuple[str, str | None] | None:
-    """Name and compute capability of the CUDA device that torch sees, None without one; RoundError without torch."""
+    """Name and compute capability of the CUDA device that torch finds, or None; RoundError without torch."""
     done = subprocess.run([sys.executable, "-c", CHIP_HERE], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         why = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise RoundError(f"{sys.executable} cannot ask for the chip ({why}); set PYTHON to one that has torch")
+        raise RoundError(f"{sys.executable} cannot look for the chip ({why}); set PYTHON to one that has torch")
     if not done.stdout.strip():
         return None
     name, major, minor = done.stdout.strip().rsplit(" ", 2)
@@ -68,7 +68,7 @@ def chip_here() -> tuple[str, str | None] | None:
 
 
 def _require_chip(data: dict[str, Any]) -> None:
-    """RoundError where this machine cannot run the round's backend, before anything is built."""
+    """Raises RoundError before anything is built if this machine cannot run the round's backend."""
     if data["backend"] == "cpu":
         return
     found, recorded = chip_here(), data["measurement"]["chip"]

@@ -8,16 +8,16 @@ from eval import stats
 
 SEED = 20261121
 MIN_SAMPLES = 5
-# faster-v1: no benchmark shape may be slower than this ratio, however good the mean.
+# faster-v1: the highest ratio of a single shape, however good the mean.
 MAX_SHAPE_RATIO = 1.01
-# noise-floor-v1: an A/A interval wider than this on either side is too noisy to judge rounds with.
+# noise-floor-v1: the widest A/A interval, on either side of 1, that can judge rounds.
 MAX_NOISE = 0.02
 
 Samples = dict[str, dict[str, dict[int, float]]]  # shape -> variant -> repeat -> us
 
 
 def _estimate(found: stats.Ratio) -> dict[str, float]:
-    """Rounded to six digits, so that JSON, tables and recomputation agree; covers its own point."""
+    """A ratio with an interval that contains it, in six digits, so that recomputation gives the same JSON."""
     low, high = min(found.low, found.ratio), max(found.high, found.ratio)
     return {"ratio": round(found.ratio, 6), "low": round(low, 6), "high": round(high, 6)}
 

@@ -1,4 +1,4 @@
-"""The steps of a round that write measurements and counts to the record, and what every step ends with."""
+"""Steps that write measurements, counts or simulated times to the record, and the end that all steps share."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from scripts.rounds.simulated import simulation as rounds_simulation
 
 
 def today() -> str:
-    """The date of a step."""
+    """The date of today, UTC."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def advance(data: dict[str, Any], state: str) -> None:
-    """Move a round to a state; RoundError when the rules do not allow that step."""
+    """Moves a round to a state; RoundError if the rules do not allow that transition."""
     following = transitions(data)[data["state"]]
     if state not in following:
         allowed = ", ".join(following) or "nothing"
@@ -50,18 +50,18 @@ def write_round(tank: Tank, data: dict[str, Any]) -> None:
 
 
 def render(tank: Tank) -> None:
-    """Regenerate every generated block; the text around them is not touched."""
+    """Regenerate every generated block; other text stays."""
     for path, text in rounds_check.expected_texts(tank).items():
         path.write_text(text)
     if rounds_check.plot_problems(tank):
-        # Only now: matplotlib takes long to import, and is not needed to run rounds whose plot is current.
+        # Imported here: matplotlib takes long to import, and is needed only if the plot is out of date.
         from scripts.history import site
 
         site.write_progress(tank, tank.dir / "progress.png")
 
 
 def read_run(samples: Path, env_path: Path) -> tuple[bytes, dict[str, Any]]:
-    """A run as a GPU machine hands it over: raw samples and environment, both of the form asked for."""
+    """Reads raw samples and environment from a GPU machine; RoundError if one has another form."""
     content, env_bytes = read_bytes(samples), read_bytes(env_path)
     try:
         env = json.loads(env_bytes)
@@ -93,7 +93,7 @@ def store_run(tank: Tank, content: bytes, env: dict[str, Any], name: str | None)
 
 
 def _may_be_measured(tank: Tank, args: argparse.Namespace, data: dict[str, Any]) -> str | None:
-    """The commit of the round's prediction, None for a reconstructed round; RoundError where it may not be measured."""
+    """The commit of the round's prediction, None for a reconstructed round; RoundError if it may not be measured."""
     before = "draft" if "reconstructed" in data else "predicted"
     if data["state"] != before:
         raise RoundError(f"round {args.number} is {data['state']}; only a {before} round can be measured")
@@ -105,17 +105,17 @@ def _may_be_measured(tank: Tank, args: argparse.Namespace, data: dict[str, Any])
                 "prediction first"
             )
     if data["rule"]["name"] in rounds_check.CHIPLESS_RULES:
-        raise RoundError(f"round {args.number} is to end without times; measure the idea in a new round")
+        raise RoundError(f"round {args.number} has a rule without times; measure the idea in a new round")
     if "reconstructed" in data:
         return None
     commit = tank.prediction_commit(data)
     if commit is None:
-        raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then measure")
+        raise RoundError(f"round {args.number}: its present prediction is in no commit; commit it, then measure")
     return commit
 
 
 def _name_commits(tank: Tank, args: argparse.Namespace, data: dict[str, Any], env: dict[str, Any]) -> None:
-    """Commits of base and candidate: given, or named before the variant's slash, or that of env.json."""
+    """Sets the commits of base and candidate: as given, else as the variant's name begins, else the environment's."""
     taken = tank.commit(str(env.get("commit", ""))) or tank.commit("HEAD")
     for side, given in (("base", args.base_commit), ("candidate", args.candidate_commit)):
         if given and not tank.commit(given):
@@ -126,7 +126,7 @@ def _name_commits(tank: Tank, args: argparse.Namespace, data: dict[str, Any], en
 
 
 def measure(tank: Tank, args: argparse.Namespace) -> None:
-    """Take in raw samples: ratios, verdict by the rule fixed in advance, generated blocks."""
+    """Take in raw samples: compute ratios, apply the rule, write the record."""
     data = tank.get(args.number)
     commit = _may_be_measured(tank, args, data)
     noise = tank.get(data["rule"]["noise_round"]) if data["rule"]["name"] == "faster-v1" else None
@@ -170,7 +170,7 @@ def simulate(tank: Tank, args: argparse.Namespace) -> None:
         raise RoundError(f"round {args.number}: only a predicted round of rule unmeasured-v1 takes counts")
     commit = tank.prediction_commit(data)
     if commit is None:
-        raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then simulate")
+        raise RoundError(f"round {args.number}: its present prediction is in no commit; commit it, then simulate")
     rounds_simulation.store(tank, args.counters, args.run)
     data["simulation"] = rounds_simulation.simulation_of(tank, data, args.run, commit)
     data["evidence"] = "simulated"
@@ -185,7 +185,7 @@ def simulate(tank: Tank, args: argparse.Namespace) -> None:
 
 
 def _take_times(tank: Tank, run: str, times: Path) -> dict[str, str]:
-    """Stores a run of the clock's times once; the commit of each variant."""
+    """Stores a run of simulated times once; returns the commit of each variant."""
     content = read_bytes(times)
     commits = modelled.load_times(content, str(times))["commits"]
     path = modelled.times_path(tank, run)
@@ -197,10 +197,10 @@ def _take_times(tank: Tank, run: str, times: Path) -> dict[str, str]:
 
 
 def again(tank: Tank, args: argparse.Namespace) -> None:
-    """Judge a round that counts judged again, on the clock: its page gets an addition, its verdict stays."""
+    """Judge a round that was judged on counts once more, on the clock; its first verdict stays."""
     data = tank.get(args.number)
     if "simulation" not in data:
-        raise RoundError(f"round {args.number}: only a round that counts judged is judged again on the clock")
+        raise RoundError(f"round {args.number}: only a round that was judged on counts is judged again on the clock")
     _take_times(tank, args.run, args.times)
     data["judged_again"] = modelled.judge_again(tank, data, args.run, today())
     write_round(tank, data)
@@ -214,7 +214,7 @@ def model(tank: Tank, args: argparse.Namespace) -> None:
         raise RoundError(f"round {args.number}: only a predicted round of rule {modelled.RULE} takes the clock's times")
     commit = tank.prediction_commit(data)
     if commit is None:
-        raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then simulate")
+        raise RoundError(f"round {args.number}: its present prediction is in no commit; commit it, then simulate")
     commits = _take_times(tank, args.run, args.times)
     data["model"] = modelled.model_of(tank, data, args.run, commit)
     for side in ("base", "candidate"):

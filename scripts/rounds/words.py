@@ -1,4 +1,4 @@
-"""A round in plain words, from its data: what became of it, by how much, and how to see what changed."""
+"""A round in plain words: its outcome, the change of time, and the command that shows the code's change."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from scripts.rounds.stats import shape_key
 
-LEVEL = 0.01  # a shape whose time changed by less is called level
+LEVEL = 0.01  # a smaller change of a shape's time is called level
 _NUMBERS = ("no", "one", "two", "three", "four")
 _FATE = {"adopted": "Kept", "rejected": "Not kept", "inconclusive": "Left open", "blocked": "Stopped"}
 _WITHOUT_TIMES = {
     "simulated": "on the simulator's counts, without a time",
-    "compiled": "on what the compiler says, without a time",
+    "compiled": "on the compiler's output, without a time",
     "judged": "on the leaderboard's times",
     "predicted": "before anything was measured",
 }
@@ -29,7 +29,7 @@ def _count(number: int) -> str:
 
 
 def _by_shape(shapes: dict[str, Any]) -> str:
-    """Where the change was: at one shape, at some, or at all of them between two figures."""
+    """The range of the change over the shapes, or the one shape that changed."""
     changed = {shape: entry["ratio"] for shape, entry in shapes.items() if abs(entry["ratio"] - 1.0) > LEVEL}
     if not changed:
         return ""
@@ -38,19 +38,19 @@ def _by_shape(shapes: dict[str, Any]) -> str:
         rest = f", {_count(others)} level" if others else ""
         return f" ({percent(ratio)} at {shape.replace('x', ' ')}{rest})"
     least, most = (percent(edge(changed.values(), key=lambda ratio: abs(1.0 - ratio))) for edge in (min, max))
-    if least[-6:] == most[-6:] and least != most:  # both faster, or both slower: said once
+    if least[-6:] == most[-6:] and least != most:  # both faster or both slower: name that once
         least = least[:-7]
     where = "by shape" if len(changed) == len(shapes) else f"at {_count(len(changed))} of {_count(len(shapes))} shapes"
     return f" ({least} to {most} {where})" if least != most else f" ({most} {where})"
 
 
 def fate(data: dict[str, Any]) -> str:
-    """What became of the round, in a word or a few."""
+    """The outcome of the round in a few words."""
     if data["state"] == "superseded":
         by = f" by round {data['superseded_by']:04d}" if "superseded_by" in data else ""
         return f"Replaced{by}"
     if "kept_although" in data:
-        return "Kept although its rule rejects it"
+        return "Kept although its rule does not adopt it"
     return _FATE.get(data["verdict"]["state"], "Open") if data["verdict"] else "Not measured yet"
 
 
@@ -70,7 +70,7 @@ def plain(data: dict[str, Any]) -> str:
 
 
 def diff_command(data: dict[str, Any]) -> str:
-    """The command that shows what the round changed; "" where no two commits are named."""
+    """The command that shows what the round changed; "" if it does not name two commits."""
     base, candidate = (data[side]["commit"] for side in ("base", "candidate"))
     if not base or not candidate or base == candidate:
         return ""
@@ -78,7 +78,7 @@ def diff_command(data: dict[str, Any]) -> str:
 
 
 def what_changed(data: dict[str, Any]) -> str:
-    """How to see the round's change, in Markdown; "" where nothing was built."""
+    """How to see the round's change, in Markdown; "" if nothing was built."""
     if diff_command(data):
         return f"What changed: `{diff_command(data)}`."
     if data["base"]["commit"]:

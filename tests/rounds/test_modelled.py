@@ -91,7 +91,7 @@ def test_a_round_as_its_run_gives_it_has_no_problems(record):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"evidence": "simulated"}, "come together"),
+        ({"evidence": "simulated"}, "must go together"),
         ({"rule": {"name": "unmeasured-v1"}}, "expected modelled-v1"),
         ({"verdict": {"state": "inconclusive", "reason": "x"}}, "the rule gives adopted"),
         ({"base": {"variant": "a", "commit": "3"}}, "base.commit"),
@@ -136,7 +136,7 @@ def test_a_round_that_counts_judged_is_judged_again_beside_its_verdict(again):
     ("part", "value", "said"),
     [
         ("judged_again", {"state": "rejected"}, "is not what runs/run gives"),
-        ("simulation", None, "for a round that counts judged"),
+        ("simulation", None, "for a round that was judged on counts"),
         ("base", {"commit": "2"}, "base.commit is not the one"),
     ],
 )

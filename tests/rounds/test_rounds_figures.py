@@ -215,10 +215,10 @@ COUNTS = {
         (lambda data: data.pop("counters"), "KeyError"),
         (
             lambda data: data["correct"]["two"]["late"].update(right=False),
-            "two gives wrong results, or was not checked (l",
+            "two gives wrong results or was not checked (l",
         ),
-        (lambda data: data["correct"].update(one={}), "one gives wrong results, or was not checked ()"),
-        (lambda data: data["counters"]["two"][SHAPES[0]].update(c=1), "one and two are not counted alike"),
+        (lambda data: data["correct"].update(one={}), "one gives wrong results or was not checked ()"),
+        (lambda data: data["counters"]["two"][SHAPES[0]].update(c=1), "one and two do not have the same counters"),
         (lambda data: data["counters"].update(two={}), "run r has no shape with both 'one' and 'two'"),
         (
             lambda data: [data[of].pop("two") for of in ("counters", "correct")],

@@ -84,18 +84,18 @@ def test_stale_calibration_table_is_found(measured):
     text = path.read_text()
     assert "Per-shape intervals that held the measured ratio: 7 of 12" in text
     path.write_text(text.replace("7 of 12", "9 of 12"))
-    assert "shark_tank/README.md: generated blocks are stale" in problems_of(measured)
+    assert "shark_tank/README.md: generated blocks are out of date" in problems_of(measured)
 
 
 def test_table_of_a_round_altered_by_hand_is_found(measured):
     path = measured.find(5) / "round.md"
     path.write_text(path.read_text().replace("**adopted**", "**adopted** by far", 1))
-    assert "round.md: generated blocks are stale" in problems_of(measured)
+    assert "round.md: generated blocks are out of date" in problems_of(measured)
 
 
 def test_stale_plot_is_found(measured):
     shutil.copy(ROOT / "shark_tank" / "progress.png", measured.dir / "progress.png")
-    assert "progress.png shows other data than the rounds" in problems_of(measured)
+    assert "progress.png does not show the present rounds" in problems_of(measured)
     (measured.dir / "progress.png").unlink()
     assert "progress.png is missing" in problems_of(measured)
 

@@ -91,18 +91,18 @@ def test_every_step_between_states(hopper, old, new):
         (lambda data: data["history"][1].update(date="2020-01-01"), "history: dates go backwards"),
         (lambda data: with_states(data, "predicted", "measured", "adopted"), "history starts with predicted"),
         (lambda data: with_states(data, "draft", "predicted", "adopted"), "a measurement and the state measured"),
-        (put(measurement=None), "a measurement and the state measured come together"),
-        (put(verdict=None), "a verdict and a final state come together"),
+        (put(measurement=None), "a measurement and the state measured must go together"),
+        (put(verdict=None), "a verdict and a final state must go together"),
         (lambda data: with_states(data, "draft", "predicted", "measured"), "a verdict and a final state"),
         (
             lambda data: data["verdict"].update(state="rejected"),
-            "verdict says rejected, which the history does not hold",
+            "verdict says rejected, which is not in the history",
         ),
-        (put(superseded_by=9), "superseded and superseded_by come together"),
+        (put(superseded_by=9), "superseded and superseded_by must go together"),
         (put(kept_although="another shape is owed for it"), "kept_although is for a rejected round"),
         (
             lambda data: with_states(data, "draft", "predicted", "measured", "adopted", "superseded"),
-            "superseded and superseded_by come together",
+            "superseded and superseded_by must go together",
         ),
         (put(evidence="measured:H100"), "evidence is measured:H100, expected measured:H200"),
     ],
@@ -135,8 +135,8 @@ def test_an_inherited_rounds_history_may_be_short_but_not_wrong(inherited):
     [
         (put(evidence="measured:B200"), "evidence is measured:B200 without such a measurement"),
         (put(evidence="inherited"), "evidence is inherited without such a measurement"),
-        (put(evidence="compiled"), "evidence simulated and a simulation come together"),
-        (remove("simulation"), "evidence simulated and a simulation come together"),
+        (put(evidence="compiled"), "evidence simulated and a simulation must go together"),
+        (remove("simulation"), "evidence simulated and a simulation must go together"),
     ],
 )
 def test_evidence_is_what_there_is(blackwell, change, problem):

@@ -119,7 +119,7 @@ def drop_simulation(tank):
         (spoil_ratio, "simulation.shapes is not what runs/counted gives"),
         (spoil_counters, "simulation.counters_sha256 is not what runs/counted gives"),
         (spoil_prediction, "simulation.prediction_commit is"),
-        (drop_simulation, "evidence simulated and a simulation come together"),
+        (drop_simulation, "evidence simulated and a simulation must go together"),
     ],
 )
 def test_a_spoilt_simulation_is_found(predicted, spoil, message):
@@ -175,7 +175,7 @@ def test_a_round_that_the_clock_judges_from_draft_to_check(tmp_path, capsys):
     assert run(tank, "predict", 4, "--all", "0.75:0.85", *VIEWS) == 0
     assert "in no commit" in refused(tank, capsys, *take)
     commit(tank.root, "predict 4")
-    assert "only a round that counts judged" in refused(tank, capsys, "again", 4, *take[2:6])
+    assert "only a round that was judged on counts" in refused(tank, capsys, "again", 4, *take[2:6])
     assert run(tank, *take) == 0
     assert "only a predicted round" in refused(tank, capsys, *take)
     edit(tank, 4, lambda data: data.update(reopen_if="a B200 measures it"))
@@ -201,12 +201,12 @@ def test_a_round_that_the_clock_judges_from_draft_to_check(tmp_path, capsys):
     problems = problems_of(tank)
     assert "expected modelled-v1" in problems and "model.prediction_commit is 000000000" in problems
     edit(tank, 4, lambda data: data.pop("model"))
-    assert "evidence timed:model and a model's times come together" in problems_of(tank)
+    assert "evidence timed:model and a model's times must go together" in problems_of(tank)
 
 
 def test_a_round_that_counts_judged_is_judged_again_by_the_clock(predicted, capsys):
     again = ("again", 4, "--run", "timed", "--times")
-    assert "only a round that counts judged" in refused(predicted, capsys, *again, times_of(predicted))
+    assert "only a round that was judged on counts" in refused(predicted, capsys, *again, times_of(predicted))
     of = ("--base-commit", "v0", "--candidate-commit", "deep")
     path = predicted.root.parent / "counters.json"
     path.write_text(json.dumps(counters()))
@@ -229,7 +229,7 @@ def test_a_round_that_counts_judged_is_judged_again_by_the_clock(predicted, caps
     assert "judged_again is not what runs/timed gives" in problems
     assert "judged_again: candidate.commit is not the one" in problems
     edit(predicted, 4, lambda data: data.pop("simulation"))
-    assert "judged_again is for a round that counts judged" in problems_of(predicted)
+    assert "judged_again is for a round that was judged on counts" in problems_of(predicted)
 
 
 def test_commands_refuse_what_cannot_be(measured, capsys):
@@ -253,7 +253,7 @@ def test_commands_refuse_what_cannot_be(measured, capsys):
         (("measure", 5, "--samples", samples, "--env", other), "only a predicted round can be measured"),
         (("simulate", 5, "--counters", other, "--run", "x"), "rule unmeasured-v1"),
         (("model", 5, "--times", other, "--run", "x"), "rule modelled-v1"),
-        (("again", 5, "--times", other, "--run", "x"), "only a round that counts judged"),
+        (("again", 5, "--times", other, "--run", "x"), "only a round that was judged on counts"),
         (("close", 5, "--state", "superseded"), "give --by N"),
         (("close", 5, "--state", "superseded", "--by", 77), "round 77: expected one folder"),
         (("close", 5, "--state", "blocked"), "give --reason"),

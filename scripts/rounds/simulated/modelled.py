@@ -1,4 +1,4 @@
-"""Rounds that are judged on the simulator's clock: taking in a run of simulated times, its verdict, showing it."""
+"""Rounds that the simulator's clock judges: takes in a run of simulated times, judges it, shows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RATIO_DIGITS = 6
 
 
 def times_path(tank: Tank, run: str) -> Path:
-    """The stored times of a run."""
+    """The file of a run's times."""
     return tank.runs_dir / f"{run}{TIMES}"
 
 
@@ -37,7 +37,7 @@ def load_times(content: bytes, name: str) -> dict[str, Any]:
 
 
 def model_of(tank: Tank, data: dict[str, Any], run: str, prediction_commit: str) -> dict[str, Any]:
-    """The block `model` of a round; RoundError where the run lacks a variant or a shape."""
+    """The block `model` of a round; RoundError if the run lacks a variant or a shape."""
     path = times_path(tank, run)
     found = load_times(read_bytes(path), tank.relative(path))
     shapes = {}
@@ -75,10 +75,10 @@ def judge(model: dict[str, Any]) -> tuple[str, str]:
 
 
 def problems(tank: Tank, data: dict[str, Any]) -> list[str]:
-    """The stored block against the stored times, and the verdict against its rule."""
+    """Compares the stored block with the stored times, and the verdict with its rule."""
     stored = data.get("model")
     if (stored is None) != (data["evidence"] != EVIDENCE):
-        return [f"evidence {EVIDENCE} and a model's times come together"]
+        return [f"evidence {EVIDENCE} and a model's times must go together"]
     if stored is None:
         return []
     found = model_of(tank, data, stored["run"], stored["prediction_commit"])
@@ -98,7 +98,7 @@ def problems(tank: Tank, data: dict[str, Any]) -> list[str]:
 
 
 def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
-    """The prediction was committed, unchanged since, before the times."""
+    """Problems of the order in git: prediction, unchanged since, then times."""
     stored = data.get("model")
     if stored is None:
         return []
@@ -113,19 +113,19 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
 
 
 def judge_again(tank: Tank, data: dict[str, Any], run: str, date: str) -> dict[str, Any]:
-    """The block `judged_again` of a round whose own verdict came from counts: it stays, and this stands beside it."""
+    """The block `judged_again` of a round that was judged on counts; its first verdict stays."""
     found = model_of(tank, data, run, data["simulation"]["prediction_commit"])
     state, reason = judge(found)
     return {"date": date, "state": state, "reason": reason, "model": found}
 
 
 def again_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
-    """A second judgement against its stored times and its rule."""
+    """Compares a second judgement with its stored times and its rule."""
     stored = data.get("judged_again")
     if stored is None:
         return []
     if "simulation" not in data:
-        return ["judged_again is for a round that counts judged"]
+        return ["judged_again is for a round that was judged on counts"]
     wrong = []
     if stored != judge_again(tank, data, stored["model"]["run"], stored["date"]):
         wrong.append(f"judged_again is not what runs/{stored['model']['run']} gives")
@@ -155,12 +155,12 @@ def again_table(data: dict[str, Any]) -> str:
 
 
 def block(data: dict[str, Any]) -> str:
-    """The measurement's place in round.md."""
+    """The section Measurement of a round's page."""
     return text_of(data["model"], data["prediction"]["shapes"])
 
 
 def text_of(found: dict[str, Any], predicted: dict[str, list[float]]) -> str:
-    """The times of a run and what was predicted of them."""
+    """A table of a run's times next to the prediction."""
     rows = []
     for shape, entry in found["shapes"].items():
         low, high = predicted[shape]

@@ -1,4 +1,4 @@
-"""Rounds that are judged on the simulator's counts: taking in a run, checking it, showing it."""
+"""Rounds that are judged on the simulator's counts: takes in a run, checks it, shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RATIO_DIGITS = 6
 
 
 def counters_path(tank: Tank, run: str) -> Path:
-    """The stored counters of a run."""
+    """The file of a run's counters."""
     return tank.runs_dir / f"{run}{COUNTERS}"
 
 
@@ -34,7 +34,7 @@ def load_counters(content: bytes, name: str) -> dict[str, Any]:
 
 
 def store(tank: Tank, source: Path, run: str) -> None:
-    """Puts a run's counters under runs/ once; RoundError where others of that name are there."""
+    """Stores a run's counters once; RoundError if another run has that name."""
     content = read_bytes(source)
     load_counters(content, str(source))
     path = counters_path(tank, run)
@@ -45,7 +45,7 @@ def store(tank: Tank, source: Path, run: str) -> None:
 
 
 def compare(tank: Tank, run: str, base: str, candidate: str) -> dict[str, Any]:
-    """Every count of both variants, by shape; RoundError where a variant is missing or gives wrong results."""
+    """Counts of both variants by shape; RoundError if a variant is missing or gives wrong results."""
     path = counters_path(tank, run)
     data = load_counters(read_bytes(path), tank.relative(path))
     for variant in (base, candidate):
@@ -53,10 +53,10 @@ def compare(tank: Tank, run: str, base: str, candidate: str) -> dict[str, Any]:
             raise RoundError(f"run {run} has no variant {variant!r}; it has {', '.join(data['counters'])}")
         wrong = [mode for mode, found in data["correct"][variant].items() if not found["right"]]
         if wrong or not data["correct"][variant]:
-            raise RoundError(f"run {run}: {variant} gives wrong results, or was not checked ({', '.join(wrong)})")
+            raise RoundError(f"run {run}: {variant} gives wrong results or was not checked ({', '.join(wrong)})")
     shapes = {}
     if len({tuple(of) for variant in (base, candidate) for of in data["counters"][variant].values()}) > 1:
-        raise RoundError(f"run {run}: {base} and {candidate} are not counted alike")
+        raise RoundError(f"run {run}: {base} and {candidate} do not have the same counters")
     both = data["counters"][base].keys() & data["counters"][candidate].keys()
     for shape in sorted(both, key=shape_key):
         of_base, of_candidate = data["counters"][base][shape], data["counters"][candidate][shape]
@@ -84,7 +84,7 @@ def simulation_of(tank: Tank, data: dict[str, Any], run: str, prediction_commit:
 
 
 def simulation_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
-    """The stored block against the stored counters."""
+    """Compares the stored block with the stored counters."""
     stored = data.get("simulation")
     if stored is None:
         return []
@@ -93,7 +93,7 @@ def simulation_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
 
 
 def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
-    """The prediction was committed, unchanged since, before the counters."""
+    """Problems of the order in git: prediction, unchanged since, then counters."""
     stored = data.get("simulation")
     if stored is None:
         return []
@@ -108,7 +108,7 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
 
 
 def block(data: dict[str, Any]) -> str:
-    """The measurement's place in round.md: counts of base and candidate."""
+    """The section Measurement of a round's page: counts of base and candidate."""
     found = data["simulation"]
     shapes = list(found["shapes"])
     rows, equal = [], []
