@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 MODES = ("eager", "late", "reverse", "random:1", "poison")
@@ -37,6 +38,8 @@ PROGRAM_FOLDERS = ("scripts", "simulator")
 RENDERERS = (("scripts.evidence.readme",), ("scripts.rounds", "render"), ("scripts.history",))
 PAGES = ("README.md", "shark_tank/*.md", "build/history/*.html")
 
+CAPTURED: dict[str, Any] = {"capture_output": True, "text": True}
+
 Outputs = Iterator[tuple[str, str]]  # title, text
 
 
@@ -47,7 +50,12 @@ class Checkout:
         shutil.rmtree(folder, ignore_errors=True)
         self.folder = folder
         subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", ROOT, folder], check=True)
-        subprocess.run(["git", "-C", folder, "checkout", "-q", "--detach", commit], check=True)
+        found = subprocess.run(
+            ["git", "-C", ROOT, "rev-parse", "--verify", f"{commit}^{{commit}}"], check=False, **CAPTURED
+        )
+        if found.returncode != 0:
+            raise SystemExit(f"compare_outputs: '{commit}' is not a commit")
+        subprocess.run(["git", "-C", folder, "checkout", "-q", "--detach", found.stdout.strip()], check=True)
         for makefile in (folder / "Makefile", *folder.rglob("*.mk")):  # `+` would run a recipe under `make -n`, too
             makefile.write_text(makefile.read_text().replace("\t+@", "\t@"))
 
@@ -56,8 +64,9 @@ class Checkout:
         removed = ("MAKEFLAGS", "MAKELEVEL", "BUILD", "NVFP4_LIBRARY")
         environment = {name: value for name, value in os.environ.items() if name not in removed}
         environment |= {"PYTHON": sys.executable, "COLUMNS": "120"}
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-        done = subprocess.run(command, cwd=self.folder, env=environment, text=True, check=False, **streams)
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, check=False, **CAPTURED
+        )
         text = done.stdout + done.stderr + (f"exit status {done.returncode}\n" if done.returncode else "")
         return re.sub(r"\b0x[0-9a-f]{9,}\b", "ADDRESS", text.replace(str(self.folder), "CHECKOUT"))
 
