@@ -1,22 +1,22 @@
-# The simulator: the library's objects, the command-line tool, the CUDA runtime shim, and what its tests link.
+# The simulator: its library, the command-line tool, the CUDA runtime shim, and what its tests link.
 
-# Every object of the simulator but those of programs and of the CUDA runtime shim.  Includes start at this folder,
-# so that each names the layer that it reaches into.
+# The objects of the library: all but those of programs and of the CUDA runtime shim.  Include paths start at this folder,
+# so that each include names its layer.
 SIM_LAYERS := ptx tensorcore tensorcore/mma machine clock clock/instructions clock/tensor hazard hazard/global \
               hazard/shared async isa isa/scalar isa/memory isa/warp isa/async isa/wgmma isa/tcgen05 interp interp/warps report
 SIM_SOURCES := $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c),\
                  $(wildcard $(SIM_LAYERS:%=simulator/%/*.c)))
 SIM_OBJS := $(SIM_SOURCES:%.c=$(BUILD)/%.o)
 $(BUILD)/simulator/%.o $(BUILD)/tests/simulator/%.o: override CPPFLAGS += -iquote simulator
-# Vectors wider than the base instruction set are passed between static functions only.
+# Only static functions pass vectors wider than the base instruction set, so the ABI warning does not apply.
 $(BUILD)/simulator/tensorcore/mma/tile%.o: override CFLAGS += -Wno-psabi
-# What the machine at hand has: the simulator never leaves it, so there is no dispatch outside tensorcore/mma.
+# Compiled for the machine at hand, since the simulator stays there; only tensorcore/mma dispatches at run time.
 ifeq ($(shell grep -m1 -c 'f16c.*avx2\|avx2.*f16c' /proc/cpuinfo 2>/dev/null),1)
 SIM_ISA := $(if $(findstring AVX2,$(CPU_PARTS)),$(AVX2_FLAGS))
 endif
-# The chips' files are part of the library.
+# The library embeds the chips' files.
 $(BUILD)/simulator/clock/chip.o: $(wildcard simulator/clock/chips/*.json simulator/clock/chips/*.error)
-# tensorcore stands alone: no warps, no time.
+# tensorcore uses no other layer.
 TENSORCORE_OBJS := $(filter $(BUILD)/simulator/tensorcore/%,$(SIM_OBJS))
 $(filter-out $(TENSORCORE_OBJS),$(SIM_OBJS)): override CFLAGS += $(SIM_ISA)
 
@@ -27,7 +27,7 @@ $(PTXSIM): $(SIM_CLI_OBJS) $(SIM_OBJS)
 	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
 -include $(SIM_OBJS:.o=.d) $(SIM_CLI_OBJS:.o=.d)
 
-# The library alone, for the tests and for programs of others.
+# The library alone, for tests and for other programs.
 SIM_SHARED := $(BUILD)/libptxsim.so
 SIM_IMAGE := $(addprefix $(BUILD)/simulator/cudart/image/,fatbin.o image.o)
 $(SIM_SHARED): $(SIM_OBJS) $(SIM_IMAGE)
@@ -52,7 +52,7 @@ $(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device \
 	  -Dcustom_kernel_extended=custom_kernel_extended_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
 sim_arch = $(if $(findstring blackwell,$(1)),100a,$(if $(findstring geforce,$(1)),120a,90a))
-# Their PTX is kept: it is what tests change, and what other checkers read.
+# Keeps their PTX, which tests alter and other checkers read.
 $(foreach part,$(GPU_PARTS),$(eval $(BUILD)/simulator/kernels/$(part).o: submission/$(part)/$(part)_kernels.cu))
 $(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)/$*
@@ -76,13 +76,13 @@ $(SIM_LIBRARY): $(filter-out %kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CO
                 $(CUDART_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
-# For programs of others: link this in the place of cudart and libcuda.
+# For other programs to link in place of cudart and libcuda.
 $(BUILD)/libcudart_sim.a: $(CUDART_OBJS) $(SIM_OBJS)
 	$(call step,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-# For programs of others as they are: `ptxsim run` loads the library before them.  Its calls are visible, and its copies of
-# the names that programs ask the loader for hold nothing but the version that they were linked against.
+# For other programs, unmodified: `ptxsim run` preloads this library.  The stand-ins have the names of the libraries that
+# programs were linked with, and contain nothing but the symbol version.
 SIM_PRELOAD := $(BUILD)/cuda/libptxsim_cuda.so
 SIM_STAND_INS := $(addprefix $(BUILD)/cuda/,libcudart.so.12 libcudart.so.13 libcuda.so.1)
 PRELOAD_OBJS := $(CUDART_OBJS:$(BUILD)/simulator/%=$(BUILD)/cuda/%)
@@ -105,7 +105,7 @@ simulator: $(SIM_STAND_INS) $(BUILD)/libcudart_sim.a
 simulator: $(SIM_LIBRARY)
 endif
 
-# tensorcore behind batch calls, for the tests of what stands alone.
+# tensorcore with batch calls, for its own tests.
 TENSOR_TEST_LIBRARY := $(BUILD)/libtensor_test.so
 TENSOR_TEST_OBJS := $(BUILD)/tests/simulator/tensorcore/batch.o
 $(TENSOR_TEST_LIBRARY): $(TENSOR_TEST_OBJS) $(TENSORCORE_OBJS)
@@ -116,7 +116,7 @@ $(TENSOR_TEST_LIBRARY): $(TENSOR_TEST_OBJS) $(TENSORCORE_OBJS)
 .PHONY: tensor-test-library
 tensor-test-library: $(TENSOR_TEST_LIBRARY)
 
-# The command-line tool on an allocator that fails on order.
+# The command-line tool with an allocator that fails on demand.
 comma := ,
 SIM_NO_MEMORY := $(BUILD)/ptxsim_no_memory
 NO_MEMORY_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc strdup free)

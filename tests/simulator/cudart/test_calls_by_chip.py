@@ -315,7 +315,7 @@ CHIPS = {
         "sms": "148",
         "memory": "192000000000",
         "binary": "100",
-        "ptx": "900",  # there is none for it
+        "ptx": "900",  # the program has no PTX for it
         "of 1": "148",
         "of 2": "74",
         "of 4": "32",
@@ -369,7 +369,7 @@ def program(tmp_path_factory):
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-def test_each_call_gives_what_the_cuda_runtime_does(program, chip):
+def test_calls_give_what_the_cuda_runtime_does(program, chip):
     environment = dict(os.environ, NVFP4_SIMULATE_CHIP=chip)
     done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

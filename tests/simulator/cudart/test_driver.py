@@ -332,7 +332,7 @@ def ran(tmp_path_factory):
     )
 
 
-def test_each_call_does_what_launchers_ask_of_it(ran):
+def test_calls_do_what_launchers_need(ran):
     assert ran.returncode == 0, ran.stderr
     said = dict(line.split("=", 1) for line in ran.stdout.splitlines())
     wrong = {n: v for n, v in said.items() if v != "yes" and int(v if v != "no" else -1) != WANTED.get(n, 0)}

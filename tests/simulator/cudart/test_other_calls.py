@@ -151,7 +151,7 @@ def test_errors_have_their_names_and_an_unknown_number_has_none():
     assert out.value is None
 
 
-def test_calls_are_found_by_their_name_with_and_without_a_version():
+def test_functions_are_found_by_name_with_or_without_a_version():
     where = ctypes.cast(cuda().cuMemAlloc_v2, pointer).value
     for name in (b"cuMemAlloc", b"cuMemAlloc_v2", b"cuMemAlloc_ptsz"):
         entry, found = pointer(), ctypes.c_int(-1)
@@ -192,7 +192,7 @@ def memory(call: str = "cudaMalloc", *arguments, count: int = 1536) -> int:
         ("cuMemAlloc_v2", (), "cuMemFree_v2"),
     ],
 )
-def test_memory_of_every_kind_can_be_written_and_is_given_back_once(get, arguments, free):
+def test_memory_of_every_kind_is_writable_and_is_freed_once(get, arguments, free):
     address = memory(get, *arguments)
     assert cuda().cudaMemset(pointer(address), 0x5A, size(1536)) == SUCCESS
     assert ctypes.string_at(address, 1536) == b"\x5a" * 1536
@@ -219,7 +219,7 @@ def test_rows_lie_a_pitch_apart_and_only_their_width_is_set_and_copied():
     assert cuda().cudaFree(base) == SUCCESS
 
 
-def test_copies_go_the_way_that_they_are_asked_to():
+def test_copies_go_in_the_requested_direction():
     one, other = memory(), memory()
     for call, arguments in (
         ("cuMemcpy", ()),
@@ -244,7 +244,7 @@ def test_copies_go_the_way_that_they_are_asked_to():
     assert cuda().cudaFree(pointer(one)) == cuda().cudaFree(pointer(other)) == SUCCESS
 
 
-def test_memory_of_the_hosts_own_is_registered_once_and_has_its_own_address():
+def test_host_memory_is_registered_once_under_its_own_address():
     own = ctypes.create_string_buffer(4096)
     assert given("cudaHostGetDevicePointer", own, 0, kind=pointer) == (SUCCESS, ctypes.addressof(own))
     assert cuda().cudaHostUnregister(own) == NOT_REGISTERED
@@ -265,7 +265,7 @@ def test_attributes_of_an_address():
     assert cuda().cudaFree(pointer(at)) == SUCCESS
 
 
-def test_the_pool_keeps_its_attributes_by_their_width():
+def test_the_pool_stores_attributes_by_their_width():
     error, pool = given("cudaDeviceGetMemPool", 0, kind=pointer)
     assert error == SUCCESS
     assert given("cudaDeviceGetDefaultMemPool", 0, kind=pointer) == (SUCCESS, pool)
@@ -309,7 +309,7 @@ def test_queues_have_priorities_and_capture_nothing():
     for _ in range(2):
         assert cuda().cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == SUCCESS
         seen.append(mode.value)
-    assert seen == [0, 2]  # global first, then what was set
+    assert seen == [0, 2]  # global at first, then the mode set before
 
 
 def test_events_are_recorded_queried_and_waited_for():
@@ -371,7 +371,7 @@ def test_a_librarys_kernels_and_variables_are_found_by_name(load):
 
 
 @pytest.mark.parametrize("load", ["cuModuleLoadDataEx", "cuModuleLoadFatBinary", "cuModuleLoadData"])
-def test_a_function_of_a_module_is_asked_about_and_runs(load):
+def test_a_function_of_a_module_has_attributes_and_runs(load):
     error, module = given(load, TEXT, 0, None, None, kind=pointer)
     assert error == SUCCESS
     error, function = given("cuModuleGetFunction", pointer(module), b"twice", kind=pointer)
@@ -393,12 +393,12 @@ def test_a_function_of_a_module_is_asked_about_and_runs(load):
         given("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", pointer(function), 256, size(0), 0),
         given("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", pointer(function), 256, size(0), 0),
     ]
-    assert blocks == [(SUCCESS, 1)] * 3  # what holds for every kernel
+    assert blocks == [(SUCCESS, 1)] * 3  # a safe value for every kernel
     assert cuda().cudaFree(pointer(at)) == SUCCESS
     assert cuda().cuModuleUnload(pointer(module)) == SUCCESS
 
 
-def test_shared_memory_that_so_many_blocks_leave_and_clusters_that_any_kernel_may_have():
+def test_occupancy_of_shared_memory_and_clusters():
     call = "cudaOccupancyAvailableDynamicSMemPerBlock"
     for blocks, left in ((1, 227 << 10), (2, 113 << 10), (4, 56 << 10)):
         assert given(call, None, blocks, 128, kind=size) == (SUCCESS, left)

@@ -103,13 +103,13 @@ def run(folder: Path, *words: str, program: str = "./program") -> subprocess.Com
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_a_program_as_it_is_runs_and_its_output_stays_its_own(folder):
+def test_an_unmodified_program_runs_and_keeps_its_output(folder):
     done = run(folder, "--", "clean", "word")
     assert (done.returncode, done.stdout) == (0, "word 63 cudaSuccess\n"), done.stderr
     assert re.fullmatch("not checked: .*\nverdict: clean, 1 launch\n", done.stderr)
 
 
-WAYS = {  # of the program: exit status, last line
+WAYS = {  # by first argument of the program: exit status, last line
     "wrong": (2, r"verdict: error, 1 launch, 16 x error, 8 x review"),
     "review": (1, "verdict: review, 1 launch, 8 x review"),
     "bad status": (5, "verdict: clean, 1 launch"),
@@ -134,7 +134,7 @@ def test_a_report_shows_lane_byte_instruction_and_source(folder):
     report = json.loads((folder / "report.json").read_text())
     (found,) = [f for f in report["findings"] if f["kind"] == "read-after-write-race"]
     assert found["name"] == "reverse<64>"
-    assert (found["lane"], found["offset"]) == (3, 1024 + 4 * 28)  # warp 1's first granule: lanes 0 to 3
+    assert (found["lane"], found["offset"]) == (3, 1024 + 4 * 28)  # the first granule of warp 1 holds lanes 0 to 3
     assert found["ptx"].startswith("ld.shared.u32 %r")
     assert f"    {RACE_LINE:5} | out[threadIdx.x] = room[N - 1 - threadIdx.x];\n" in done.stderr
     assert "warp 1, lane 3, byte 0x470 of shared memory\n" in done.stderr
@@ -162,7 +162,7 @@ def test_cooperative_launches_have_a_workspace_and_a_limit(folder):
     assert run(folder, "--", "grid").stdout == "110 cudaSuccess cudaErrorCooperativeLaunchTooLarge"
 
 
-def test_suppressions_hide_by_kind_kernel_and_line_and_the_stale_ones_are_told(folder):
+def test_suppressions_hide_findings_and_stale_ones_are_reported(folder):
     rules = f"""# known
     read-after-write-race  *reverse*  program.cu:{RACE_LINE}
     write-after-read-race  *other*

@@ -137,7 +137,7 @@ def test_a_chip_has_as_few_sms_as_asked_for(folder):
         assert done.returncode == 1 and f"NVFP4_SIMULATE_SMS is '{asked}'" in done.stderr
 
 
-def test_no_key_of_the_report_hides_another(folder):
+def test_the_report_has_no_key_twice(folder):
     def unique(pairs):
         assert len(dict(pairs)) == len(pairs), pairs
         return dict(pairs)
@@ -158,7 +158,7 @@ def test_the_output_says_what_event_times_are(folder, chip, kind):
     assert chip in line
 
 
-def test_a_refused_launch_is_an_error_for_the_program_and_the_report(folder):
+def test_a_refused_launch_is_an_error_in_program_and_report(folder):
     said, report, done = run(folder, "refuse")
     assert said["peek"] == said["last"] == said["call"] == "cudaErrorInvalidConfiguration"
     assert said["shared"] == "cudaErrorInvalidValue"
@@ -170,7 +170,7 @@ def test_a_refused_launch_is_an_error_for_the_program_and_the_report(folder):
 
 
 def test_a_failed_device_assertion_has_its_own_error(folder):
-    """cudaErrorAssert and CUDA_ERROR_ASSERT are 710 (driver_types.h, cuda.h); it stays, as any error of a launch."""
+    """cudaErrorAssert and CUDA_ERROR_ASSERT are 710 (driver_types.h, cuda.h); the error is sticky."""
     said, report, _ = run(folder, "assert")
     assert said == {"wrong": "710", "again": "710 cudaErrorAssert", "driver": "710"}
     assert [finding["kind"] for finding in report["findings"]] == ["assert"]
@@ -206,7 +206,7 @@ def test_a_mode_that_does_not_exist_is_refused(mode):
         ("TIME", "h300", "simulator: NVFP4_SIMULATE_TIME is 'h300'; expected "),
     ],
 )
-def test_a_setting_that_cannot_be_followed_ends_the_program_before_it_begins(folder, setting, value, said):
+def test_an_invalid_setting_ends_the_program_at_its_first_call(folder, setting, value, said):
     (folder / "rules").write_text("out-of-bounds\ndeadlock\n")
     environment = dict(os.environ, NVFP4_SIMULATE_CHIP="h200") | {
         f"NVFP4_SIMULATE_{setting}": value.format(folder=folder)
@@ -241,7 +241,7 @@ def test_settings_are_followed(folder):
     ]
 
 
-def test_ptx_of_a_file_takes_the_place_of_every_module(folder):
+def test_a_ptx_file_can_replace_every_module(folder):
     (folder / "other.ptx").write_text(
         HEADER + ".const .align 4 .b32 scale[4]; .visible .entry _Z3addPii(.param .u64 p, .param .u32 n) {"
         " .reg .b64 %rd<3>; .reg .b32 %r<3>; ld.param.u64 %rd1, [p]; mov.u32 %r1, 11; st.global.u32 [%rd1+1020], %r1;"

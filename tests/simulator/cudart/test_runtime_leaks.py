@@ -142,5 +142,5 @@ def main() -> None:
         print_what_stays(name, getattr(shim, name.replace(" ", "_")))
 
 
-def test_what_a_call_takes_is_given_back():
+def test_calls_leak_nothing():
     assert_all_is_given_back(ROOT, __name__, len(ACTIONS))

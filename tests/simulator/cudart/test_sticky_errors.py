@@ -171,12 +171,12 @@ def test_every_call_after_an_error_gives_it(program, what):
     assert set(answers.values()) == {"cudaErrorLaunchFailure"}, answers
 
 
-def test_a_program_that_is_told_to_go_on_goes_on(program):
+def test_go_on_lets_later_calls_succeed(program):
     answers = said(program, "wrong", NVFP4_SIMULATE_GO_ON="1")
     assert set(answers.values()) - {"cudaErrorInvalidResourceHandle"} == {"cudaSuccess"}, answers
 
 
-def test_what_is_wrong_without_a_launch(program):
+def test_errors_without_a_failed_launch(program):
     assert said(program) == {
         "version": "1",
         "negative": "cudaErrorInvalidValue",

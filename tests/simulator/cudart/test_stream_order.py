@@ -139,5 +139,5 @@ def found(tmp_path_factory) -> dict[str, str]:
     return dict(line.split("=") for line in done.stdout.splitlines())
 
 
-def test_launches_and_copies_are_ordered_as_streams_and_waits_say(found):
+def test_streams_events_and_waits_order_launches_and_copies(found):
     assert found == EXPECTED
