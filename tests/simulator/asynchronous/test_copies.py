@@ -13,7 +13,7 @@ SWIZZLES = {"none": (0, 0), "32B": (1, 0x10), "64B": (2, 0x30), "128B": (3, 0x70
 
 
 def load_text(rank: int) -> str:
-    """Loads a box at the coordinates given to shared memory, then copies all of that to `out`."""
+    """A kernel that loads a box at the given coordinates into shared memory and copies it to `out`."""
     coordinates = ", ".join(f"%r{40 + i}" for i in range(rank))
     return body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, bar; ld.param.u64 %rd1, [out];",
@@ -40,7 +40,7 @@ def load_text(rank: int) -> str:
 
 
 def box_of(array: np.ndarray, at, box) -> np.ndarray:
-    """The box as the tensor's elements, zeros outside; innermost coordinate first in at and box."""
+    """The box's elements, zeros outside the tensor; `at` and `box` have the innermost coordinate first."""
     out = np.zeros(box[::-1], array.dtype)
     for index in np.ndindex(*out.shape):
         place = tuple(i + a for i, a in zip(index, at[::-1], strict=True))
@@ -109,7 +109,7 @@ def test_element_types(data_type, dtype):
 def test_packed_fp4_types():
     codes = tensor((8, 128), np.uint8)  # 256 codes a row
     sizes, strides = [256, 8], [128]
-    for data_type, padded in ((13, False), (14, True)):  # both signal the packed bytes, as real kernels expect
+    for data_type, padded in ((13, False), (14, True)):  # both count the packed bytes, as real kernels expect
         sim = Sim(load_text(2))
         sim.register(codes)
         out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
@@ -136,7 +136,7 @@ def test_padded_fp6_signals_its_packed_bytes():
 
 
 def test_rows_of_2048_bytes_are_copied_both_ways():
-    """256 elements of 8 bytes: the longest row that a box can have."""
+    """256 elements of 8 bytes are the longest row of a box."""
     array = tensor((2, 256), np.uint64)
     assert run_load(array, 4, [256, 1], [0, 1])[:2048] == array[1].tobytes()
 
@@ -269,8 +269,8 @@ def test_cp_async(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_arrival_is_one_of_the_group_that_is_waited_for(mode):
-    """A warp waits for its copies by their group; the barrier that they arrive at is looked at behind that."""
+def test_cp_async_mbarrier_arrive_belongs_to_its_group(mode):
+    """A warp waits for its copies by group, and then tests the barrier that they arrive on."""
     text = CP_ASYNC.replace(
         "cp.async.commit_group;", "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar]; cp.async.commit_group;"
     )
@@ -329,7 +329,7 @@ PAIRS = body(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_multicast_to_pairs_tells_the_leader_of_each(mode):
-    """.cta_group::2: a pair's bytes complete on the barrier of the CTA that the address's parity names."""
+    """.cta_group::2: bytes complete on the barrier of the CTA of the pair that has the address's parity."""
     sim = Sim(PAIRS, mode)
     array, out = tensor((4, 8), np.uint32), sim.buffer(np.zeros((4, 32), np.uint32))
     sim.register(array)
@@ -338,7 +338,7 @@ def test_a_multicast_to_pairs_tells_the_leader_of_each(mode):
     assert (out == array.ravel()).all()
 
 
-def test_a_load_counts_its_bytes_and_not_the_swizzle_patterns_it_lies_in():
+def test_counters_have_a_loads_bytes_without_swizzle_padding():
     array = tensor((16, 64), np.uint16)
     sim = Sim(load_text(2))
     sim.register(array)

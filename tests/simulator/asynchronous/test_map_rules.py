@@ -26,7 +26,7 @@ MEMORY = aligned(1 << 12, np.uint8)
 
 
 def encode(address: int | None = None, **changes) -> tuple[bytes, str]:
-    """The map's bytes and the message, one of them empty."""
+    """The encoded map and the message; one of them is empty."""
     described = TensorMap(address=MEMORY.ctypes.data if address is None else address)
     for name, value in (GOOD | changes).items():
         if isinstance(value, list):
@@ -39,7 +39,7 @@ def encode(address: int | None = None, **changes) -> tuple[bytes, str]:
     return (b"", message.value.decode()) if failed else (out.raw, "")
 
 
-# Changes that are legal, changes one step further, and what is said of those.
+# Legal changes, illegal ones one step further, and part of their message.
 LIMITS = [
     ({"data_type": 12}, {"data_type": 16}, "data type 16"),
     ({"rank": 1}, {"rank": 0}, "rank 0"),
@@ -111,7 +111,7 @@ IM2COL = {"mode": 1, "box": [16], "pixels": 64, "lower": [0], "upper": [0]}
 FOUR = IM2COL | {"rank": 4, "sizes": [64, 32, 8, 2], "strides": [256, 8192, 65536], "element_strides": [1] * 4}
 FIVE = IM2COL | LIMITS[2][0] | {"box": [16]}
 WIDE = FOUR | {"mode": 2, "swizzle": 3}
-# The same of cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide.
+# The same for cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide.
 LIMITS += [
     (IM2COL, IM2COL | {"rank": 2}, "im2col needs 3 to 5"),
     (IM2COL | {"box": [256]}, IM2COL | {"box": [260]}, "box dimension 0 is 260"),
@@ -156,7 +156,7 @@ def test_maps_that_differ_in_a_field_are_told_apart():
 
 
 @pytest.mark.parametrize("steps", [(1, 2, 1), (1, 3, 2), (1, 1, 8), (2, 1, 1), (8, 3, 1)])
-def test_element_strides_take_every_so_manyth_row(steps):
+def test_element_strides_copy_every_nth_row(steps):
     array = tensor((6, 20, 16), np.uint32)
     box, at = [8, 7, 5], [4, 2, 1]
     described = {"sizes": [16, 20, 6], "strides": [64, 64 * 20], "box": box, "element_strides": list(steps)}
@@ -165,7 +165,7 @@ def test_element_strides_take_every_so_manyth_row(steps):
     sim = Sim(load_text(3))
     sim.register(array)
     out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
-    counts = [box[0], *(-(-b // s) for b, s in zip(box[1:], steps[1:], strict=True))]  # the innermost is not used
+    counts = [box[0], *(-(-b // s) for b, s in zip(box[1:], steps[1:], strict=True))]  # the innermost stride is ignored
     assert sim.launch("k", out, image, int(np.prod(counts)) * 4, *at) == 0, sim.findings
     want = np.zeros(counts[::-1], np.uint32)
     for z, y in np.ndindex(*want.shape[:2]):
@@ -177,14 +177,14 @@ def test_element_strides_take_every_so_manyth_row(steps):
 
 @pytest.mark.parametrize(("swizzle", "lines", "shift"), [(4, 3, 5), (5, 3, 5), (6, 1, 6)])
 def test_a_swizzle_of_larger_atoms(swizzle, lines, shift):
-    """Mode 5 also exchanges the halves of 16 bytes in each other line (as an RTX 5080 does: roundandr/Allegro)."""
+    """Mode 5 also swaps the 8-byte halves of 16 bytes in every second line (as an RTX 5080 does: roundandr/Allegro)."""
     array = tensor((16, 64), np.uint16)
     sim = Sim(load_text(2))
     sim.register(array)
     out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
     assert sim.launch("k", out, sim.tensor_map(array, 6, [64, 16], swizzle), 2048, 0, 0) == 0, sim.findings
     got, source = out.tobytes(), array.tobytes()
-    for at in range(0, 2048, 16):  # the atom's number is exclusive-ored with the row's lowest bits
+    for at in range(0, 2048, 16):  # the atom's number is XORed with the row's lowest bits
         place = at ^ ((at >> 7 & lines) << shift)
         want = source[at : at + 16]
         if swizzle == 5 and at >> 7 & 1:
@@ -196,8 +196,8 @@ def test_a_swizzle_of_larger_atoms(swizzle, lines, shift):
     ("data_type", "bits", "outside"),
     [(6, np.uint16, 0x7FF7), (7, np.uint32, 0x7FF77FF7), (8, np.uint64, 0x7FF77FF77FF77FF7), (9, np.uint16, 0x7FF7)],
 )
-def test_what_lies_outside_a_tensor_of_floats(data_type, bits, outside):
-    """The NaN of an H200 for f16, of an RTX 5080 for all (roundandr/Allegro, nvidia_tma_formats_sm120a.json)."""
+def test_the_fill_value_outside_a_tensor_of_floats(data_type, bits, outside):
+    """As on an H200 for f16, on an RTX 5080 for all (roundandr/Allegro, nvidia_tma_formats_sm120a.json)."""
     array = tensor((4, 32), bits)
     for fill in (0, 1):
         sim = Sim(load_text(2))
@@ -245,7 +245,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("name", "copy"), [(name, copy) for name in REFUSED for copy in COPIES if "barrier" not in name or copy == "load"]
 )
-def test_nothing_runs_behind_a_copy_that_is_refused(name, copy):
+def test_nothing_runs_after_a_refused_copy(name, copy):
     operands, text = REFUSED[name]
     sim = Sim(
         body(

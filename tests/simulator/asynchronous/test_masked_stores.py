@@ -26,8 +26,8 @@ def test_a_masked_store_leaves_the_other_bytes(mask):
     assert other.tobytes() == bytes(want)
 
 
-def test_a_mask_says_which_bytes_have_to_be_there_and_stay_as_they_are():
-    """The last 12 bytes of each 16 are not copied: the buffer may end before them, and threads may write them."""
+def test_only_selected_bytes_must_be_in_memory_and_unchanged():
+    """The mask leaves out the last 12 of each 16 bytes: they may lie beyond the buffer, and threads may write them."""
     array = tensor((4, 8), np.uint32)
     for mask, ends in ((0x000F, 20), (0x001F, 20), (0x001F, 24)):
         out = tensor(8, np.uint32).view(np.uint8)[:ends]

@@ -12,7 +12,7 @@ ROOM = ".shared .align 16 .b8 data[256]; .shared .align 8 .b8 bar[16];"
 
 
 def results(*steps: str, mode: str = "eager") -> list[int]:
-    """One thread executes each step; what %r9 holds after each is returned."""
+    """One thread executes the steps; returns %r9 after each."""
     lines = [f"mov.u32 %r9, 0; {step} st.global.u32 [%rd1+{4 * i}], %r9;" for i, step in enumerate(steps)]
     sim = Sim(body(BEGIN, *lines, registers=ROOM), mode)
     out = sim.buffer(np.zeros(64, np.uint32))
@@ -28,7 +28,7 @@ PENDING = "mbarrier.pending_count.b64 %r9, {};"
 ARRIVE = "mbarrier.arrive.shared.b64 {}, [%r2];"
 
 
-def test_arrivals_count_down_and_a_state_tells_its_phase():
+def test_arrivals_count_down_and_a_state_names_its_phase():
     assert results(
         INIT.format(3) + ARRIVE.format("%rd10") + PENDING.format("%rd10"),  # before the arrival
         ARRIVE.format("%rd11") + PENDING.format("%rd11"),
@@ -77,7 +77,7 @@ def test_bytes_hold_a_phase_open():
     ) == [0, 0, 1, 1]
 
 
-def test_two_barriers_side_by_side():
+def test_adjacent_barriers_are_independent():
     assert results(
         INIT.format(1)
         + "mbarrier.init.shared.b64 [%r2+8], 2; mbarrier.arrive.shared.b64 %rd10, [%r2+8];"
@@ -89,7 +89,7 @@ def test_two_barriers_side_by_side():
     ) == [2, 0, 0, 1, 0]
 
 
-def test_a_try_with_a_limit_and_generic_addresses():
+def test_try_wait_takes_a_time_limit_and_generic_addresses():
     generic = "mov.u64 %rd20, bar; cvta.shared.u64 %rd20, %rd20;"
     assert results(
         generic + "mbarrier.init.b64 [%rd20], 1; mbarrier.arrive.b64 %rd10, [%rd20];"
@@ -100,8 +100,8 @@ def test_a_try_with_a_limit_and_generic_addresses():
     ) == [1, 1, 2]  # fmt: skip
 
 
-def test_a_first_try_may_say_no():
-    """It has to be asked in a loop: the first try of a phase that is not over gives up."""
+def test_the_first_try_wait_may_fail():
+    """The first try_wait for an incomplete phase fails, so programs must retry in a loop."""
     text = body(
         "mov.u32 %r1, %tid.x; " + BEGIN,
         "setp.eq.u32 %p2, %r1, 0; @%p2 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0;"
@@ -148,7 +148,7 @@ def test_arrivals_from_the_whole_cluster(mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("noinc", [False, True])
 def test_copies_that_arrive(mode, noinc):
-    """cp.async.mbarrier.arrive: without .noinc it adds the arrival that it makes."""
+    """cp.async.mbarrier.arrive without .noinc increments the pending count for its own arrival."""
     arrive = f"cp.async.mbarrier.arrive{'.noinc' * noinc}.shared.b64 [%r2];"
     text = body(
         "mov.u32 %r1, %tid.x; setp.eq.u32 %p2, %r1, 0; mov.u32 %r7, data; shl.b32 %r8, %r1, 2; add.u32 %r8, %r8, %r7;"
@@ -170,8 +170,8 @@ def test_copies_that_arrive(mode, noinc):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_phase_passes_on_what_the_phases_before_it_told(mode):
-    """Warp 0 writes and arrives; warp 1 takes that phase by a relaxed wait, and ends the next one by itself."""
+def test_a_phase_releases_what_earlier_phases_released(mode):
+    """Warp 0 writes and arrives; warp 1 waits for that phase with a relaxed wait and completes the next one itself."""
     text = body(
         BEGIN + "mov.u32 %r1, %tid.x; mov.u32 %r3, data; setp.eq.u32 %p2, %r1, 0; setp.eq.u32 %p3, %r1, 32;",
         "@%p2 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0; @%p2 st.shared.u32 [%r3], %r1;",

@@ -1,4 +1,4 @@
-"""What the modes do to values: when an operation's result is there, in which order, and what stands there before."""
+"""How modes affect values: when an operation's result is visible, in which order, and what is read before."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(lines: str, size: int, mode: str, seed: int = 1) -> list[int]:
 
 
 def test_st_async_is_for_launches_with_clusters():
-    """An illegal instruction on an H200 otherwise; a cluster of one CTA is one, by the launch or by the kernel."""
+    """Without clusters it is an illegal instruction on an H200; one CTA per cluster, by launch or kernel, is enough."""
     text = body(
         "mov.u32 %r2, cell; mov.u32 %r3, bar; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;",
         "mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 4; mov.pred %p3, %is_explicit_cluster;",
@@ -70,8 +70,8 @@ def test_st_async_is_for_launches_with_clusters():
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_is_read_without_waiting(name):
-    """At once the result, late what was there before, poisoned neither."""
+def test_a_read_without_waiting_depends_on_the_mode(name):
+    """In mode eager the result, in late the old value, in poison neither."""
     operation, size = KINDS[name]
     read = f"{operation} ld.shared.u32 %r7, [%r2]; st.global.u32 [%rd1], %r7; cp.async.wait_all; {WAIT}"
     assert run(read, size, "eager")[0] == NEW
@@ -85,7 +85,7 @@ def test_what_is_read_without_waiting(name):
 
 
 def test_the_order_of_two_operations():
-    """Two copies to one place: late ends with the second, reverse with the first, random with either."""
+    """Two copies to the same bytes: late ends with the second, reverse with the first, random with either."""
     second = BULK.replace("[%rd2]", "[%rd2+16]")
     lines = f"{BULK} {second} {WAIT} ld.shared.u32 %r7, [%r2]; st.global.u32 [%rd1], %r7;"
     last = {mode: run(lines, 32, mode)[0] for mode in MODES if mode != "random"}
@@ -96,7 +96,7 @@ def test_the_order_of_two_operations():
 
 
 def test_a_source_is_read_when_the_operation_reads_it():
-    """A bulk store's source changed behind its back: at once the old value goes out, late the new one."""
+    """The source is overwritten after a bulk store's issue: eager stores the old value, late the new one."""
     store = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 16; cp.async.bulk.commit_group;"
     lines = f"{store} mov.u32 %r5, {NEW}; st.shared.u32 [%r2], %r5; cp.async.bulk.wait_group 0;"
     lines += "mbarrier.complete_tx.relaxed.cta.shared.b64 [%r3], 16;"
@@ -107,8 +107,8 @@ def test_a_source_is_read_when_the_operation_reads_it():
         assert run(after, 16, mode) == [OLD] * 4
 
 
-def test_waiting_for_reads_is_no_waiting_for_the_rest():
-    """wait_group.read lets go when the source is read; the wait for the whole group that follows still waits."""
+def test_waiting_for_reads_does_not_wait_for_writes():
+    """wait_group.read ends when the source has been read; a following wait_group still waits for the writes."""
     store = "cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r2], 16; cp.async.bulk.commit_group;"
     lines = f"{store} cp.async.bulk.wait_group.read 0; cp.async.bulk.wait_group 0; ld.global.u32 %r7, [%rd2];"
     lines += "st.global.u32 [%rd1], %r7; mbarrier.complete_tx.relaxed.cta.shared.b64 [%r3], 16;"
@@ -122,7 +122,7 @@ def test_waiting_for_reads_is_no_waiting_for_the_rest():
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("operation", ["st.async", "red.async"])
 def test_asynchronous_stores_are_in_the_generic_proxy(operation, mode):
-    """PTX ISA, st.async: no fence after what ordinary stores wrote, but one before a bulk copy reads theirs."""
+    """PTX ISA, st.async: needs no proxy fence after ordinary stores; a bulk copy that reads its data does."""
     form = "bytes.v4.u32 [%r2], {%r4, %r4, %r4, %r4}" if operation == "st.async" else "bytes.add.u32 [%r2], %r4"
     size = 16 if operation == "st.async" else 4
     begin = BEGIN.replace("fence.proxy.async;", "").replace("BYTES", str(size))

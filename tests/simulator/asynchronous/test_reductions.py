@@ -33,10 +33,12 @@ def size_of(kind: str) -> int:
 
 
 def operands(kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of edges, as many as fill whole 16 bytes."""
+    """Pairs of edges, in multiples of 16 bytes."""
     bits = size_of(kind)
     if kind in FLOATS:
-        values = [v for v in ieee.edges(FLOATS[kind]) if v != 1 << (bits - 1)]  # which zero wins is not promised
+        values = [
+            v for v in ieee.edges(FLOATS[kind]) if v != 1 << (bits - 1)
+        ]  # PTX does not say which zero min and max return
         values = [v for v in values if kind[0] != "f" or bits == 16 or ieee.flushed(FLOATS[kind], v) == v]
     else:
         values = edges(bits)
@@ -122,8 +124,8 @@ REMOTE = {"u32": ("inc", "dec", "min", "max", "add", "and", "or", "xor"), "s32":
 
 @pytest.mark.parametrize("kind", [*REMOTE, "store"])
 @pytest.mark.parametrize("mode", MODES)
-def test_values_for_another_ctas_memory(kind, mode):
-    """st.async and red.async from rank 0 into rank 1, a lane for each pair; bytes complete on rank 1's barrier."""
+def test_st_async_and_red_async_write_another_cta(kind, mode):
+    """st.async and red.async from rank 0 to rank 1, one lane per pair; bytes complete on rank 1's barrier."""
     bits = 32 if kind == "store" else size_of(kind)
     a, b = (v[:32].copy() for v in every_pair(edges(bits)[::2], bits))
     name = "%r" if bits == 32 else "%rd"

@@ -1,4 +1,4 @@
-"""Asynchronous operations that end where they may not, hand on what came before them, or leave their source alone."""
+"""Rare cases of asynchronous operations: invalid barriers, what arrivals release, ignored sources, groups."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def told(sim: Sim) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("orders", [True, False])
-def test_an_arrival_of_copies_hands_on_what_its_thread_wrote_before(mode, orders):
-    """Warp 1 waits for the barrier: what warp 0 stored before its arrival is there, what it stored after it may not."""
+def test_cp_async_mbarrier_arrive_releases_earlier_writes(mode, orders):
+    """Warp 1's wait acquires warp 0's stores before its arrival, but not those after it."""
     store = "@%p2 st.shared.u32 [%r2+64], %r1;"
     before, after = (store, "") if orders else ("", store)
     sim, _ = run(
@@ -55,7 +55,7 @@ def test_an_arrival_of_copies_hands_on_what_its_thread_wrote_before(mode, orders
 
 
 @pytest.mark.parametrize("mode", ["eager", "late"])
-def test_an_arrival_too_many_of_copies_is_named(mode):
+def test_too_many_arrivals_of_copies_are_an_error(mode):
     lines = (INIT.format(2), COPY, ARRIVE * 3, "@%p2 cp.async.wait_all; bar.sync 0;")
     sim, _ = run(*lines, mode=mode)
     assert ("mbarrier-arrivals", "an arrival too many at the mbarrier at 0x500") not in told(sim)  # a new phase
@@ -67,7 +67,7 @@ def test_an_arrival_too_many_of_copies_is_named(mode):
         assert "an arrival too many at the mbarrier at 0x500" in [m for _, m in told(sim)]
 
 
-def test_bytes_for_an_mbarrier_that_is_no_more():
+def test_bytes_for_an_invalidated_mbarrier_are_an_error():
     invalid = "@%p2 mbarrier.inval.shared.b64 [%r3]; mov.u32 %r9, 7; bar.sync 0;"
     sim, _ = run(INIT.format(1), EXPECT, BULK, invalid, mode="late")
     found = [f for f in sim.findings if f["message"] == "completes on an mbarrier that is no longer valid"]
@@ -83,7 +83,7 @@ def test_bytes_for_an_mbarrier_that_is_no_more():
          "mbarrier 0x500 of CTA rank 0, phase 0: in phase 0, 1 of 3 arrivals pending, tx -16"),
     ],
 )  # fmt: skip
-def test_a_deadlock_says_of_a_barrier_what_is_missing(wait, said):
+def test_a_deadlock_report_has_the_barriers_missing_arrivals(wait, said):
     lines = "mbarrier.arrive.shared.b64 %rd5, [%r3]; mbarrier.arrive.shared.b64 _, [%r3];"
     complete = "mbarrier.complete_tx.relaxed.cta.shared.b64 [%r3], 16;"
     sim, _ = run(INIT.format(3), complete, lines, wait, threads=1)
@@ -104,7 +104,7 @@ def test_a_copy_whose_predicate_ignores_the_source_writes_zeros():
         assert out[32:].tolist() == [0 if i % 4 == 1 else 100 + i for i in range(32)], mode
 
 
-def test_a_source_of_more_bytes_than_the_copy_is_refused_and_of_as_many_is_not():
+def test_a_source_size_may_equal_but_not_exceed_the_copy():
     for size, kinds in ((16, []), (17, ["copy-size"])):
         sim, _ = run(f"mov.u32 %r5, {size}; @%p2 cp.async.ca.shared.global [%r2], [%rd1], 16, %r5; cp.async.wait_all;")
         assert [f["kind"] for f in sim.findings] == kinds, sim.findings
@@ -127,7 +127,7 @@ def test_a_store_to_another_cta_than_its_barriers_is_refused():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_groups_are_waited_for_one_by_one(mode):
-    """Of four groups those up to the one asked for have ended; their sources may be written again, the others' not."""
+    """After waiting for some of four groups, only their sources may be overwritten."""
     group = "cp.async.bulk.global.shared::cta.bulk_group [%rd1+{0}], [%r2+{0}], 16; cp.async.bulk.commit_group;"
     fill = "".join(f"st.shared.u32 [%r2+{4 * i}], {i};" for i in range(16)) + "fence.proxy.async;"
     groups = "".join(group.format(16 * i) for i in range(4))

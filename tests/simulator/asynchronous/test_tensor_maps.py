@@ -1,4 +1,4 @@
-"""Tensor maps that a kernel changes: tensormap.replace, and what has to come between a change and a copy."""
+"""Tensor maps that a kernel changes: tensormap.replace, and the synchronisation needed before a copy uses them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_map_whose_address_the_kernel_replaces(mode, copy):
 
 def test_replaced_sizes_and_boxes_count():
     fields = (
-        REPLACE.format("global_dim", "b32", "1, 5")  # rows from the sixth on lie outside
+        REPLACE.format("global_dim", "b32", "1, 5")  # rows from the sixth on are outside
         + REPLACE.format("fill_mode", "b32", "0")
         + REPLACE.format("elemtype", "b32", "2")
         + REPLACE.format("rank", "b32", "1")
@@ -57,19 +57,19 @@ FROM_NOTHING = ("st.shared.u32 [%r7], %r6;", "mov.u64 %rd9, 64; st.shared.u32 [%
 
 
 def test_a_map_made_from_zeros_by_the_kernel():
-    """As Triton makes all of its device's own: 128 zeros, then every field."""
+    """As Triton makes maps on the device: 128 zero bytes, then every field."""
     text = kernel(ALL_FIELDS).replace(*FROM_NOTHING)
     for mode in MODES:
         sim, source, out = run(text, mode)
         assert sim.verdict == "clean", sim.findings
         assert (out == source).all()
-    for field in ("rank", "box_dim", "global_dim", "element_stride"):  # one of them forgotten
+    for field in ("rank", "box_dim", "global_dim", "element_stride"):  # leave one field out
         some = [line for line in ALL_FIELDS.split(";") if f".{field}." not in line]
         sim, _, _ = run(kernel(";".join(some)).replace(*FROM_NOTHING))
         assert sim.kinds == {"tensor-map"}, (field, sim.findings)
 
 
-def test_a_word_that_is_not_zero_is_no_blank_map():
+def test_bytes_that_are_not_all_zero_are_not_a_blank_map():
     sim, _, _ = run(kernel(ALL_FIELDS).replace(*FROM_NOTHING).replace("[%r7], 0;", "[%r7], %r1;"))
     assert "there is no tensor map" in sim.findings[0]["message"]
 
@@ -109,7 +109,7 @@ def test_a_field_that_is_not_modelled_is_incomplete(field, value, also):
 
 @pytest.mark.parametrize("order", [("swizzle_mode", "swizzle_atomicity"), ("swizzle_atomicity", "swizzle_mode")])
 def test_a_swizzle_and_its_atoms_are_replaced_one_by_one(order):
-    """Rows of 64 bytes, 128 apart: of each two rows the second has its atoms of 64 bytes exchanged."""
+    """Rows of 64 bytes, 128 bytes apart: in every second row the 64-byte atoms are swapped."""
     values = {"swizzle_mode": 3, "swizzle_atomicity": 3}
     fields = "".join(REPLACE.format(field, "b32", values[field]) for field in order)
     if order[0] == "swizzle_atomicity":  # a mode of 128 bytes is there already
@@ -138,7 +138,7 @@ def test_a_swizzle_and_its_atoms_are_replaced_one_by_one(order):
         ("st.bulk.shared::cta [%r1], 64, 0;", "not supported"),
     ],
 )
-def test_what_is_not_modelled_is_an_error_with_its_name_and_line(instruction, says):
+def test_instructions_not_modelled_are_errors_with_name_and_line(instruction, says):
     with pytest.raises(PtxError) as refusal:
         Sim(body("mov.u32 %r1, 0;", instruction))
     name = instruction.split(" ")[0]
@@ -167,7 +167,7 @@ def test_multimem_ends_the_run_only_where_it_is_reached(instruction):
 
 @pytest.mark.parametrize(("offset", "kinds"), [(0, {"tensor-map-in-use"}), (124, {"tensor-map-in-use"}), (128, set())])
 def test_a_store_to_any_word_of_a_map_changes_it(offset, kinds):
-    """A word of the map is stored as it was while a copy may still read it; the word after the map is another's."""
+    """Storing a word of the map, even unchanged, while a copy may read it is a fault; the word after the map is not."""
     touch = f"@!%p1 ld.global.u32 %r22, [%rd2+{offset}]; @!%p1 st.global.u32 [%rd2+{offset}], %r22;"
     text = kernel().replace(WAIT, f"add.u32 %r18, %r10, 0; {touch}" + WAIT)
     for mode in MODES:
@@ -184,7 +184,7 @@ ELEMENTS = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10: 2, 1
 
 @pytest.mark.parametrize("code", ELEMENTS)
 def test_element_types_by_their_code(code):
-    """The same rows of 64 bytes as elements of each type: other bytes than expected would leave the barrier open."""
+    """The same 64-byte rows with each element type: a wrong size would leave the barrier's phase incomplete."""
     count = 4 * COLUMNS // ELEMENTS[code]
     fields = REPLACE.format("elemtype", "b32", str(code))
     for field in ("box_dim", "global_dim"):
@@ -195,7 +195,7 @@ def test_element_types_by_their_code(code):
 
 
 @pytest.mark.parametrize("address", [0, 64, 1 << 40])
-def test_a_map_that_lies_nowhere_ends_the_launch_with_one_finding(address):
+def test_a_map_outside_memory_ends_the_launch_with_one_finding(address):
     sim, _, out = run(kernel().replace("[%rd2, {%r13, %r13}]", f"[{address}, {{%r13, %r13}}]"))
     assert sim.verdict == "error" and len(sim.findings) == 1, sim.findings
     assert sim.findings[0]["kind"] == "out-of-bounds" and "read of 128 bytes" in sim.findings[0]["message"]

@@ -25,7 +25,7 @@ def gather_text(to: str = "shared::cluster") -> str:
 
 
 def column_text(rank: int, extras, mode: str = "im2col") -> str:
-    """im2col::w to .shared::cta, which all chips from sm_100 on have."""
+    """im2col::w to .shared::cta, which exists from sm_100 on."""
     text = load_text(rank).replace(".tile.", f".{mode}.").replace("}], [%r3];", f"}}], [%r3], {{{extras}}};")
     return on("sm_100a", text.replace("shared::cluster.global", "shared::cta.global") if mode != "im2col" else text)
 
@@ -104,7 +104,7 @@ def store_text(copy: str, then: str = "", fence: str = "fence.proxy.async;") -> 
     )
 
 
-LANES = np.arange(7, 39, dtype=np.uint32)  # what the tile of 32 words holds
+LANES = np.arange(7, 39, dtype=np.uint32)  # contents of the tile, 32 words
 SCATTER = (
     "cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group"
     " [%rd2, {%r40, %r41, %r42, %r43, %r44}], [%r2];"
@@ -125,7 +125,7 @@ def store(text: str, array, image: bytes, at, out=None, mode: str = "eager") -> 
 def test_scatter4_writes_four_rows(copy, mode):
     array = tensor((6, 16), np.uint32)
     want = array.copy()
-    for i, row in enumerate([4, 1, 7, 2]):  # the third lies outside
+    for i, row in enumerate([4, 1, 7, 2]):  # the third row is outside
         if row < 6:
             want[row, 12:] = LANES[8 * i :][:4] + (array[row, 12:] if copy == REDUCE_ROWS else 0)
     sim = store(store_text(copy), array, tensor_map(array, box=[8, 1]), [12, 4, 1, 7, 2], mode=mode)
@@ -213,7 +213,7 @@ RTX_5080 = {
 
 @pytest.mark.parametrize("case", RTX_5080)
 def test_columns_as_an_rtx_5080_copies_them(case):
-    """A halo is more of the same pixels; its bytes are signalled too."""
+    """Halo pixels continue the column, and the barrier counts their bytes too."""
     rank, mode, extras, words = RTX_5080[case]
     array = tensor((8, 8, 8, 5, 16)[-rank:], np.uint32)
     image = tensor_map(
@@ -282,7 +282,7 @@ def test_copies_of_four_rows_or_columns_are_ordered_like_others(mode):
             assert sim.kinds == kinds, (mode, sim.findings)
 
 
-def test_places_that_a_mode_does_not_have():
+def test_illegal_coordinates_are_refused():
     array = tensor((6, 4, 16), np.uint32)
     tiled, rows = tensor_map(array, box=[8, 2, 1]), tensor_map(array[0], box=[8, 2])
     columns = {"mode": 1, "box": [8], "pixels": 4, "lower": [1], "upper": [-1]}
@@ -334,7 +334,7 @@ def test_places_that_a_mode_does_not_have():
         ("sm_100a", store_text(SCATTER.replace("scatter4", "gather4")), "not a mode of this direction"),
     ],
 )
-def test_modes_that_a_chip_or_a_form_does_not_have(target, text, says):
+def test_modes_that_a_chip_or_form_lacks_are_refused(target, text, says):
     with pytest.raises(PtxError, match=says):
         Sim(text.replace("sm_90a", target).replace("sm_100a", target))
 
@@ -350,7 +350,7 @@ def test_packed_types_on_sm_120_need_the_cta_form_of_a_copy():
 
 
 def test_stores_of_packed_types():
-    """6 bits of each byte are packed; the padded type of 4 bits has no store, and begins at each 128th element."""
+    """Stores pack 6 bits of each byte; the padded 4-bit type cannot be stored and starts at multiples of 128."""
     array = tensor((4, 96), np.uint8)
     copy = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd2, {%r40, %r41}], [%r2];"
     image = tensor_map(array, 15, sizes=[128, 4], box=[128, 1])

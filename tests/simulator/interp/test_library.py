@@ -1,4 +1,4 @@
-"""The library's interface: memory that it knows, modes by name, launches in turn, and what it refuses."""
+"""The library's interface: memory, modes, modules, launches, and what it refuses."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_ranges_do_not_overlap():
     assert sim.lib.sim_unregister(sim.sim, pointer(memory, 256)) == OK
     assert sim.lib.sim_unregister(sim.sim, pointer(memory, 256)) == BAD_ARGUMENT
     assert register(sim, memory, 300, 10) == OK
-    for _ in range(3):  # the others are still known
+    for _ in range(3):  # the other ranges are still registered
         assert sim.lib.sim_unregister(sim.sim, pointer(memory, 512)) in (OK, BAD_ARGUMENT)
     assert register(sim, memory, 256, 44) == OK
 
 
-def test_memory_of_the_simulators_own_is_filled_aligned_and_bounded():
+def test_allocated_memory_is_filled_aligned_and_bounded():
     sim = Sim(body(""))
     lib = sim.lib
     lib.sim_alloc.restype = ctypes.c_void_p
@@ -76,7 +76,7 @@ def test_modes_by_name(text, mode, seed):
 @pytest.mark.parametrize(
     "text", ["", "eage", "eagerly", "late:1", "random:", "random:x", "random:1x", ":1", "Late", "poison:0"]
 )
-def test_names_of_no_mode_change_nothing(text):
+def test_unknown_mode_names_change_nothing(text):
     options = Options(9, 99)
     assert not library().sim_read_mode(text.encode(), ctypes.byref(options)) & 1
     assert (options.mode, options.seed) == (9, 99)
@@ -118,7 +118,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_launches_that_are_refused(name):
+def test_illegal_launches_are_refused(name):
     launch, said = LAUNCHES[name]
     sim = Sim(body("mov.u32 %r1, 1;"))
     assert sim.launch("k", 0, **launch) == BAD_ARGUMENT
@@ -156,7 +156,7 @@ def test_the_wrong_number_of_arguments():
     assert sim.launch("k", 1, 2) == OK
 
 
-def test_calls_that_come_back_to_themselves_are_refused():
+def test_recursion_and_functions_without_a_body_are_refused():
     text = HEADER + (
         ".func b();\n.func a() { call b, (); ret; }\n.func b() { call a, (); ret; }\n.func nowhere();\n"
         ".visible .entry k(.param .u64 p) { call a, (); ret;"
@@ -170,7 +170,7 @@ def test_calls_that_come_back_to_themselves_are_refused():
         assert f"it calls {why}" in sim.message()
 
 
-def test_dynamic_shared_memory_starts_where_its_declaration_asks():
+def test_dynamic_shared_memory_is_aligned_as_declared():
     text = body(
         "mov.u32 %r1, room; mov.u32 %r2, small; ld.param.u64 %rd1, [p]; st.global.u32 [%rd1], %r1;"
         " st.global.u32 [%rd1+4], %r2;",
@@ -186,8 +186,8 @@ def test_dynamic_shared_memory_starts_where_its_declaration_asks():
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_run_comes_out_the_same_again(mode, threads):
-    """Findings and values of a racy kernel, whatever the number of workers."""
+def test_runs_are_repeatable(mode, threads):
+    """A racy kernel gives the same findings and values in every run, with any number of workers."""
     text = body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r1, 0;"
         " setp.eq.u32 %p2, %r1, 32;",
@@ -207,7 +207,7 @@ def test_a_run_comes_out_the_same_again(mode, threads):
 
 
 def test_deep_calls_and_divergence_inside_them():
-    """Lanes at one place of a function that came from different calls are kept apart."""
+    """Lanes at the same place of a function but from different calls stay separate."""
     function = (
         ".func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %r<4>; ld.param.u32 %r1, [x]; add.u32 %r1, %r1, %r1;"
         " st.param.b32 [r], %r1; ret; }\n"
@@ -232,7 +232,7 @@ def test_deep_calls_and_divergence_inside_them():
     assert out.tolist() == [2 * (2 * i + 1) + 1 if i < 16 else 4 * i for i in range(32)]
 
 
-def test_a_limit_of_instructions_ends_a_run_near_it():
+def test_the_instruction_limit_ends_a_run():
     text = body("mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 100000; @%p1 bra L;")
     sim = Sim(text, limit=100_000)
     assert sim.launch("k", 0) == RUN_ERROR
@@ -286,7 +286,7 @@ def test_a_finding_shows_its_instruction_with_single_blanks(written, shown):
     assert [finding["ptx"] for finding in sim.findings] == [shown]
 
 
-def test_a_size_of_shared_memory_near_the_end_of_32_bits_is_too_much():
+def test_shared_memory_near_4_gb_is_refused():
     sim = Sim(body("mov.u32 %r1, cell;", registers=".shared .align 16 .b8 cell[64];"))
     for shared in (2**32 - 64, 2**32 - 1):
         assert sim.launch("k", 0, shared=shared) == BAD_ARGUMENT and "227 KB" in sim.message()
@@ -298,7 +298,7 @@ EXTENTS = [f"%{name}.{axis}" for name in ("ntid", "nctaid", "cluster_nctaid") fo
 
 
 def extents(**given):
-    """Threads, CTAs and CTAs of a cluster, each in three directions, and bytes of dynamic shared memory."""
+    """Block, grid and cluster in three dimensions, and bytes of dynamic shared memory."""
     names = [*EXTENTS, "%dynamic_smem_size"]
     adds = [f"mov.u32 %r1, {name}; red.global.max.u32 [%rd1+{4 * i}], %r1;" for i, name in enumerate(names)]
     sim = Sim(body("ld.param.u64 %rd1, [p];" + "".join(adds)))
@@ -307,22 +307,22 @@ def extents(**given):
     return told.tolist()
 
 
-def test_a_launch_is_of_one_warp_without_a_cluster_or_memory_unless_it_is_said():
+def test_a_launch_defaults_to_one_warp_without_cluster_or_shared_memory():
     assert extents() == [32, 1, 1, *[1] * 6, 0]
     assert extents(grid=3, block=(4, 2, 1), shared=96) == [4, 2, 1, 3, 1, 1, *[1] * 3, 96]
     assert extents(grid=(4, 2, 1), cluster=(2, 1, 1)) == [32, 1, 1, 4, 2, 1, 2, 1, 1, 0]
 
 
-def test_no_time_is_told_where_none_is_simulated():
+def test_there_is_no_time_unless_it_is_simulated():
     assert Sim(body("")).time is None and Sim(body(""), chip="h200").time is not None
 
 
-def test_a_tensor_map_is_of_the_whole_array_unless_it_is_said():
+def test_a_tensor_map_defaults_to_the_whole_array():
     sim, array = Sim(body("")), aligned((2, 8, 64), np.uint8)
     whole = {"swizzle": 0, "sizes": [64, 8, 2], "strides": [64, 512], "fill": 0}
     plain = sim.tensor_map(array, 0, [16, 4, 1])
     assert len(plain) == 128 and plain == sim.tensor_map(array, 0, [16, 4, 1], **whole)
-    # The strides are told innermost first, too.
+    # Strides are given innermost first, too.
     assert (
         plain
         == sim.tensor_map(array, 0, [16, 4, 1], strides=[64, 512])
@@ -336,7 +336,7 @@ def test_a_tensor_map_is_of_the_whole_array_unless_it_is_said():
         sim.tensor_map(array, 0, [16, 4, 3000])
 
 
-def test_what_a_kernel_is_given_has_its_parameters_size():
+def test_arguments_are_encoded_in_their_parameters_sizes():
     names = {"b8": 1, "u16": 2, "u32": 4, "u64": 8, "f32": 4, "f64": 8}
     parameters = ", ".join(f".param .{kind} a_{kind}" for kind in names) + ", .param .align 4 .b8 a_bytes[12]"
     sim = Sim(body("").replace(".param .u64 p", parameters))

@@ -1,4 +1,4 @@
-"""The smallest set of delays that still shows a fault: exactly those that it needs, and nothing else changed."""
+"""The search for the smallest set of delays that still shows a fault."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.python import ptxsim
 from tests.simulator.sim_kit import MODES, PTX, Sim, body, built
 
 SLOTS, ROW = 24, 16
-SEED = 3  # of mode random: the rows that are looked at are late with it
+SEED = 3  # for mode random: with this seed the rows that are read are late
 DELAYING = [mode for mode in MODES if mode != "eager"]
 
 
@@ -21,7 +21,7 @@ def library(monkeypatch):
 
 
 def copies(unwaited: tuple[int, ...], use: str) -> str:
-    """A CTA's thread copies 24 rows of ones to slots, uses some of them at once, and waits for all of them."""
+    """A thread of each CTA copies 24 rows of ones to slots, uses some of them too early, then waits for all."""
     lines = ["mov.u32 %r2, room; mov.u32 %r3, bars; ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in];"]
     lines += ["mov.u32 %r8, %ctaid.x; mul.wide.u32 %rd3, %r8, 4; add.s64 %rd1, %rd1, %rd3; mov.u32 %r9, 0;"]
     lines += [f"st.shared.u32 [%r2+{ROW * i}], %r9;" for i in range(SLOTS)]
@@ -44,15 +44,15 @@ def copies(unwaited: tuple[int, ...], use: str) -> str:
 
 
 def places(shrunk: ptxsim.Shrunk) -> list[tuple[int, int]]:
-    """Of each delay: its CTA, and which of the copies it is."""
+    """CTA and number of the copy of each delay."""
     first = min(delay.ptx_line for delay in shrunk.delays)
     assert {delay.operation for delay in shrunk.delays} == {"bulk load"} and first > 0
     return [(delay.cta[0], int(delay.ptx.split("%r2+")[1].split("]")[0]) // ROW) for delay in shrunk.delays]
 
 
 @pytest.mark.parametrize("mode", DELAYING)
-def test_the_delays_are_those_that_the_fault_needs(mode):
-    """One row is missed; of two rows either will do, so that both have to be late."""
+def test_the_set_has_exactly_the_delays_that_the_fault_needs(mode):
+    """The fault needs one late row, or, if either of two rows suffices for a right result, both."""
     ones, out = np.ones(4, np.uint32), np.zeros(3, np.uint32)
     for unwaited, use in (((17,), ""), ((5, 17), "setp.eq.u32 %p1, %r10, 1; @!%p1 mov.u32 %r10, %r11;")):
         module = ptxsim.Simulator(mode, SEED).load(copies(unwaited, f"{use} st.global.u32 [%rd1], %r10;"))
@@ -66,7 +66,7 @@ def test_the_delays_are_those_that_the_fault_needs(mode):
 
 
 def test_a_finding_of_a_late_copy():
-    """An index that was not waited for leads out of bounds; what is there without delays is not looked for."""
+    """An index used too early leads out of bounds; findings that appear without delays are ignored."""
     index = np.full(4, 2, np.uint32)
     lines = "mul.wide.u32 %rd4, %r10, 4; add.s64 %rd4, %rd2, %rd4; ld.global.u32 %r12, [%rd4];"
     sim = ptxsim.Simulator("poison")
@@ -89,8 +89,8 @@ def test_a_finding_of_a_late_copy():
     assert not right.shrink("gather", np.zeros(32, np.uint32), *table).found
 
 
-def test_turns_of_the_warps_are_one_of_the_delays():
-    """Warp 1 is right only where warp 0 was before it, as it is when they take turns in order."""
+def test_the_random_order_of_warps_may_be_part_of_the_set():
+    """Warp 1's result is right only if warp 0 ran first, as it does when warps run in order."""
     race = body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; ld.param.u64 %rd1, [out]; mov.u32 %r3, 1; setp.ge.u32 %p1, %r1, 32;",
         "@%p1 bra LATER; st.shared.u32 [%r2], %r3; ret;",
@@ -109,8 +109,8 @@ def test_turns_of_the_warps_are_one_of_the_delays():
 
 
 @pytest.mark.parametrize("mode", ["late", "reverse"])
-def test_a_delay_says_who_ran_last_and_to_where(mode):
-    """Warp 0 of CTA 2 uses a row that it does not wait for, and is the last to go on behind the barrier."""
+def test_a_delay_has_the_warp_that_ran_last_and_its_line(mode):
+    """Warp 0 of CTA 2 uses a row without waiting, and is the last warp to run after the barrier."""
     text = body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, room; mov.u32 %r3, bars; ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in];",
         "setp.ge.u32 %p2, %r1, 32; @%p2 bra SECOND; setp.ne.u32 %p3, %r1, 0; mov.u32 %r9, 0; @%p3 bra SECOND;",
@@ -133,7 +133,7 @@ def test_a_delay_says_who_ran_last_and_to_where(mode):
 
 
 def asked(module: ptxsim.Module, **options) -> tuple[ptxsim.structs.Shrunk | None, list[tuple[int, int]]]:
-    """The library's own answer of a copy that is used too early, and what it told of its progress."""
+    """The library's answer for a copy that is used too early, and its progress calls."""
     index, out = np.full(4, 2, np.uint32), np.zeros(1, np.uint32)
     told: list[tuple[int, int]] = []
     progress = ptxsim.structs.PROGRESS(lambda _, runs, left: told.append((runs, left)))
@@ -147,7 +147,7 @@ def asked(module: ptxsim.Module, **options) -> tuple[ptxsim.structs.Shrunk | Non
 OUT_OF_BOUNDS = "mul.wide.u32 %rd4, %r10, 4; add.s64 %rd4, %rd2, %rd4; ld.global.u32 %r12, [%rd4];"
 
 
-def test_the_search_tells_of_each_run_and_ends_at_its_bound_on_instructions():
+def test_the_search_reports_progress_and_stops_at_its_limit():
     module = ptxsim.Simulator("poison").load(copies((9,), OUT_OF_BOUNDS))
     whole, told = asked(module, kind=b"out-of-bounds")
     assert whole.found and whole.least and [run for run, _ in told] == list(range(1, whole.runs + 1))
@@ -156,7 +156,7 @@ def test_the_search_tells_of_each_run_and_ends_at_its_bound_on_instructions():
     assert bounded.stopped == b"the bound on instructions" and not bounded.least and len(told) == bounded.runs
 
 
-def test_findings_that_a_rule_hides_are_not_looked_for():
+def test_suppressed_findings_are_not_searched_for():
     simulator = ptxsim.Simulator("poison")
     module = simulator.load(copies((9,), OUT_OF_BOUNDS))
     message = ctypes.create_string_buffer(100)
@@ -167,13 +167,13 @@ def test_findings_that_a_rule_hides_are_not_looked_for():
     assert asked(module, kind=b"out-of-bounds")[0].found
 
 
-def test_with_simulated_time_there_is_nothing_to_shrink():
+def test_shrinking_is_refused_with_simulated_time():
     sim = Sim(copies((9,), ""), chip="h200")
     assert not sim.lib.sim_shrink(sim.sim, sim.module, b"k", None, None)
     assert sim.message() == "with simulated time no mode delays anything"
 
 
-def test_what_the_caller_raises_or_asks_wrongly_comes_back():
+def test_the_callers_exceptions_and_bad_arguments_are_raised():
     module = ptxsim.Simulator("late").load(copies((9,), ""))
     with pytest.raises(ZeroDivisionError):
         module.shrink("k", np.zeros(1, np.uint32), np.ones(4, np.uint32), block=1, shows=lambda: bool(1 // 0))

@@ -9,7 +9,7 @@ from tests.simulator.sim_kit import Sim, body
 
 ROOM = ".shared .align 16 .b8 cell[64]; .local .align 16 .b8 depot[64];"
 BEFORE = ".global .align 8 .u64 variable = 77;\n.const .align 8 .u64 fixed = 99;\n"
-ADDRESSES = {  # what gives a generic address in %rd3
+ADDRESSES = {  # statements that put a generic address into %rd3
     "global": "ld.param.u64 %rd3, [p];",
     "variable": "mov.u64 %rd3, variable; cvta.global.u64 %rd3, %rd3;",
     "const": "mov.u64 %rd3, fixed; cvta.const.u64 %rd3, %rd3;",
@@ -46,7 +46,7 @@ def test_which_space_an_address_is_in(name):
 
 @pytest.mark.parametrize("name", ["global", "variable", "shared", "local"])
 def test_a_generic_address_and_back(name):
-    """What is stored through the one is read through the other."""
+    """Stores through one address are read through the other."""
     space = {"variable": "global"}.get(name, name)
     back = f"cvta.to.{space}.u64 %rd4, %rd3;"
     text = body(
@@ -65,7 +65,7 @@ def test_a_generic_address_and_back(name):
     assert out[0] == 0
 
 
-def test_a_shared_address_fits_32_bits_when_it_comes_from_a_generic_one():
+def test_cvta_to_shared_gives_an_address_that_fits_32_bits():
     text = body(
         "mov.u64 %rd3, cell; cvta.shared.u64 %rd3, %rd3; cvta.to.shared.u64 %rd4, %rd3;"
         " cvt.u32.u64 %r3, %rd4; mov.u32 %r4, cell;",
@@ -83,7 +83,7 @@ def test_a_shared_address_fits_32_bits_when_it_comes_from_a_generic_one():
 
 @pytest.mark.parametrize("form", ["shared::cluster.u32", "shared::cluster.u64", "u64"])
 def test_addresses_of_every_rank(form):
-    """CTA 5 of sixteen writes its rank's mark into each CTA, and asks each address for its rank."""
+    """CTA 5 of 16 writes to each CTA of the cluster and reads each address's rank."""
     wide = form.endswith("64")
     register = "%rd" if wide else "%r"
     kind = "u64" if wide else "u32"
@@ -111,8 +111,8 @@ def test_addresses_of_every_rank(form):
 
 
 @pytest.mark.parametrize("meet", ["bar.sync 0;", ""])
-def test_lanes_of_one_access_that_reach_different_spaces_are_held_to_each_spaces_rules(meet):
-    """Even lanes reach shared memory, odd ones global memory of their own: only the former race."""
+def test_lanes_in_different_spaces_are_checked_by_each_spaces_rules(meet):
+    """Even lanes write shared memory, odd lanes global memory of their own: only the even lanes race."""
     sim = Sim(
         body(
             "mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; and.b32 %r3, %r1, 1; setp.eq.u32 %p1, %r3, 0;",
@@ -128,7 +128,7 @@ def test_lanes_of_one_access_that_reach_different_spaces_are_held_to_each_spaces
     assert found == ([] if meet else [("read-after-write-race", 0, 16)])
 
 
-def test_clocks_never_stand_still():
+def test_two_reads_of_a_clock_differ():
     reads = ("%clock", "%clock64", "%globaltimer")
     lines = ["ld.param.u64 %rd1, [p];"]
     for i, name in enumerate(reads * 2):
@@ -154,7 +154,7 @@ def test_clocks_never_stand_still():
 
 
 def test_an_address_of_32_bits_wraps_around_before_it_is_used():
-    """Compilers put what is negative into the register and the rest into the offset."""
+    """Compilers put a negative part into the register and the rest into the offset."""
     text = body(
         "mov.u32 %r1, cell; sub.u32 %r1, %r1, 65536; mov.u32 %r2, 5; st.shared.u32 [%r1+65536], %r2;",
         "atom.shared.add.u32 %r3, [%r1+65536], %r2; red.shared.add.u32 [%r1+65536], %r2;"

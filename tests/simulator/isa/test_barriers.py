@@ -1,4 +1,4 @@
-"""Barriers of a CTA: who counts as arrived, what reductions give, and each barrier apart from the others."""
+"""Barriers of a CTA, warp and cluster: which threads count as arrived, reductions, independent barriers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def run(*lines: str, threads: int = 64, mode: str = "eager", registers: str = ""
 
 
 @pytest.mark.parametrize("barrier", ["bar.sync 1, 64;", "barrier.sync.aligned 1, 64;"])
-def test_an_aligned_barrier_counts_whole_warps_though_lanes_have_ended(barrier):
-    """PTX ISA, barrier: the count grows by the warp size; half of warp 0's lanes are gone."""
+def test_an_aligned_barrier_counts_whole_warps_after_lanes_exited(barrier):
+    """PTX ISA, barrier: a warp adds its full size to the count, even after half of warp 0's lanes have exited."""
     sim, _ = run("setp.lt.u32 %p1, %r1, 16; @%p1 exit;", barrier, "st.global.u32 [%rd1], 1;".replace("1;", "%r1;"))
     assert sim.verdict == "clean", sim.findings
 
 
-def test_a_barrier_of_all_waits_for_those_that_are_left():
+def test_a_barrier_of_all_threads_waits_for_the_remaining_ones():
     sim, out = run(
         "setp.lt.u32 %p1, %r1, 16; @%p1 exit; setp.ge.u32 %p1, %r1, 64; @%p1 exit; bar.sync 0;"
         " st.global.u32 [%rd1], %r1;",
@@ -34,7 +34,7 @@ def test_a_barrier_of_all_waits_for_those_that_are_left():
     assert out == [0] * 16 + list(range(16, 64)) + [0] * 32
 
 
-def test_threads_that_end_release_a_barrier_of_all_and_none_with_a_count():
+def test_exits_complete_a_barrier_of_all_but_not_one_with_a_count():
     late = "setp.lt.u32 %p1, %r1, 32; @!%p1 bra WAIT; mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 50;"
     sim, _ = run(late, "@%p2 bra L; exit; WAIT: bar.sync 2;")
     assert sim.verdict == "clean", sim.findings
@@ -44,7 +44,7 @@ def test_threads_that_end_release_a_barrier_of_all_and_none_with_a_count():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_reductions_start_anew_each_time(mode):
-    """Three rounds: some, all and no threads say yes."""
+    """Three rounds, in which some, all and no threads have a true predicate."""
     lines = ["mov.u32 %r9, 0;"]
     for limit in (40, 96, 0, 96, 33):
         lines.append(
@@ -70,8 +70,8 @@ def test_a_reduction_of_some_warps():
     assert out == [32] * 64 + [0] * 32
 
 
-def test_barriers_are_told_apart_by_number():
-    """Warp 0 passes barriers 1 to 15 in turn, each with one other warp."""
+def test_barriers_with_different_numbers_are_independent():
+    """Warp 0 uses barriers 1 to 15 in turn, each with another warp."""
     lines = "shr.u32 %r2, %r1, 5; setp.eq.u32 %p1, %r2, 0; @!%p1 bra OTHER; mov.u32 %r3, 1;"
     loop = "L: bar.sync %r3, 64; add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 16; @%p2 bra L; bra END;"
     sim, out = run(lines, loop, "OTHER: bar.sync %r2, 64; END: st.global.u32 [%rd1], %r2;", threads=512)
@@ -79,8 +79,8 @@ def test_barriers_are_told_apart_by_number():
     assert out == [i // 32 for i in range(512)]
 
 
-def test_groups_of_lanes_meet_by_their_masks():
-    """Even and odd lanes each wait for their own kind: neither waits for the other."""
+def test_bar_warp_sync_groups_lanes_by_mask():
+    """Even and odd lanes synchronise among themselves: neither group waits for the other."""
     sim, out = run(
         "and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0; mov.u32 %r6, cell; shl.b32 %r3, %r1, 2; add.u32 %r3, %r3, %r6;",
         "xor.b32 %r4, %r1, 2; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r6; @%p1 bra EVEN;",
@@ -96,7 +96,7 @@ def test_groups_of_lanes_meet_by_their_masks():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_cluster_barriers_publish_what_each_cta_wrote(mode):
-    """Each CTA reads its neighbour's word; without the barrier, or with a relaxed one, that is a race."""
+    """Each CTA reads its neighbour's word: a race without the barrier or with a relaxed one."""
     text = body(
         STORE,
         "mov.u32 %r2, cell; mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r1, 0; add.u32 %r4, %r3, 100;",
@@ -119,8 +119,8 @@ def test_cluster_barriers_publish_what_each_cta_wrote(mode):
         assert sim.kinds == kinds, (mode, sim.findings)
 
 
-def test_a_cta_leaves_nothing_at_a_barrier_for_the_next_one():
-    """Each CTA ends with half a barrier, for another number of threads than the CTA before it."""
+def test_the_next_cta_starts_with_fresh_barriers():
+    """Each CTA exits with an incomplete barrier, whose thread count differs from the previous CTA's."""
     text = body("mov.u32 %r2, %ctaid.x; and.b32 %r2, %r2, 1; mad.lo.u32 %r3, %r2, 32, 64; bar.arrive 2, %r3;")
     sim = Sim(text, threads=1)
     assert sim.launch("k", 0, grid=4) == 0, sim.findings
@@ -128,8 +128,8 @@ def test_a_cta_leaves_nothing_at_a_barrier_for_the_next_one():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_threads_that_leave_after_their_arrival_stand_for_nobody(mode):
-    """One thread of a CTA waits, twice, for the neighbour's one; the others arrive and end, or end at once."""
+def test_exited_threads_do_not_count_for_others_at_a_cluster_barrier(mode):
+    """One thread of a CTA waits twice for its neighbour's; the others arrive and exit, or exit at once."""
     meet = "barrier.cluster.arrive; barrier.cluster.wait;"
     sim = Sim(
         body(

@@ -12,7 +12,7 @@ from simulator.validation.fused_sum import Rule, vectors
 from tests.simulator.sim_kit import PtxError, Sim, body
 
 SM120 = ("sm_90a", "sm_120a")
-# name: exponent bits, fraction bits, exponent bias, bit in its byte
+# name: exponent bits, fraction bits, exponent bias, position in the byte
 FORMATS = {
     "e4m3": (4, 3, 7, 0),
     "e5m2": (5, 2, 15, 0),
@@ -34,7 +34,7 @@ def scale(kind: str, code: int) -> float:
 
 
 def kernel(form: str, halves: bool = False) -> str:
-    """Fragments from arrays of words, a lane's side by side; the selectors are parameters."""
+    """A kernel whose lanes load their fragments from an array of words; the selectors are parameters."""
     d = "{%r30, %r31}" if halves else "{%f5, %f6, %f7, %f8}"
     c = "{%r28, %r29}" if halves else "{%f1, %f2, %f3, %f4}"
     scales = ", %r7, {%rs1, %rs2}, {%r8}, {%rs3, %rs4}" if "block_scale" in form else ""
@@ -52,7 +52,7 @@ def kernel(form: str, halves: bool = False) -> str:
 
 
 def fragments(a: np.ndarray, b: np.ndarray, packed: bool) -> np.ndarray:
-    """The words of each lane by "Matrix Fragments for mma.m16n8k64 / m16n8k32": codes of A (16 x K), of B (K x 8)."""
+    """Each lane's words for A (16 x K) and B (K x 8), by PTX ISA, Matrix Fragments for mma.m16n8k64 / m16n8k32."""
     each = 8 if packed else 4  # elements of a register
     words = np.zeros((32, 12), np.uint64)
     for lane, i in itertools.product(range(32), range(4 * each)):
@@ -74,12 +74,12 @@ def result(out: np.ndarray) -> np.ndarray:
 
 
 def exact_codes(name: str) -> list[int]:
-    """Of both signs, near enough to each other that no sum is rounded."""
+    """Values of both signs, close enough to each other that no sum is rounded."""
     bits = 1 + sum(FORMATS[name][:2])
     return [code for code in range(1 << bits) if number(name, code) == 0 or 0.25 <= abs(number(name, code)) <= 8]
 
 
-SCALED = [  # kind, scales a row, scale type, element types of A and B
+SCALED = [  # kind, scales per row, scale type, element types of A and B
     ("mxf4nvf4", 4, "ue4m3", "e2m1", "e2m1"),
     ("mxf4nvf4", 4, "ue8m0", "e2m1", "e2m1"),
     ("mxf4nvf4", 2, "ue8m0", "e2m1", "e2m1"),
@@ -91,7 +91,7 @@ SCALED = [  # kind, scales a row, scale type, element types of A and B
 
 
 @pytest.mark.parametrize(("kind", "count", "stype", "first", "second"), SCALED)
-def test_scales_come_from_where_the_selectors_say(kind, count, stype, first, second):
+def test_selectors_choose_the_scales(kind, count, stype, first, second):
     packed, rng = kind != "mxf8f6f4", np.random.default_rng(7)
     depth = 64 if packed else 32
     vector = f".scale_vec::{count}X" if kind == "mxf4nvf4" or count == 1 else ""
@@ -106,7 +106,7 @@ def test_scales_come_from_where_the_selectors_say(kind, count, stype, first, sec
         words = fragments(a << shift[0], b << shift[1], packed)
         c = rng.integers(-8, 8, (16, 8)).astype(np.float32)
         sfa, sfb = rng.choice(codes, (16, count)), rng.choice(codes, (8, count))
-        words[:, 6:8] = 0xFFFFFFFF  # NaN, wherever no scale is taken from
+        words[:, 6:8] = 0xFFFFFFFF  # NaN in the bytes that no selector chooses
         for row, at in itertools.product(range(16), range(count)):
             lane, byte = row % 8 * 4 + 2 * thread_a + row // 8, byte_a + at
             words[lane, 6] = int(words[lane, 6]) & ~(0xFF << 8 * byte) | int(sfa[row, at]) << 8 * byte
@@ -128,8 +128,8 @@ def test_scales_come_from_where_the_selectors_say(kind, count, stype, first, sec
     assert sim.verdict == "clean"
 
 
-def test_rounded_sums_are_those_of_the_restatement():
-    """Any codes, any scale factor with NaN and signs, accumulators of any size: bit for bit as restated in integers."""
+def test_rounded_sums_match_the_restated_rule():
+    """Any codes, scale factors (with NaN and signs) and accumulators: bit for bit as restated in integers."""
     sim = Sim(kernel("m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"))
     restated = Rule("e2m1", "e2m1", bits=35, scale="ue4m3", block=16, grouped=True)
     rng, out = np.random.default_rng(11), sim.buffer(np.zeros((32, 4), np.float32))
@@ -151,14 +151,14 @@ def test_rounded_sums_are_those_of_the_restatement():
         assert nan.any() == (high == 0x100), "some vectors of every byte have a NaN, and no others"
 
 
-def test_kind_f8f6f4_takes_its_elements_out_of_their_bytes():
+def test_kind_f8f6f4_ignores_the_padding_of_elements():
     rng = np.random.default_rng(8)
     for first, second, halves in itertools.product(FORMATS, FORMATS, (False, True)):
         to = "f16" if halves else "f32"
         sim = Sim(kernel(f"m16n8k32.row.col.kind::f8f6f4.{to}.{first}.{second}.{to}", halves))
         width = [1 + sum(FORMATS[name][:2]) for name in (first, second)]
         a, b = rng.integers(0, 1 << min(width[0], 4), (16, 32)), rng.integers(0, 1 << min(width[1], 4), (32, 8))
-        # What surrounds an element of 4 or 6 bits is not read.
+        # The other bits of the byte of a 4- or 6-bit element are ignored.
         noise = [0xC3 if name == "e2m1" else 0xC0 if name in ("e3m2", "e2m3") else 0 for name in (first, second)]
         words = fragments(a << FORMATS[first][3] | noise[0], b << FORMATS[second][3] | noise[1], False)
         out = sim.buffer(np.zeros((32, 4), np.float32))
@@ -173,7 +173,7 @@ def test_kind_f8f6f4_takes_its_elements_out_of_their_bytes():
     ("count", "places"),
     [(4, (1, 0, 0, 0)), (4, (2, 0, 0, 0)), (4, (0, 0, 2, 0)), (4, (0, 2, 0, 0)), (4, (0, 0, 0, 4)), (2, (1, 0, 0, 0))],
 )
-def test_a_place_that_there_is_not(count, places):
+def test_illegal_selectors_are_an_error(count, places):
     stype = "ue4m3" if count == 4 else "ue8m0"
     sim = Sim(kernel(f"m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::{count}X.f32.e2m1.e2m1.f32.{stype}"))
     out = sim.buffer(np.zeros((32, 4), np.float32))
@@ -182,9 +182,9 @@ def test_a_place_that_there_is_not(count, places):
 
 
 @pytest.mark.parametrize("register", ["%rs1", "%rs2", "%rs3", "%rs4"])
-def test_lanes_that_name_different_places(register):
+def test_selectors_must_be_the_same_in_all_lanes(register):
     form = "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"
-    doubled = "shl.b32 %r2, %r2, 1;" if register in ("%rs1", "%rs3") else ""  # bytes 0 and 2, threads 0 and 1
+    doubled = "shl.b32 %r2, %r2, 1;" if register in ("%rs1", "%rs3") else ""  # selects bytes 0 and 2, threads 0 and 1
     own = f"shr.u32 %r2, %r1, 4; {doubled} cvt.u16.u32 {register}, %r2;"
     sim = Sim(kernel(form).replace("mma.sync", f"{own} mma.sync"))
     sim.launch("k", sim.buffer(np.zeros((32, 4), np.float32)), sim.buffer(np.zeros((32, 12), np.uint32)), 0, 0, 0, 0)
@@ -213,7 +213,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("statement", REFUSED)
-def test_forms_that_there_are_not(statement):
+def test_forms_that_do_not_exist_are_refused(statement):
     with pytest.raises(PtxError):
         Sim(body(statement).replace(*SM120))
 
@@ -235,7 +235,7 @@ def test_shared_memory_of_a_cta_ends_at_99_kb():
 
 
 def moved(instruction: str, registers: int, tile: np.ndarray) -> tuple[np.ndarray, np.ndarray, Sim]:
-    """Registers a lane and the tile (32 rows of 16 bytes) after an instruction whose lane i names row i."""
+    """The lanes' registers and the tile (32 rows of 16 bytes) after an instruction in which lane i addresses row i."""
     names = ", ".join(f"%r{10 + i}" for i in range(registers))
     store = instruction.startswith("st")
     sim = Sim(
@@ -262,8 +262,8 @@ TILE = np.random.default_rng(9).permutation(512).astype(np.uint8).reshape(32, 16
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_matrices_of_16_rows_of_bytes_are_transposed(count):
-    """Lane t: of columns t / 4 and t / 4 + 8 the rows 4 (t % 4) to + 3, two of each in a register."""
+def test_ldmatrix_transposes_16_rows_of_bytes(count):
+    """Lane t gets rows 4 (t % 4) to 4 (t % 4) + 3 of columns t / 4 and t / 4 + 8, two of each per register."""
     got, tile, _ = moved(f"ldmatrix.sync.aligned.m16n16.x{count}.trans.shared.b8", 2 * count, TILE)
     for t, register, byte in itertools.product(range(32), range(2 * count), range(4)):
         row = 16 * (register // 2) + t % 4 * 4 + register % 2 * 2 + byte % 2
@@ -280,8 +280,8 @@ def test_packed_elements_get_a_byte_each(source, bits, count):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_fragments_of_bytes_are_stored_by_columns(count):
-    """Register m holds rows t / 4 and + 8, columns 2 (t % 4) and + 1 of a matrix of 16 x 8; its columns are stored."""
+def test_stmatrix_stores_fragments_of_bytes_by_columns(count):
+    """Register m holds rows 2 (t % 4) and the next of columns t / 4 and t / 4 + 8; columns are stored as rows."""
     after, before, _ = moved(f"stmatrix.sync.aligned.m16n8.x{count}.trans.shared.b8", count, TILE)
     want, given = before.copy(), before.reshape(32, 4, 4)
     for t, register, byte in itertools.product(range(32), range(count), range(4)):
@@ -291,8 +291,8 @@ def test_fragments_of_bytes_are_stored_by_columns(count):
 
 @pytest.mark.parametrize("store", [False, True])
 @pytest.mark.parametrize("barrier", ["", "bar.sync 0;"])
-def test_matrices_of_bytes_need_the_order_that_other_accesses_need(store, barrier):
-    """Warp 0 writes and warp 1 reads, one of them a matrix."""
+def test_matrices_of_bytes_are_checked_for_races(store, barrier):
+    """Warp 0 writes and warp 1 reads; one of the two accesses is a matrix instruction."""
     words = "{%r10, %r11, %r12, %r13}"
     writes = f"stmatrix.sync.aligned.m16n8.x4.trans.shared.b8 [%r2], {words};" if store else (
         f"st.shared.v4.u32 [%r2], {words};"

@@ -1,4 +1,4 @@
-"""Launches: what is refused, grids, dependent and cooperative ones, and requests to cancel one."""
+"""Launches: refusals, grid shapes, dependent and cooperative launches, clusterlaunchcontrol."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_refused_launches():
     assert sim.launch("absent", 0) not in (0, RUN_ERROR)
 
 
-def test_ctas_that_wait_for_ctas_not_yet_started():
-    """Every CTA adds to a counter and spins until all have: they have to be resident together."""
+def test_ctas_may_wait_for_ctas_that_start_later():
+    """Every CTA adds to a counter and spins until all have: all must be resident together."""
     text = body(
         "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %nctaid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra END;",
         "atom.add.release.gpu.global.u32 %r3, [%rd1], 1;",
@@ -57,13 +57,13 @@ def test_ctas_that_wait_for_ctas_not_yet_started():
         assert (out == 40).all()
     sim = Sim(text, sms=4)
     out = sim.buffer(np.zeros(6, np.uint32))
-    assert sim.launch("k", out, grid=5) == RUN_ERROR  # more than a chip holds
+    assert sim.launch("k", out, grid=5) == RUN_ERROR  # more CTAs than the chip holds
     assert "deadlock" in sim.kinds
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_requests_to_cancel_a_launch_fail(mode):
-    """A request may always fail; 128-bit registers carry its answer."""
+    """A request may always fail; its answer is a 128-bit register."""
     sim = Sim((PTX / "launch_control.ptx").read_text(), mode)
     out = sim.buffer(np.zeros((32, 2), np.uint64))
     assert sim.launch("k", out) == 0, sim.findings
@@ -77,7 +77,7 @@ PERSISTENT = body(
     "mov.u32 %r18, %cluster_nctarank; mbarrier.init.shared::cta.b64 [%r2], 1; fence.mbarrier_init.release.cluster;",
     "NEXT: mad.lo.u32 %r6, %r4, %r17, %r3; mul.wide.u32 %rd2, %r6, 4; add.u64 %rd2, %rd1, %rd2;",
     "atom.global.add.u32 %r7, [%rd2], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;",
-    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",  # no one reads the last answer any more
+    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",  # all threads have read the last answer
     "setp.eq.u32 %p4, %r15, 0; @%p4 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
     "MULTICAST.b128 [%r1], [%r2];",
     "T: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], %r5; @!%p2 bra T; xor.b32 %r5, %r5, 1;",
@@ -93,7 +93,7 @@ PERSISTENT = body(
 
 @pytest.mark.parametrize("cluster", [1, 2])
 def test_requests_take_clusters_that_the_chip_has_no_room_for(cluster):
-    """132 SMs: of a grid of 140 clusters each is run once, by itself or by one that has taken its place."""
+    """On 132 SMs, each of 140 clusters is run once, by itself or by a cluster that has taken its work."""
     text = PERSISTENT.replace("MULTICAST", ".multicast::cluster::all" if cluster == 2 else "")
     for mode in MODES:
         sim = Sim(text, mode, threads=2)
@@ -106,7 +106,7 @@ def test_requests_take_clusters_that_the_chip_has_no_room_for(cluster):
         assert started == 132, started  # the rest were taken
 
 
-def test_a_cluster_that_is_taken_is_named_in_z_too():
+def test_an_answer_has_the_clusters_z_coordinate():
     text = PERSISTENT.replace("MULTICAST", "").replace("%ctaid.y", "%ctaid.z").replace("::y", "::z")
     sim = Sim(text.replace("{%r8, %r9, %r10, _}", "{%r8, %r10, %r9, _}"))
     out = sim.buffer(np.zeros(140, np.uint32))
@@ -114,14 +114,14 @@ def test_a_cluster_that_is_taken_is_named_in_z_too():
     assert (out == 1).all()
 
 
-def test_no_cluster_is_taken_of_a_grid_that_the_chip_holds():
+def test_requests_fail_if_the_whole_grid_fits_the_chip():
     sim = Sim(PERSISTENT.replace("MULTICAST", ""))
     out = sim.buffer(np.zeros(132, np.uint32))
     assert sim.launch("k", out, grid=132, block=1) == 0, sim.findings
     assert (out == 1).all() and Counters.from_address(sim.lib.sim_counters(sim.sim)).ctas == 132
 
 
-def test_an_answer_that_says_no_names_no_cta():
+def test_a_failed_requests_answer_has_no_cta():
     text = (PTX / "launch_control.ptx").read_text().replace("@%p3 clusterlaunch", "clusterlaunch")
     sim = Sim(text)
     sim.launch("k", sim.buffer(np.zeros((32, 2), np.uint64)))
@@ -141,7 +141,7 @@ def test_a_refused_launch_is_an_error_of_its_own_kernel():
 
 
 def test_a_cooperative_launch_has_a_workspace_of_its_own():
-    """Its address is %envreg1 and 2 (cooperative_groups, driver_abi.h); the second word is the grid's barrier."""
+    """%envreg1 and %envreg2 are its address (cooperative_groups, driver_abi.h); its second word is the barrier."""
     text = body(
         *(
             STORE,

@@ -27,7 +27,7 @@ CASES = {  # format: (C type, value) for each argument, and what is printed
     "%zu": ([("Q", 2**33)], "8589934592"),
     "%p|%12p": ([("Q", 0x7F00), ("Q", 0xABC)], "0x7f00|       0xabc"),
     "plain": ([], "plain"),
-    f"%{'0' * 44}3d|": ([("i", 5)], "005|"),  # as long as a conversion may be
+    f"%{'0' * 44}3d|": ([("i", 5)], "005|"),  # the longest conversion
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ PARAMS = ".param .u64 out, .param .u64 p"
 
 
 def draw() -> np.ndarray:
-    """What each of 32 lanes finds, compares with and writes: equal, and different in either half."""
+    """Old value, comparand and new value of 32 lanes: old and comparand are equal or differ in one half."""
     values = np.random.default_rng(8).integers(0, 1 << 63, (32, 3, 2), np.uint64)
     values[:24, 1] = values[:24, 0]
     values[8:16, 1, 0] ^= np.uint64(1)
@@ -74,7 +74,7 @@ COUNT = body(
 
 
 def test_counting_with_compare_and_swap_loses_nothing():
-    """Two halves that always sum to 0, counted up and down by all CTAs."""
+    """All CTAs count one half up and the other down, so that they always sum to 0."""
     sim = Sim(COUNT, threads=4)
     out = sim.buffer(np.zeros(4, np.uint64))
     assert sim.launch("k", out, grid=4, block=1) == 0, sim.findings
@@ -105,7 +105,7 @@ def test_quads_are_aligned_to_16_bytes(line, space):
         "atom.global.cas.b128 %q1, [%rd1], %q2;",
     ],
 )
-def test_forms_that_there_are_not(line):
+def test_forms_that_do_not_exist_are_refused(line):
     with pytest.raises(PtxError):
         Sim(body(line, registers=QUADS))
     Sim(body("atom.global.exch.b128 _, [%rd1], %q2;", registers=QUADS))

@@ -14,7 +14,7 @@ import pytest
 from tests.simulator.isa.test_block_scaled_mma import FORMATS, exact_codes, number, scale
 from tests.simulator.sim_kit import HEADER, PtxError, Sim, body
 
-WORDS = 16  # of a lane: A 4, B 4, metadata, scales of A and B, -, C 4
+WORDS = 16  # per lane: A 4, B 4, metadata, scales of A and B, unused, C 4
 INTEGERS = {"s8": (-9, 10), "u8": (0, 12), "s4": (-8, 8), "u4": (0, 16)}
 
 
@@ -96,7 +96,7 @@ def kernel(instruction: str, chip: str) -> str:
 
 
 def bytes_of(values: np.ndarray, kind: str, form: Form) -> np.ndarray:
-    """Rows of elements (codes of narrow floats, else numbers) as registers hold them."""
+    """Rows of elements (codes of narrow floats, otherwise numbers) as bytes of registers."""
     if kind == "f16":
         return values.astype(np.float16).view(np.uint8)
     if kind == "bf16":
@@ -110,14 +110,15 @@ def bytes_of(values: np.ndarray, kind: str, form: Form) -> np.ndarray:
 
 
 def place(words: np.ndarray, first: int, rows: np.ndarray, halves: int) -> None:
-    """Four bytes of a row to a thread of its group; registers are 16 bytes of K apart, those of row + 8 between."""
+    """Distributes rows to lanes: 4 bytes per thread of a group; registers are 16 bytes of K apart, alternating with
+    those of row + 8."""
     for row, column in itertools.product(range(rows.shape[0]), range(0, rows.shape[1], 4)):
         lane, register = row % 8 * 4 + column % 16 // 4, column // 16 * halves + row // 8
         words[lane, first + register] = rows[row, column : column + 4].copy().view(np.uint32)[0]
 
 
 def chunks_of(lane: int, form: Form, selector: int) -> list[tuple[int, int]]:
-    """Row and chunk of each four bits of a lane's metadata."""
+    """Row and chunk that each four bits of a lane's metadata belong to."""
     row, thread, chunks = lane // 4, lane % 4, form.k // form.chunk
     if form.bits >= 16:
         if thread != selector if chunks == 4 else thread // 2 != selector:
@@ -136,7 +137,7 @@ def metadata(form: Form, ordered: bool, rng: np.random.Generator) -> np.ndarray:
 
 
 def spread(stored: np.ndarray, chunks: np.ndarray, form: Form, empty: int = 0) -> np.ndarray:
-    """A as a dense matrix.  Of 4-bit elements pairs go together, of tf32 a place of two bytes is half an element."""
+    """A as a dense matrix. 4-bit elements are selected in pairs; a tf32 element is two positions of two bytes."""
     dense = np.full((16, form.k), empty, stored.dtype)
     each = form.chunk // 4
     for row, chunk in itertools.product(range(16), range(chunks.shape[1])):
@@ -161,7 +162,7 @@ def numbers(values: np.ndarray, kind: str) -> np.ndarray:
 
 
 def assemble(form: Form, selector: int, a, b, chunks, c, sfa, sfb) -> np.ndarray:
-    """A lane's words; metadata that no lane should be asked for is illegal, scales NaN."""
+    """Each lane's words; metadata and scales that should not be read are illegal and NaN."""
     words = np.zeros((32, WORDS), np.uint32)
     words[:, 9:11] = 0xFFFFFFFF
     place(words, 0, bytes_of(a, form.a, form), 2)
@@ -220,8 +221,8 @@ def test_as_the_dense_product(form):
 
 
 @pytest.mark.parametrize("form", [FORMS[3], FORMS[8]], ids=["f16", "e4m3"])
-def test_what_is_not_chosen_does_not_count(form):
-    """Of an infinity in B only the rows see anything that choose it."""
+def test_elements_that_are_not_selected_do_not_count(form):
+    """An infinity in B affects only rows that select it."""
     rng = np.random.default_rng(12)
     sim = Sim(kernel(form.text("sp", 0), form.chip))
     chunks = metadata(form, True, rng)
@@ -238,8 +239,8 @@ def test_what_is_not_chosen_does_not_count(form):
     assert chosen.any() and not chosen.all() and (result(out, form) == want).all()
 
 
-def test_an_infinity_in_a_keeps_to_its_own_scale():
-    """Beside the one scale of a row its register has NaN."""
+def test_an_infinity_in_a_uses_only_its_own_scale():
+    """The other bytes of the register with a row's scale are NaN."""
     form, rng = Form(64, "f32", "e5m2", "e4m3", "mxf8f6f4", 1, "ue8m0"), np.random.default_rng(14)
     a, b, scales = np.full((16, 32), 0x3C), np.full((64, 8), 0x38), np.full((16, 1), 127)
     a[3, 5] = 0x7C
@@ -252,8 +253,8 @@ def test_an_infinity_in_a_keeps_to_its_own_scale():
     assert (result(out, form) == want).all()
 
 
-def test_fp8_on_sm_90_is_summed_in_two_passes_over_what_is_stored():
-    """ptxas makes two HMMA.SP of it: of four stored elements the first two, then the others.  2^16 - 2^16 leave 2^-10
+def test_fp8_on_sm_90_is_summed_in_two_passes_over_stored_elements():
+    """ptxas makes two HMMA.SP: the first two of four stored elements, then the others. 2^16 - 2^16 leave 2^-10
     whole in the second pass; summed with one of them, it would be lost."""
     form = Form(64, "f32", "e4m3", "e5m2")
     a, b, chunks = np.zeros((16, 32)), np.zeros((64, 8)), np.full((16, 16), 0x4)
@@ -270,7 +271,7 @@ def test_fp8_on_sm_90_is_summed_in_two_passes_over_what_is_stored():
     ("form", "variant", "code", "value", "verdict"),
     [
         (FORMS[3], "sp", 0x5, 1, "error"),
-        (FORMS[3], "sp", 0x5, 0, "review"),  # two zeros, wherever they are
+        (FORMS[3], "sp", 0x5, 0, "review"),  # two zeros at any position
         (FORMS[3], "sp", 0x1, 0, "clean"),
         (FORMS[3], "sp::ordered_metadata", 0x1, 0, "error"),
         (FORMS[6], "sp", 0x8, 0, "error"),
@@ -278,7 +279,7 @@ def test_fp8_on_sm_90_is_summed_in_two_passes_over_what_is_stored():
         (FORMS[10], "sp::ordered_metadata", 0xA, 0, "review"),
     ],
 )
-def test_metadata_without_a_meaning_is_told_with_its_lane(form, variant, code, value, verdict):
+def test_illegal_metadata_is_reported_with_its_lane(form, variant, code, value, verdict):
     rng = np.random.default_rng(13)
     sim = Sim(kernel(form.text(variant, 0), form.chip))
     chunks = metadata(form, True, rng)
@@ -303,7 +304,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("statement", REFUSED)
-def test_forms_that_there_are_not(statement):
+def test_forms_that_do_not_exist_are_refused(statement):
     with pytest.raises(PtxError):
         Sim(kernel(statement, "sm_120a"))
 

@@ -37,7 +37,7 @@ def instruction(form: Form, registers: bool, selector: int, turned: bool = False
 
 
 def kernel(text: str) -> str:
-    """The image of shared memory is copied; a thread's words: A's registers, its metadata, the accumulators."""
+    """A kernel that copies the image to shared memory; a thread's words are A's registers, metadata, accumulators."""
     return body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, image; ld.param.u64 %rd1, [shared]; mul.wide.u32 %rd9, %r1, 4;",
         "add.u64 %rd1, %rd1, %rd9; shl.b32 %r3, %r1, 2; add.u32 %r3, %r2, %r3; mov.u32 %r4, 0;",
@@ -137,21 +137,21 @@ def test_as_the_dense_product(form, registers):
 
 
 @pytest.mark.parametrize("registers", [False, True], ids=["shared", "registers"])
-def test_matrices_of_16_bits_may_be_turned(registers):
+def test_matrices_of_16_bit_elements_may_be_transposed(registers):
     got, want = run(FORMS[0], registers, 0, True, "eager")
     assert (got == want).all()
 
 
 @pytest.mark.parametrize(("form", "code"), [(FORMS[0], 0xA), (FORMS[3], 0x8), (FORMS[4], 0x0)])
-def test_metadata_without_a_meaning_is_told_with_its_lane(form, code):
+def test_illegal_metadata_is_reported_with_its_lane(form, code):
     sim, _ = run(form, True, 0, False, "eager", code)
     lane = next(lane for lane in range(32) if (5, 2) in chunks_of(lane, form, 0))
     assert sim.verdict == "error" and sim.kinds == {"sparse-metadata"}
     assert (sim.findings[0]["warp"], sim.findings[0]["lane"]) == (2, lane)
 
 
-def test_metadata_for_zeros_that_names_a_place_twice_is_a_review():
-    """CUTLASS's compressor writes such where a chunk has nothing but zeros."""
+def test_metadata_of_zeros_that_repeats_a_position_is_a_review():
+    """CUTLASS's compressor writes such metadata for a chunk of zeros."""
     for registers in (True, False):
         sim, status = run(FORMS[0], registers, 0, False, "late", 0x0, zeros=True)
         assert status == 0 and sim.verdict == "review" and sim.kinds == {"sparse-metadata"}, sim.findings
@@ -166,7 +166,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("statement", REFUSED)
-def test_forms_that_there_are_not(statement):
+def test_forms_that_do_not_exist_are_refused(statement):
     with pytest.raises(PtxError):
         Sim(kernel(statement))
 

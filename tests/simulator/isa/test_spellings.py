@@ -162,7 +162,7 @@ def test_instructions_that_do_not_exist_are_refused(tmp_path, line, said):
     assert not ok and said in message, message
 
 
-def test_every_hint_to_the_caches_is_taken(tmp_path):
+def test_every_cache_hint_is_accepted(tmp_path):
     hints = [f"L1::{hint}" for hint in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")]
     hints += ["L2::64B", "L2::128B", "L2::256B", "L1::evict_last.L2::128B"]
     # PTX ISA, Cache Operators: those of loads, and of stores.
@@ -178,9 +178,9 @@ def test_every_hint_to_the_caches_is_taken(tmp_path):
 
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas here")
 def test_ptxas_agrees(tmp_path):
-    for other in ("cta_group::1", "cta_group::2"):  # a kernel may have only one of them
+    for other in ("cta_group::1", "cta_group::2"):  # a kernel may use only one of them
         ok, message = assembles(tmp_path, [line for line in legal() if other not in line])
         assert ok, message
     _, message = assembles(tmp_path, ILLEGAL)
-    for i, line in enumerate(ILLEGAL):  # ptxas goes on after an error
+    for i, line in enumerate(ILLEGAL):  # ptxas continues after an error
         assert f"line {HEADER.count(chr(10)) + 1 + i};" in message.replace(",", ";"), line

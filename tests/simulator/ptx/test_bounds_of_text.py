@@ -1,4 +1,4 @@
-"""Bounds of what a text may hold: at the bound it is read, one step further it is refused in these words."""
+"""Limits of PTX text: accepted at the limit, refused one step beyond it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def jump(targets: int) -> str:
     return kernel(".reg .b32 %r<3>;", "mov.u32 %r1, 0;", f"LIST: .branchtargets {names};", "brx.idx %r1, LIST;", "END:")
 
 
-# What is read, what is not, its line, and what is said of it.
+# name: text at the limit, text beyond it, the message
 BOUNDS = {
     "parameters": (kernel(parameters=parameters(256)), kernel(parameters=parameters(257)), "more than 256 parameters"),
     "bytes of parameters": (
@@ -75,7 +75,7 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_a_text_is_read_up_to_its_bound(bound):
+def test_texts_are_accepted_up_to_each_limit(bound):
     read, refused, said = BOUNDS[bound]
     Sim(read)
     with pytest.raises(PtxError) as caught:

@@ -1,4 +1,4 @@
-"""PTX text that cannot be read: what the errors say, with their lines."""
+"""PTX text that cannot be parsed: messages and line numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulator.sim_kit import HEADER, PtxError, Sim, body
 
-ERRORS = {  # a whole module, the line and what is said
+ERRORS = {  # a whole module: line, part of the message
     HEADER + ".global .align 3 .u32 x;\n": (4, "alignment 3 is no power of two"),
     HEADER + ".global .align 8192 .u32 x;\n": (4, "alignment 8192"),
     HEADER + ".global .u32 x[2] = {1, 2, 3};\n": (4, "more initialisers than elements"),
@@ -36,7 +36,7 @@ def test_modules_that_cannot_be_read(text):
     assert said in str(caught.value)
 
 
-STATEMENTS = {  # of a kernel: the instruction and what is said
+STATEMENTS = {  # a kernel's statement: part of the message
     "add.u32 %r1, %r2, %r3, %r4;": "4 operands; expected 3",
     "add.u32 %rd1, %r2, %r3;": "'%rd1' is a .b64 register",
     "add.u64 %rd1, %rd2, %f1;": "'%f1'",
@@ -102,7 +102,7 @@ def test_statements_that_cannot_be_read(statement):
         "sub.f32.bf16 %f1, %rs2, %rs3;",
     ],
 )
-def test_mixed_precision_that_there_is_not(statement):
+def test_mixed_precision_forms_that_do_not_exist_are_refused(statement):
     with pytest.raises(PtxError):
         Sim(body(statement).replace("sm_90a", "sm_100a"))
 
@@ -121,8 +121,8 @@ STORE = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %r2; add.u32 %r1, %r1, {value}; st
 
 
 @pytest.mark.parametrize("statement", UNREADABLE)
-def test_a_kernel_that_cannot_be_read_leaves_the_others(statement):
-    """Before and after it; its own launches say why, and a call of what cannot be read counts."""
+def test_a_kernel_that_cannot_be_parsed_leaves_the_others(statement):
+    """Kernels before and after it run; launching it, or a kernel that calls it, gives the reason."""
     text = HEADER + ".global .u32 seven = 7;\n" + KERNEL.format(name="first", body=STORE.format(value=5))
     text += ".func broken() { .reg .b32 %r<2>; absent.u32 %r1; }\n" + KERNEL.format(
         name="bad", body=statement + (" ret; }" if statement.endswith("{") else " ret;")

@@ -1,4 +1,4 @@
-"""What PTX text means: numbers, directives, scopes, initialisers."""
+"""Meaning of PTX text: numbers, directives, scopes, initialisers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUMBERS = {
     "-1": 2**64 - 1,
     "-0x10": 2**64 - 16,
     "0xFFFFFFFFFFFFFFFF": 2**64 - 1,
-    # Expressions: C's operators, in C's order; ptxas gives the same.
+    # Expressions: C's operators and precedence, as in ptxas.
     "((128 >> 4) << 16)": 8 << 16,
     "1+2*3": 7,
     "(1+2)*3": 9,
@@ -53,7 +53,7 @@ NUMBERS = {
 }
 
 
-def test_integers_as_they_may_be_written_and_reckoned():
+def test_integer_literals_and_constant_expressions():
     lines = [f"mov.u64 %rd2, {text}; st.global.u64 [%rd1+{8 * i}], %rd2;" for i, text in enumerate(NUMBERS)]
     sim = Sim(body("ld.param.u64 %rd1, [p];", *lines))
     out = sim.buffer(np.zeros(len(NUMBERS), np.uint64))
@@ -74,7 +74,7 @@ FLOATS = {
 }
 
 
-def test_floats_as_they_may_be_written():
+def test_float_literals():
     lines = [f"mov.f64 %fd2, {text}; st.global.f64 [%rd1+{8 * i}], %fd2;" for i, text in enumerate(FLOATS)]
     lines += [
         "mov.f32 %f2, 0f3FC00000; st.global.f32 [%rd1+128], %f2; mov.f32 %f2, 0F80000000;"
@@ -108,7 +108,7 @@ GLOBALS = """
 
 
 def test_variables_and_their_initialisers():
-    reads = {  # instruction and what it reads
+    reads = {  # statement: the value that it reads
         "ld.global.u32 %r2, [plain];": 7,
         "ld.global.u16 %r2, [halves+4];": 0xFFFF,
         "ld.global.u16 %r2, [halves+2];": 2,
@@ -152,8 +152,8 @@ def test_an_open_array_is_as_long_as_its_initialiser():
         assert size.value == bytes_of, name
 
 
-def test_a_frames_variables_are_aligned():
-    """What a body declares in local memory lies where its type or .align asks, each with its own bytes."""
+def test_local_variables_are_aligned():
+    """Local variables are aligned by their type or .align and do not overlap."""
     sim = Sim(
         body(
             ".local .b8 odd[3]; .local .b64 wide; .local .b8 another; .local .align 16 .b8 block[16];"
@@ -215,7 +215,7 @@ SHAPES = {
 }
 
 
-def test_an_address_takes_an_expression_and_a_list_in_brackets_stays_a_list():
+def test_addresses_may_be_expressions_and_parentheses_may_be_lists():
     lines = (
         "ld.param.u64 %rd1, [p];",
         "mov.u32 %r1, 5; st.global.u32 [%rd1+2*4+4], %r1; mov.u64 %rd3, small+(2-1)*4; ld.global.u32 %r2, [%rd3];",
@@ -240,11 +240,11 @@ st.param.b32 [r], %a; ret; }"""
         ("(1+2", "';' where ')' was expected"),
         ("1<2", "'2' where '<' was expected"),
         ("4*", "';' where a number was expected"),
-        ("1; call.uni f, (9)", "a parameter that is no .param variable"),  # a list of one number is none
+        ("1; call.uni f, (9)", "a parameter that is no .param variable"),  # a parenthesised number is not a list
         ("0+" + "(" * 99 + "1" + ")" * 99, "an expression nested too deep"),
     ],
 )
-def test_an_expression_that_cannot_be_reckoned(text, message):
+def test_expressions_that_cannot_be_evaluated_are_refused(text, message):
     with pytest.raises(PtxError, match=re.escape(message)):
         Sim(body(f"mov.u64 %rd1, {text};", before=".func f(.param .b32 x) { ret; }"))
 
@@ -253,7 +253,7 @@ VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster
 
 
 @pytest.mark.parametrize("ctas", [1, 2])
-def test_the_fourth_of_a_special_vector_is_zero_and_a_cluster_is_a_predicate(ctas):
+def test_w_components_are_zero_and_is_explicit_cluster_is_a_predicate(ctas):
     lines = ["ld.param.u64 %rd1, [p];"]
     for i, name in enumerate(VECTORS):
         lines.append(f"mov.u32 %r2, %{name}.w; st.global.u32 [%rd1+{4 * i}], %r2;")
@@ -277,7 +277,7 @@ def test_a_kernel_without_an_instruction_ends():
     assert sim.launch("k", 0, block=32) == 0 and sim.verdict == "clean", sim.findings
 
 
-def test_a_kernels_own_cluster_and_one_of_the_launch():
+def test_cluster_size_from_the_kernel_and_from_the_launch():
     text = HEADER + (
         ".visible .entry k(.param .u64 p)\n.reqnctapercluster 2, 1, 1\n{ .reg .b32 %r<4>;"
         " .reg .b64 %rd<4>; ld.param.u64 %rd1, [p];"
@@ -292,7 +292,7 @@ def test_a_kernels_own_cluster_and_one_of_the_launch():
     assert out.tolist() == [4] * 4
 
 
-def test_a_line_that_was_inlined_names_where():
+def test_an_inlined_line_names_its_call_site():
     """.loc FILE LINE COLUMN, function_name LABEL+OFFSET, inlined_at FILE LINE COLUMN."""
     place = ".loc 1 5 3, function_name $L__info_string0+7, inlined_at 2 9 4"
     reads = ("ld.shared.u32 %r1, [cell];", ".loc 1 6 3", "ld.shared.u32 %r1, [cell+4];")

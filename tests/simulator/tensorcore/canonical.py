@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# name: (16-byte units in a line, bits exchanged, lowest bit exchanged, distance to the bits that steer)
+# name: (16-byte units per line, number of swizzled bits, lowest swizzled bit, distance to the bits XORed with them)
 SWIZZLE = {
     "none": (1, 0, 4, 3),
     "32B": (2, 1, 4, 3),
@@ -45,7 +45,7 @@ def element_bytes(name, mn, k, unit_elems, unit_bytes, leading, stride, mn_major
 
 
 def store(smem, codes, bits, name, start, leading, stride, mn_major=False, padded=False):
-    """Writes codes[mn][k] into smem as the layout says; sub-byte codes packed, or padded to 16 a unit."""
+    """Writes codes[mn][k] into smem in the layout; codes below 8 bits are packed, or padded to 16 per unit."""
     unit_elems = 16 if padded else 128 // bits
     rows, depth = codes.shape
     for mn in range(rows):

@@ -150,7 +150,7 @@ class Tmem:
 
 
 def tcgen05_mma(mma: Mma, tmems, smems):
-    """tmems and smems: one a CTA of the group."""
+    """tmems and smems: one per CTA of the group."""
     text = Text()
     handles = (ctypes.c_void_p * len(tmems))(*(t.handle.value for t in tmems))
     memories = (ctypes.c_void_p * len(smems))(*(s.ctypes.data for s in smems))

@@ -50,7 +50,7 @@ CASES = [
 
 
 def strides(fmt, mn_major, swizzle, rows, padded=False):
-    """Offsets without gaps or overlaps, in another order than the usual one where the layout leaves a choice."""
+    """Offsets without gaps or overlaps; where the layout leaves a choice, not in the usual order."""
     width = {"none": 16, "32B": 32, "64B": 64, "128B": 128, "128B_ATOM32": 128}[swizzle]
     lines = 4 if swizzle == "128B_ATOM32" and mn_major else 8
     atom = width * lines
@@ -58,7 +58,7 @@ def strides(fmt, mn_major, swizzle, rows, padded=False):
         return (rows // 8 + 1) * 128 if swizzle == "none" else 16, atom
     atoms_mn = -(-rows * (8 if padded else BITS[fmt]) // 8 // width)
     near, far = atom, atom * (atoms_mn + 1)
-    # leading, stride: along MN and K, the other way round without swizzle
+    # leading, stride: along MN and K; reversed without swizzle
     return (far, near) if swizzle == "none" else (near, far)
 
 
@@ -66,7 +66,7 @@ IN_WGMMA = [(case, True) for case in CASES if case[0] != "e2m1" and case[4] != "
 
 
 @pytest.mark.parametrize(("case", "wgmma"), [*((case, False) for case in CASES), *IN_WGMMA], ids=str)
-def test_operands_lie_where_the_isa_says(case, wgmma):
+def test_operands_are_fetched_from_the_canonical_layouts(case, wgmma):
     fmt, rows, k, mn_major, swizzle = case
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 1 << BITS[fmt], (rows, k))
@@ -87,7 +87,7 @@ def test_operands_lie_where_the_isa_says(case, wgmma):
 @pytest.mark.parametrize("mn_major", [False, True])
 @pytest.mark.parametrize("swizzle", ["none", "128B"])
 def test_padded_operands(fmt, mn_major, swizzle):
-    """kind::f8f6f4: 16 codes of 4 or 6 bits in 16 bytes, each handed on in a byte of its own."""
+    """kind::f8f6f4: 16 codes of 4 or 6 bits in 16 bytes are unpacked to a byte each."""
     rng = np.random.default_rng(2)
     rows, k = 128, 32
     codes = rng.integers(0, 1 << BITS[fmt], (rows, k))
@@ -100,7 +100,7 @@ def test_padded_operands(fmt, mn_major, swizzle):
 
 
 def test_steps_of_k_inside_a_swizzle_atom():
-    """A tile of 64 f16 of K is an atom wide: the next instruction's operand starts 32 bytes on."""
+    """A tile of 64 f16 along K is one atom wide: the next instruction's operand starts 32 bytes further."""
     rng = np.random.default_rng(3)
     codes, smem = rng.integers(0, 1 << 16, (32, 64)), np.zeros(8192, np.uint8)
     store(smem, codes, 16, "128B", 1024, 16, 1024)
@@ -111,7 +111,7 @@ def test_steps_of_k_inside_a_swizzle_atom():
 
 @pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
 def test_base_offset_moves_the_pattern(swizzle):
-    """The pattern starts at a place that is no multiple of its length; the base offset says where."""
+    """The base offset gives the start of a pattern whose address is not a multiple of its length."""
     rng = np.random.default_rng(4)
     width = int(swizzle[:-1])
     codes, tile = rng.integers(0, 1 << 16, (16, 16)), np.zeros(4096, np.uint8)
@@ -216,7 +216,7 @@ def test_illegal_fields_are_named(case):
     assert not refusal.value.unmodelled
 
 
-def test_what_is_not_modelled_is_told_apart():
+def test_fields_that_are_not_modelled_are_marked_as_such():
     for bits, kind, scales in (
         (plain(m=64, sparse=1), "f16", 0),
         (scaled(k96=1), "mxf4nvf4", 4),

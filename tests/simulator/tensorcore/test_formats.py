@@ -82,13 +82,13 @@ def test_round_to_nearest_as_torch_does(fmt):
 
 
 def values_of(fmt):
-    """The finite magnitudes in order, so that a magnitude's index is its code."""
+    """The finite magnitudes in ascending order: a magnitude's index is its code."""
     x = decode(fmt, np.arange(LARGEST[fmt] + 1))
     return [Fraction(int(s)) * Fraction(2) ** (int(e) - x.frac) for s, e in zip(x.sig, x.exp, strict=True)]
 
 
 def rounded(values, x: Fraction, mode: str) -> int:
-    """The code that `mode` gives for x >= 0; len(values) is overflow."""
+    """The code of x >= 0 in a rounding mode; len(values): overflow."""
     at = bisect_left(values, x)
     if at < len(values) and values[at] == x:
         return at
@@ -177,14 +177,14 @@ def test_stochastic_rounding_goes_up_with_the_carry(fmt):
     assert list(from_f32("e4m3", tiny, "rs", random=np.uint32([0xFF000000, 0xFF000001]))) == [0, 1]
 
 
-BY_HAND = {  # a code and its value, such that no two formats agree on all of theirs
+BY_HAND = {  # codes and their values, chosen so that no two formats agree on all of theirs
     "e2m1": {0x7: 6, 0x9: -0.5},
     "e2m3": {0x1F: 7.5, 0x21: -0.125},
     "e3m2": {0x1F: 28, 0x21: -0.0625},
     "e4m3": {0x7E: 448, 0x81: -(2.0**-9)},
     "e5m2": {0x7B: 57344, 0x81: -(2.0**-16)},
     "ue8m0": {0x7F: 1, 0x81: 4},
-    "ue4m3": {0x7E: 448, 0x81: 2.0**-9},  # without a sign: its bit is ignored
+    "ue4m3": {0x7E: 448, 0x81: 2.0**-9},  # the sign bit is ignored
     "f16": {0x7BFF: 65504, 0x8001: -(2.0**-24)},
     "bf16": {0x7F7F: 255 * 2.0**120, 0xC040: -3},
     "tf32": {0x3F802000: 1 + 2.0**-10, 0xC0400000: -3},
@@ -199,7 +199,7 @@ def test_a_codes_value_by_hand(fmt):
 
 
 def test_rounding_by_mode_by_hand():
-    """Of bf16, whose numbers at 1 are 2^-7 apart: a tie, and a quarter above it, of either sign."""
+    """In bf16, whose numbers near 1 are 2^-7 apart: a tie and a quarter above it, of both signs."""
     x = np.float32([1 + 2.0**-8, -(1 + 2.0**-8), 1 + 3 * 2.0**-9, 1 + 3 * 2.0**-8])
     even = [0x3F80, 0xBF80, 0x3F81, 0x3F82]
     assert from_f32("bf16", x).tolist() == from_f32("bf16", x, "rn").tolist() == even, "to nearest unless told"

@@ -28,7 +28,7 @@ SMEM = 65536
 
 
 def attempt(function, *arguments, **named):
-    """Whether it was accepted; a refusal has a reason."""
+    """True if it was accepted; a refusal must have a reason."""
     try:
         function(*arguments, **named)
     except Refused as refusal:

@@ -9,7 +9,7 @@ from scripts.common.tensorcore import ISAS, force_isa, mma
 from scripts.common.tensorcore import rule as c_rule
 from simulator.validation.fused_sum import Rule, exact, vectors
 
-M, N = 256, 128  # elements of a round: 32768 vectors
+M, N = 256, 128  # 32768 elements per round
 
 WIDE = [
     # label, C rule, restated rule, rounds
@@ -40,7 +40,7 @@ BYTES = {"f16": 2, "bf16": 2, "tf32": 4}
 K = {"f16": 16, "bf16": 16, "tf32": 8}
 
 
-def test_the_portable_path_is_everywhere_and_one_that_is_not_known_nowhere():
+def test_the_portable_path_always_exists_and_unknown_ones_never():
     try:
         assert force_isa("portable") is True
         assert force_isa("avx3") is False
@@ -60,7 +60,7 @@ def isa(request):
 
 
 def operand(rng, fmt, rows, k, style):
-    """Codes of rows x k.  Every style but `any` is finite."""
+    """Random codes of rows x k; all styles except `any` are finite."""
     if fmt == "tf32":
         x = rng.integers(0, 1 << 32, (rows, k))
         if style != "any":
@@ -177,7 +177,7 @@ def fp4_case(seed, scale, block):
         # Subnormal, small enough for the fast path, all finite, every byte.
         high = (8, 0x60, 0x7F, 0x100)[seed % 4]
         sfa, sfb = rng.integers(0, high, (M, shape)), rng.integers(0, high, (N, shape))
-        if high == 0x100:  # some NaN, and signs that must not matter
+        if high == 0x100:  # some NaN, and signs, which must be ignored
             sfa, sfb = (np.where((s & 0x7F == 0x7F) & (rng.random(s.shape) < 0.9), 0x38, s) for s in (sfa, sfb))
     else:
         low, high = ((100, 150), (0, 255), (0, 256))[seed % 3]
@@ -199,7 +199,7 @@ def test_groups_add_as_published(case, isa, wide_references):
 
 
 def test_a_chain_of_instructions_that_cancels(isa):
-    """Each step's accumulator is the last one's result; then the same products with A negated take it back."""
+    """Each step accumulates onto the last result; then the same products with A negated cancel it."""
     rng = np.random.default_rng(5)
     restated = Rule("e2m1", "e2m1", bits=35, scale="ue4m3", block=16, grouped=True)
     in_c, back = (c_rule("mxf4", scale="ue4m3", scale_block=16, negate_a=x) for x in (0, 1))
@@ -219,7 +219,7 @@ def test_a_chain_of_instructions_that_cancels(isa):
 
 
 @pytest.mark.parametrize("case", WIDE, ids=lambda case: case[0])
-def test_the_restatement_in_integers_is_the_one_in_fractions(case):
+def test_the_rule_in_integers_equals_the_rule_in_fractions(case):
     _, in_c, restated, _ = case
     k = 8 if "k8" in case[0] else K.get(restated.a, 32)
     for seed in range(8):
@@ -237,7 +237,7 @@ def test_the_restatement_in_integers_is_the_one_in_fractions(case):
 
 
 @pytest.mark.parametrize("case", FP4, ids=lambda case: case[0])
-def test_the_grouped_restatement_is_the_one_in_fractions(case):
+def test_the_grouped_rule_in_integers_equals_the_rule_in_fractions(case):
     _, in_c, scale, block, _ = case
     restated = Rule("e2m1", "e2m1", bits=35, scale=scale, block=block, grouped=True)
     for seed in range(12):
@@ -275,12 +275,12 @@ def test_without_accumulation_d_is_not_read(isa):
 
 @pytest.mark.parametrize("fmt", ["f16", "bf16", "e4m3"])
 def test_products_that_are_all_zero_leave_the_accumulator(isa, fmt):
-    """Large numbers against zeros, where the alignment that a product would need is out of the vectors' range."""
+    """Large numbers times zeros, where the shift of a product would exceed the vectors' range."""
     r = c_rule("wgmma", fmt, fmt)
     k = K.get(fmt, 32)
     large = {"f16": 0x7BFF, "bf16": 0x7F7F, "e4m3": 0x7E}[fmt]
     a, b = np.zeros((4, k), np.int64), np.zeros((8, k), np.int64)
-    a[1:, ::2], b[1:, 1::2] = large, large  # no k has both
+    a[1:, ::2], b[1:, 1::2] = large, large  # A and B are never both nonzero at the same k
     c = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x3F800001, 0x7F7FFFFF, 0xFF800000], np.uint32)
     d = np.tile(c, (4, 1))
     got = mma(r, as_bytes(a, fmt), as_bytes(b, fmt), d)

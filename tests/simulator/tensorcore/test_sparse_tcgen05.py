@@ -43,7 +43,7 @@ def descriptor(form: Form, selector: int, m: int = M, n: int = N, **bits: int) -
 
 def instruction(form: Form, selector: int, in_tensor_memory: bool, group: int = 1, **bits: int) -> str:
     size = f".scale_vec::{form.scales}X" if form.kind == "mxf4nvf4" else ""
-    repeated = 3 << 30  # an ID that CUTLASS puts into addresses as well, and the MMA takes from the descriptor
+    repeated = 3 << 30  # the scale factor ID, which CUTLASS also puts into addresses; the MMA uses the descriptor's
     scales = f"[%s0+{SFA + repeated}], [%s0+{SFB}], " if form.scales else ""
     a = f"[%s0+{A}]" if in_tensor_memory else "%rd5"
     block = f".block_scale{size}" if form.scales else ""
@@ -58,7 +58,7 @@ COPY = f"tcgen05.cp.cta_group::1.128x128b [%s0+{E}], %rd7;"
 
 
 def kernel(text: str, store: str = STORE, before: str = "", after: str = "") -> str:
-    """A thread's words are A's row, metadata and scales of its lane; the image is A, B and the metadata for a copy."""
+    """A thread's words are its lane's row of A, metadata and scales; the image is A, B and metadata to copy."""
     r = [", ".join(f"%r{first + i}" for i in range(count)) for first, count in ((10, 8), (30, 16))]
     return f""".version 9.0
 .target sm_100a
@@ -113,7 +113,7 @@ ret;
 
 
 def contained(rows: np.ndarray, kind: str, form: Form) -> np.ndarray:
-    """As shared memory has them: 16 elements of 4 bits in a byte each are packed, and padded to 16 bytes."""
+    """Elements as in shared memory: 16 4-bit elements, one per byte, are packed and padded to 16 bytes."""
     if kind != "e2m1" or form.packed:
         return bytes_of(rows, kind, form)
     packed = (rows[:, ::2] | rows[:, 1::2] << 4).astype(np.uint8).reshape(len(rows), -1, 8)
@@ -121,7 +121,7 @@ def contained(rows: np.ndarray, kind: str, form: Form) -> np.ndarray:
 
 
 def lane_words(chunks: np.ndarray, form: Form, selector: int) -> np.ndarray:
-    """Two columns of metadata of each lane; of 16- and 32-bit elements one of them is for another instruction."""
+    """Each lane's two columns of metadata; with 16- and 32-bit elements one column is for another instruction."""
     words = np.zeros((M, 2), np.uint64)
     for lane in range(M):
         if form.bits < 16:
@@ -135,7 +135,7 @@ def lane_words(chunks: np.ndarray, form: Form, selector: int) -> np.ndarray:
 
 
 class Case:
-    """Operands of a form, what a kernel is given of them, and what it should give."""
+    """Operands of a form, the kernel's inputs made from them, and the expected result."""
 
     def __init__(self, form: Form, selector: int) -> None:
         rng = np.random.default_rng(31)
@@ -187,7 +187,7 @@ class Case:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f"{f.kind}.{f.d}.{f.a}.{f.scales}{f.stype}")
 def test_as_the_dense_product(form):
-    """A from shared memory and, late, from tensor memory."""
+    """A from shared memory and, in mode late, from tensor memory."""
     for selector in selectors(form):
         case = Case(form, selector)
         for in_tensor_memory, mode in ((False, "eager"), (True, "late")):
@@ -201,16 +201,16 @@ def test_as_the_dense_product(form):
     [
         ("128x128b", "128x128b.b8x16.b6x16_p32", "incomplete"),
         ("128x128b", "128x128b.b8x16.b4x16_p64", "incomplete"),
-        (f"%s0+{E}", "%s0+512", "error"),  # the first column that there is not
+        (f"%s0+{E}", "%s0+512", "error"),  # the first column beyond tensor memory
     ],
 )
-def test_a_copy_that_cannot_be_made_is_refused(before, after, verdict):
+def test_illegal_copies_are_refused(before, after, verdict):
     copy = COPY.replace(before, after)
     sim, _ = Case(FORMS[0], 0).run(kernel(instruction(FORMS[0], 0, False), store="", before=copy))
     assert (sim.verdict, sim.kinds) == (verdict, {"tensor-operand"}), sim.findings
 
 
-def test_a_quarter_of_the_lanes_has_its_own_copy_of_the_scales():
+def test_each_quarter_of_the_lanes_uses_its_own_copy_of_the_scales():
     case, other = Case(FORMS[9], 0), Case(FORMS[9], 0)
     other.sfb = case.sfb[::-1].copy()
     inputs = case.inputs()
@@ -222,7 +222,7 @@ def test_a_quarter_of_the_lanes_has_its_own_copy_of_the_scales():
 
 
 @pytest.mark.parametrize("form", [FORMS[0], FORMS[9]], ids=["f16", "mxf4nvf4"])
-def test_each_cta_of_a_pair_has_its_rows_metadata(form):
+def test_each_cta_of_a_pair_holds_its_rows_metadata(form):
     halves = [Case(form, 0), Case(form, 0)]
     halves[1].a, halves[1].chunks = halves[0].a[::-1].copy(), halves[0].chunks[::-1].copy()
     halves[1].sfa = halves[0].sfa[::-1].copy()
@@ -261,7 +261,7 @@ ORDER = {
 
 
 @pytest.mark.parametrize("name", ORDER)
-def test_what_orders_metadata(name):
+def test_metadata_needs_order_before_an_mma_reads_it(name):
     options, kinds = ORDER[name]
     options = dict(options)
     late = options.pop("late", False)
@@ -288,8 +288,8 @@ def test_misuse_is_named():
 
 
 @pytest.mark.parametrize(("form", "lane"), [(FORMS[0], 53), (FORMS[4], 61)], ids=["f16", "e4m3"])
-def test_metadata_without_a_meaning_is_told_with_its_lane(form, lane):
-    """The wrong order; one place for two numbers of which one is no zero."""
+def test_illegal_metadata_is_reported_with_its_lane(form, lane):
+    """Positions in the wrong order; one position for two numbers of which one is not zero."""
     case = Case(form, 0)
     for code, stored in ((0x1, (1, 1)), (0x0, (0, 1)), (0x0, (1, 0))):
         case.chunks[61, 2], case.a[61, 4:6] = code, stored  # of f16 in the lane of row 53's chunks 0 to 3
@@ -299,8 +299,8 @@ def test_metadata_without_a_meaning_is_told_with_its_lane(form, lane):
 
 
 @pytest.mark.parametrize(("form", "lane"), [(FORMS[0], 53), (FORMS[4], 61)], ids=["f16", "e4m3"])
-def test_metadata_for_zeros_that_names_a_place_twice_is_a_review(form, lane):
-    """CUTLASS's compressor writes such where a chunk has nothing but zeros; A from shared and from tensor memory."""
+def test_metadata_of_zeros_that_repeats_a_position_is_a_review(form, lane):
+    """CUTLASS's compressor writes such metadata for chunks of zeros; A from shared and from tensor memory."""
     case = Case(form, 0)
     case.chunks[61, 2], case.a[61, 4:6] = 0x0, 0
     for in_tensor_memory in (False, True):

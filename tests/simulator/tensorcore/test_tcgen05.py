@@ -18,7 +18,7 @@ SF, D_AT = 16, 64  # TMEM columns
 
 
 def place(layout, m, n, rows, columns):
-    """Rank, lane and column of D[m][n]: the figures of "Data Path Layout Organization"."""
+    """Rank, lane and column of D[m][n] (PTX ISA, figures of Data Path Layout Organization)."""
     half = columns // 2
     return {
         "A": lambda: (m // 128, m % 128, n),
@@ -80,7 +80,7 @@ def run(layout, kind, idesc, group, ws, a, b, bits, c, scales=None, scale_ids=(0
 
 
 def put_scales(layout, smems, tmems, scales, ids):
-    """Through tcgen05.cp 32x128b.warpx4, from 512-byte tiles in the blocked layout, as kernels do."""
+    """Copies scales with tcgen05.cp 32x128b.warpx4 from 512-byte tiles in the blocked layout, as kernels do."""
     sfa, sfb = scales
     share = len(sfa) // len(smems)
     for rank, (smem, t) in enumerate(zip(smems, tmems, strict=True)):
@@ -207,8 +207,8 @@ def test_a_in_tensor_memory():
             assert (t.words[at + lane, D_AT : D_AT + 16] == want[i]).all()
 
 
-def test_scales_missing_from_a_quarter_show():
-    """Each quarter reads its own copy; 0 there makes that quarter's rows 0 and leaves the others right."""
+def test_scales_missing_in_a_quarter_change_its_rows():
+    """Each quarter reads its own copy: zeros there make only that quarter's rows 0."""
     rng, a, b, c = matrices(3, 128, 64, 64, 4)
     scales = [rng.integers(1, 0x7F, (rows, 4)).astype(np.uint8) for rows in (128, 64)]
     smem, t = np.zeros(SMEM, np.uint8), Tmem(512)
@@ -227,7 +227,7 @@ def test_scales_missing_from_a_quarter_show():
     assert (t.words[:, D_AT : D_AT + 64] == want).all()
 
 
-def test_what_is_refused_at_issue():
+def test_illegal_operands_are_refused_at_issue():
     smem = np.zeros(SMEM, np.uint8)
     good = {
         "a": matrix_descriptor(A_AT, 16, 1024, "128B"),

@@ -110,7 +110,7 @@ def test_fragments(case):
             word = words[lane0 + lane, column : column + 2]
             want[r, thread] = (word[0] & 0xFFFF) | word[1] << 16 if pack else word[0]
     assert (got == want).all()
-    # Storing puts every bit back, into the regions named and nowhere else.
+    # A store writes every bit back, and only to the given regions.
     t.words[:] = CLEAN
     t.access(shape, num, address, registers=got, pack=pack, half_split=half_split)
     expected = np.full((128, 512), CLEAN, np.uint32)
@@ -144,7 +144,7 @@ def test_quarters_and_alignment_of_lanes():
 
 # --- cp -----------------------------------------------------------------------------------------------
 
-# shape: rows, 16-byte units a row, the lanes that a row goes to
+# shape: rows, 16-byte units per row, the lanes that receive a row
 COPIES = {
     "128x256b": (128, 2, lambda row: [row]),
     "128x128b": (128, 1, lambda row: [row]),
@@ -174,7 +174,7 @@ def test_copies_from_shared_memory(shape, swizzle):
     assert (t.words == want).all()
 
 
-def test_where_a_copy_may_go():
+def test_legal_destinations_of_a_copy():
     t, smem, desc = Tmem(32), np.zeros(8192, np.uint8), matrix_descriptor(0, 16, 128)
     Tmem(512).cp("32x128b.warpx4", 508, desc, smem)
     with pytest.raises(Refused, match="cp reaches column 512 of tensor memory, which has 512"):

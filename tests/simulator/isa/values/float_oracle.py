@@ -10,10 +10,10 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Format:
-    bits: int  # of the pattern
+    bits: int  # width of the pattern
     precision: int  # with the hidden bit
     least: int  # exponent of the smallest normal number
-    nan: int  # what arithmetic gives
+    nan: int  # the NaN that arithmetic returns
 
     @property
     def top(self) -> int:
@@ -46,7 +46,7 @@ def sign(form: Format, bits: int) -> int:
 
 @cache
 def value(form: Format, bits: int) -> Fraction:
-    """Of a finite number."""
+    """The value of a finite number."""
     field = form.precision - 1
     magnitude, exponent = bits & ((1 << field) - 1), (bits & (form.top - 1)) >> field
     magnitude |= (1 << field) if exponent else 0
@@ -83,7 +83,7 @@ def rounded(form: Format, exact: Fraction, rounding: str = "rn", zero_sign: int 
 
 
 def flushed(form: Format, bits: int) -> int:
-    """Subnormals as zeros of their sign."""
+    """Replaces a subnormal by zero of the same sign."""
     return bits & form.top if bits & (form.top - 1) < 1 << (form.precision - 1) else bits
 
 
@@ -163,7 +163,7 @@ def sqrt(form: Format, a: int, rounding: str = "rn") -> int:
 
 
 def saturated(form: Format, a: int) -> int:
-    """.sat: to [0, 1]; a NaN becomes +0."""
+    """.sat: clamps to [0, 1]; a NaN becomes +0."""
     if is_nan(form, a) or a & form.top:
         return 0
     one = (1 - form.least) << (form.precision - 1)
@@ -175,7 +175,7 @@ def relu(form: Format, a: int) -> int:
 
 
 def extreme(form: Format, a: int, b: int, largest: bool, nan: bool = False) -> int:
-    """min and max: a NaN loses unless .NaN; -0 is below +0."""
+    """min and max: a NaN is ignored unless .NaN is given; -0 is below +0."""
     if is_nan(form, a) or is_nan(form, b):
         if nan or (is_nan(form, a) and is_nan(form, b)):
             return form.nan
@@ -207,7 +207,7 @@ ORDERED = {
 
 
 def compare(form: Format, name: str, a: int, b: int) -> bool:
-    """setp's comparisons: ordered (false with a NaN), with u (true with one), num and nan."""
+    """setp's comparisons: ordered (false with a NaN), unordered (...u, true with a NaN), num and nan."""
     unordered = is_nan(form, a) or is_nan(form, b)
     if name in ("num", "nan"):
         return unordered == (name == "nan")

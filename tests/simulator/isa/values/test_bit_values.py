@@ -1,4 +1,4 @@
-"""lop3, counts and places of bits, bit fields, masks and extensions, bit by bit."""
+"""lop3, bit counts and positions, bit fields, masks and extensions, compared with loops over bits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_counts_and_places_of_bits(bits):
 
 
 def extract(a: int, position: int, length: int, bits: int, is_signed: bool) -> int:
-    """PTX ISA, bfe: position and length are 8 bits; what lies above the field is its sign."""
+    """PTX ISA, bfe: position and length have 8 bits; bits beyond the field are copies of its sign."""
     position, length = position & 255, length & 255
     top = a >> min(position + length - 1, bits - 1) & 1 if is_signed and length else 0
     result = 0
@@ -101,7 +101,7 @@ def test_bit_fields(bits):
 
 
 def nth_set(mask: int, base: int, offset: int) -> int:
-    """PTX ISA, fns."""
+    """Position of the offset-th set bit from `base` on (PTX ISA, fns)."""
     step, left = (1, offset) if offset > 0 else (-1, -offset)
     if offset == 0:
         return base if mask >> base & 1 else -1

@@ -32,7 +32,7 @@ def clamped(integer: str, value: int) -> int:
 
 
 def extended(integer: str, value: int, width: int) -> int:
-    """What a register of `width` bits holds: a destination wider than the type is sign- or zero-extended."""
+    """The contents of a register of `width` bits: a narrower type is sign- or zero-extended."""
     return number(integer, value) & ((1 << width) - 1)
 
 
@@ -118,7 +118,7 @@ def test_integers_to_reals(source):
 
 
 def narrowing(source: Format, target: Format) -> list[int]:
-    """Edges of the source, and of the target with what lies a little and a half step beside them."""
+    """Edges of the source, and edges of the target with neighbours at half a step and less."""
     values = ieee.edges(source)
     for bits in ieee.edges(target):
         if ieee.is_nan(target, bits) or ieee.is_infinite(target, bits):
@@ -217,7 +217,7 @@ def test_rounding_to_a_whole_number(name):
 
 
 def test_tf32():
-    """The value's high 19 bits; .rna of a NaN only drops the low ones, as an H200 does."""
+    """The high 19 bits of the rounded value; .rna keeps a NaN's upper bits, as an H200 does."""
     values = np.array(narrowing(F32, TF32), np.uint32)
 
     def oracle(a, rounding, relu=False, finite=False):
@@ -237,7 +237,7 @@ def test_tf32():
     check(table, {"a": values})
 
 
-# PTX ISA, Alternate Floating Point Data Formats: what has no infinity saturates, and where there is no NaN either, one
+# PTX ISA, Alternate Floating Point Data Formats: formats without infinity saturate; in formats without NaN, a NaN
 # becomes the largest number.
 E4M3 = Format(8, 4, -6, 0x7F)
 E5M2 = Format(8, 3, -14, 0x7F)
@@ -249,7 +249,7 @@ NARROW = {"e4m3": E4M3, "e5m2": E5M2, "e2m1": E2M1, "e2m3": E2M3, "e3m2": E3M2}
 
 
 def narrow_value(name: str, code: int) -> Fraction | None:
-    """Of a code; None for a NaN or an infinity."""
+    """The value of a code; None for a NaN or an infinity."""
     form = NARROW[name]
     if code & (form.top - 1) > LARGEST[name]:
         return None
@@ -282,7 +282,7 @@ def narrow_inputs(name: str, source: Format) -> np.ndarray:
 
 @pytest.mark.parametrize("name", NARROW)
 def test_pairs_of_narrow_floats(name):
-    """The first source is the high half; .relu takes negative numbers away."""
+    """The first source becomes the high half; .relu replaces negative numbers by zero."""
     bits = NARROW[name].bits
     bits = 8 if bits == 6 else bits
     a = narrow_inputs(name, F32)
@@ -359,7 +359,7 @@ def test_pairs_of_halves(name):
 
 
 def finite(form: Format, half: int) -> int:
-    """.satfinite: the largest number in place of an infinity."""
+    """With .satfinite, infinities become the largest number."""
     infinity = {"f16": 0x7C00, "bf16": 0x7F80}[next(name for name in ("f16", "bf16") if FORMATS[name] == form)]
     return half - 1 if half & 0x7FFF == infinity else half
 
@@ -370,7 +370,7 @@ def one_half(form: Format, a: int, rounding: str, relu: bool) -> int:
 
 
 def test_scales():
-    """ue8m0: 2^(code - 127), 255 the NaN; towards zero or up, the sign ignored."""
+    """ue8m0: 2^(code - 127), and 255 is NaN; rounds toward zero or up and ignores the sign."""
     codes = np.arange(256, dtype=np.uint16)
     pairs = codes << 8 | np.roll(codes, 3)
     power = lambda c: BF16.nan if c == 255 else ieee.rounded(BF16, Fraction(2) ** (c - 127))  # noqa: E731

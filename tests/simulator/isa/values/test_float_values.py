@@ -69,7 +69,7 @@ def test_arithmetic_in_every_rounding(name, rounding):
 
 
 def check_floats(table, inputs, form: Format) -> None:
-    """Bit for bit; of f64 a NaN is any NaN, as PTX leaves its payload open."""
+    """Compares bit for bit; in f64 any NaN will do, as PTX leaves its payload open."""
     if form is not F64:
         check(table, inputs)
         return
@@ -88,7 +88,9 @@ def test_sums_in_f32_of_narrower_numbers(name):
     form, inputs = FORMATS[name], rows(FORMATS[name])
     wide = rows(F32)["a"]
     inputs["c"] = np.resize(np.random.default_rng(SEED).permutation(wide), len(inputs["a"]))
-    inputs["c"][::5] = [ieee.negated(F32, ieee.convert(form, F32, int(a))) for a in inputs["a"][::5]]  # cancelled
+    inputs["c"][::5] = [
+        ieee.negated(F32, ieee.convert(form, F32, int(a))) for a in inputs["a"][::5]
+    ]  # sums that cancel
     up = lambda a: ieee.convert(form, F32, a)  # noqa: E731
     table = {}
     for rounding in ("", ".rn", ".rz", ".rm", ".rp"):
@@ -108,7 +110,7 @@ def test_sums_in_f32_of_narrower_numbers(name):
 
 @pytest.mark.parametrize("suffix", ["ftz", "sat", "ftz.sat"])
 def test_flushed_and_saturated_arithmetic(suffix):
-    """.ftz flushes what goes in and what comes out; .sat comes last."""
+    """.ftz flushes sources and result; .sat is applied last."""
     ftz, sat = "ftz" in suffix, "sat" in suffix
     into = flush(F32, ftz)
 
@@ -220,7 +222,7 @@ HALVES = {"f16": F16, "bf16": BF16}
 
 
 def half_table(name: str, form: Format) -> dict[str, object]:
-    """Instruction: function of three patterns, for one half."""
+    """Instruction -> function of three bit patterns, for one half."""
     fl = lambda x: ieee.flushed(F16, x)  # noqa: E731
     relu = lambda x: ieee.relu(form, x)  # noqa: E731
     table = {
@@ -268,7 +270,7 @@ def test_halves(name):
 
 
 def approximate(f, form: Format):
-    """The nearest value of a function of doubles, with IEEE's ends."""
+    """The nearest value of a function of doubles, with IEEE's limits."""
 
     def nearest(a: int) -> int:
         if ieee.is_nan(form, a):
@@ -322,7 +324,7 @@ APPROXIMATIONS = {
 
 @pytest.mark.parametrize("ftz", [False, True])
 def test_approximations_are_the_nearest_value(ftz):
-    """README, Not modelled: the nearest value; a unit in the last place of a host's own function is allowed."""
+    """The simulator returns the nearest value; one unit in the last place is allowed for the host's own function."""
     rng = np.random.default_rng(SEED)
     values = np.concatenate(
         [

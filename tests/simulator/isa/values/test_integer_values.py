@@ -72,7 +72,7 @@ def s32(value: int) -> int:
 
 
 def halves(f, read):
-    """A function of each 16-bit half."""
+    """Applies a function to each 16-bit half."""
     return lambda x, y, *_: (f(read(x >> 16), read(y >> 16)) & 0xFFFF) << 16 | f(read(x), read(y)) & 0xFFFF
 
 
@@ -245,7 +245,7 @@ def test_differences_of_bytes_and_halves():
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_carries_and_borrows(bits):
-    """The carry flag that each .cc form leaves, and that each form with c takes."""
+    """Each .cc form sets the carry flag, and addc, subc and madc use it."""
     data = rows(bits)
     data["e"] = data["b"][::-1].copy()
     mask = (1 << bits) - 1
@@ -301,7 +301,7 @@ def test_carries_and_borrows(bits):
 
 
 def test_a_carry_belongs_to_its_lane():
-    """Lanes that sit an instruction out keep the flag that they have."""
+    """Lanes that do not execute an instruction keep their flag."""
     data = rows(32)
     data["p"] = np.random.default_rng(SEED).integers(0, 2, len(data["a"])).astype(np.uint32)
     both = "add.cc.u32 %r50, {a}, {b}; @{p} add.cc.u32 %r50, {b}, {c}; addc.u32 {d}, 0, 0;"

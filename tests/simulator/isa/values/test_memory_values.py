@@ -1,4 +1,4 @@
-"""ld and st of every type, width and space; atomics of every operation and type against Python."""
+"""ld and st of every type, width and space, and atomics of every operation and type, compared with Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILL = 0x0123456789ABCDEF, 0xFEDCBA9876543210, 0x8040201008040201, 0x7F3F1F0F070
 
 
 def run_one(lines: str, space: str) -> np.ndarray:
-    """One thread fills 32 bytes of a space, executes the lines and stores what the 32 bytes and %rd20... then hold."""
+    """One thread fills 32 bytes of a space, executes the lines, then stores the 32 bytes and %rd20 to %rd23."""
     setup, name, base = SPACES[space]
     dot = f".{name}" if name else ""
     text = body(
@@ -146,7 +146,7 @@ ATOMICS = {
 
 
 def atomics(kind: str, bits: int, ops: list[str], a: np.ndarray, b: np.ndarray, space: str) -> tuple[list, list]:
-    """What each operation returns and leaves, a thread for each pair; ops are whole texts with OLD, AT and B."""
+    """Each operation's old and new values, with one thread per pair; ops are texts with OLD, AT and B."""
     name = {16: "%rs", 32: "%r", 64: "%rd"}[bits]
     count, size = len(a), bits // 8
     lines = [
@@ -201,7 +201,7 @@ def test_atomics_of_floats(space):
     for kind, form in (("f32", F32), ("f64", F64)):
         values = [
             v for v in ieee.edges(form) if ieee.flushed(form, v) == v
-        ]  # subnormals are not promised in global memory
+        ]  # PTX does not guarantee subnormals in global memory
         a, b = (padded(v) for v in every_pair(values[::2], form.bits))
         (olds,), (news,) = atomics(kind, form.bits, [f"atom.{space}.add.{kind} OLD, AT, B;"], a, b, space)
         for x, y, before, after in zip(a.tolist(), b.tolist(), olds, news, strict=True):
@@ -240,7 +240,7 @@ def test_atomics_of_floats(space):
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("op", ["min", "max", "and", "inc"])
-def test_floats_of_32_and_64_bits_are_added_alone(kind, op):
+def test_f32_and_f64_atomics_have_add_only(kind, op):
     register = "%f1" if kind == "f32" else "%fd1"
     Sim(body(f"red.global.add.{kind} [%rd1], {register};"))
     with pytest.raises(PtxError, match=rf"of \.{kind} there is \.add alone"):
@@ -263,7 +263,7 @@ def test_vectors_of_atomics():
 
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_a_warps_atomics_come_one_after_another(space):
-    """All lanes on one word: every old value is another's new one."""
+    """All lanes update one word: every old value is another lane's new one."""
     base = (
         "ld.param.u64 %rd3, [p];"
         if space == "global"

@@ -1,4 +1,4 @@
-"""What few kernels contain: instructions that only advise, tables that grow, a part of a warp that goes its own way."""
+"""Rare code: instructions that only advise, many immediates, warps whose lanes diverge in unusual ways."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADVICE = (
 )
 
 
-def test_what_only_advises_changes_nothing():
+def test_advice_changes_nothing():
     text = body(STORE, "mov.u64 %rd5, 7;", ADVICE, "st.global.u64 [%rd2], %rd5;")
     sim = Sim(text)
     out = sim.buffer(np.arange(64, dtype=np.uint64))
@@ -31,7 +31,7 @@ def test_fences_and_breakpoints_change_no_value():
     assert out.tolist() == [3 * lane for lane in range(32)]
 
 
-def test_a_policy_goes_into_the_registers_of_the_threads_that_make_it():
+def test_createpolicy_writes_only_the_executing_threads_registers():
     text = body(
         STORE,
         "mov.u64 %rd5, 7; mov.u64 %rd6, 9; setp.lt.u32 %p1, %r1, 5;",
@@ -44,11 +44,11 @@ def test_a_policy_goes_into_the_registers_of_the_threads_that_make_it():
     assert out.tolist() == [0] * 5 + [7] * 27 + [9] * 32
 
 
-def test_numbers_of_both_widths_keep_their_value_however_many_there_are():
-    """The parser keeps each number once, in a table that grows."""
+def test_many_immediates_of_both_widths_keep_their_values():
+    """The parser keeps each immediate once, in a hash table that grows."""
     many = 1800
     values = [(i * 2654435761) % (1 << 32) for i in range(many)]
-    wide = [value | (i % 3) << 40 for i, value in enumerate(values)]  # a third has the narrow number's value
+    wide = [value | (i % 3) << 40 for i, value in enumerate(values)]  # a third equals the narrow number
     lines = [
         f"st.global.u32 [%rd1+{16 * i}], {value}; st.global.u64 [%rd1+{16 * i + 8}], {wide[i]};"
         for i, value in enumerate(values)
@@ -59,7 +59,7 @@ def test_numbers_of_both_widths_keep_their_value_however_many_there_are():
     assert out[:, 0].tolist() == values and out[:, 1].tolist() == wide
 
 
-def test_a_thread_knows_the_multiprocessor_that_it_would_run_on():
+def test_smid_and_nsmid_follow_the_clusters_number():
     text = body(
         "ld.param.u64 %rd1, [p]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 8; add.s64 %rd1, %rd1, %rd2;",
         "mov.u32 %r2, %smid; mov.u32 %r3, %nsmid; st.global.v2.u32 [%rd1], {%r2, %r3};",
@@ -82,7 +82,7 @@ def run(*lines: str, mode: str = "eager", threads: int = 32, **options) -> tuple
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_some_lanes_take_a_branch_of_many_ways_and_others_go_on(mode):
+def test_a_predicated_indexed_branch_leaves_other_lanes(mode):
     _, got = run(
         "T: .branchtargets A, B, C; and.b32 %r2, %r1, 3; setp.lt.u32 %p1, %r2, 3; @%p1 brx.idx %r2, T;",
         "add.u32 %r9, %r9, 1000; bra END; A: add.u32 %r9, %r9, 1; B: add.u32 %r9, %r9, 10;",
@@ -106,8 +106,8 @@ def test_some_lanes_leave_a_function_before_the_others(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_parts_of_a_warp_exchange_among_themselves(mode):
-    """Three groups of lanes meet at one instruction, each with its own mask; some lanes pass it by."""
+def test_parts_of_a_warp_reduce_separately(mode):
+    """Three groups of lanes execute one instruction, each with its own mask; some lanes skip it."""
     _, got = run(
         "mov.u32 %r4, 0x000000ff; setp.ge.u32 %p1, %r1, 8; @%p1 mov.u32 %r4, 0x0000ff00;"
         " setp.ge.u32 %p2, %r1, 16; @%p2 mov.u32 %r4, 0x00ff0000; setp.lt.u32 %p3, %r1, 24;",

@@ -21,7 +21,7 @@ FORMATS = {**HALVES, **NARROW}
 
 
 def random_bits(name: str, rbits: int) -> list[str]:
-    """Of each source, the first one first.  PTX ISA: 13 or 16 bits of a half each; the narrow formats' pairs share a
+    """Random bits of each source, in order. PTX ISA: 13 or 16 bits of a half each; pairs of narrow formats share a
     half, of which the first takes the mirror image (measured on a B200); e2m1's take a byte each."""
     text = f"{rbits:032b}"
     high, low = text[:16], text[16:]
@@ -55,7 +55,7 @@ def stochastic(name: str, x: int, random: str, relu: bool, finite: bool) -> int:
 
 
 def numbers(name: str) -> list[int]:
-    """Around every code of a narrow format and some of a wide one: the code, and 1/4, 1/2 and nearly 1 to the next."""
+    """Every code of a narrow format, or some of a wide one, and 1/4, 1/2 and almost all of the way to the next."""
     form = FORMATS[name]
     wide = replace(form, bits=32)
     top, step = (LARGEST[name], 7) if name in NARROW else (form.infinity - 1, 4099)
@@ -69,7 +69,7 @@ def numbers(name: str) -> list[int]:
 
 
 def inputs(name: str) -> dict[str, np.ndarray]:
-    """Each number as each source; random bits at the ends, one bit each, and at large."""
+    """Each number in each source; random bits all zero, all one, one bit set, and random."""
     rng = np.random.default_rng(20271)
     x = np.array(numbers(name), np.uint32)
     rbits = rng.integers(0, 1 << 32, len(x), np.uint32)

@@ -180,7 +180,7 @@ def test_movmatrix_transposes():
 
 
 def test_special_registers():
-    """Place and shape of a thread, in a grid and clusters of three dimensions."""
+    """Indices and extents that a thread reads, in a three-dimensional grid with clusters."""
     names = [
         *(f"{name}.{axis}" for name in ("%tid", "%ntid", "%ctaid", "%nctaid") for axis in "xyz"),
         *(f"{name}.{axis}" for name in ("%cluster_ctaid", "%cluster_nctaid") for axis in "xyz"),

@@ -1,9 +1,9 @@
-"""Many instructions in one kernel, on the same rows of values: a thread for each row.
+"""Runs many instructions in one kernel on the same rows of values, with one thread per row.
 
-An instruction names its operands {d} (the result), {a}, {b}, {c}, {e} and {p} (predicates: whether the input's low bit
-is set); its result is the text's width: 16, 32 or 64 bits, or "p" for a predicate.  What it gives is compared bit for
-bit with a function of the row's Python integers.  One instruction alone runs in two halves, the odd rows first, which
-leaves what the even rows' register held."""
+A text names its operands {d} (the result), {a}, {b}, {c}, {e}, and {p} and {q} (predicates: the input's low bit).  The
+result has 16, 32 or 64 bits, or is a predicate ("p"), and is compared bit for bit with a function of the row's Python
+integers.  A single instruction runs in two halves, odd rows first, to show that it leaves other lanes' registers alone.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ WORD = {"p": np.uint32, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 REGISTER = {16: "%rs", 32: "%r", 64: "%rd"}
 CTA = 256
 ODD, MARK = "%p9", 0x2FA3
-OF_THE_WARP = (".sync", "activemask", "@", "{")  # what depends on who takes part, or has a predicate already
+# Results depend on which lanes take part, or the text has a predicate or braces: not run in two halves.
+OF_THE_WARP = (".sync", "activemask", "@", "{")
 
 
 def bits_of(array: np.ndarray) -> int:
@@ -27,7 +28,7 @@ def bits_of(array: np.ndarray) -> int:
 def evaluate(
     rows: Sequence[tuple[str, int | str]], inputs: dict[str, np.ndarray], chip: str = "sm_90a"
 ) -> list[np.ndarray]:
-    """Each instruction's results; inputs are arrays of one length, {p} and {q} become predicates."""
+    """The results of each instruction. Inputs are arrays of one length; p and q become predicates."""
     count = len(next(iter(inputs.values())))
     lines = [
         "mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r1;",
@@ -73,7 +74,7 @@ def evaluate(
 def check(
     table: dict[str, tuple[int | str, Callable[..., int]]], inputs: dict[str, np.ndarray], chip: str = "sm_90a"
 ) -> None:
-    """`table` gives each instruction the width of its result and what it should give for a row's operands."""
+    """Compares instructions with functions; `table`: text -> (width of the result, function of a row's operands)."""
     got = evaluate([(text, width) for text, (width, _) in table.items()], inputs, chip)
     columns = [[int(v) for v in values] for values in inputs.values()]
     for (text, (width, oracle)), results in zip(table.items(), got, strict=True):
@@ -97,7 +98,7 @@ def random_words(rng: np.random.Generator, count: int, bits: int) -> np.ndarray:
 
 
 def edges(bits: int) -> list[int]:
-    """Around zero, the signed and unsigned ends, and the half words."""
+    """Values around zero, around the signed and unsigned limits, and around half the width."""
     top, half = 1 << (bits - 1), 1 << (bits // 2)
     around = [0, 1, 2, 3, 7, bits - 1, bits, half - 1, half, top - 1, top, top + 1, 2 * top - 2, 2 * top - 1]
     return [*around, 0x5A5A5A5A5A5A5A5A & (2 * top - 1), 0xA5C3A5C3A5C3A5C3 & (2 * top - 1)]
@@ -109,7 +110,7 @@ def signed(value: int, bits: int) -> int:
 
 
 def rows(bits: int, third: int | None = None) -> dict[str, np.ndarray]:
-    """Every pair of edges and as many random words; c's width may be another."""
+    """Inputs a, b, c: every pair of edges, and random words; `third` is the width of c."""
     rng = np.random.default_rng(20261 + bits)
     a, b = every_pair(edges(bits), bits)
     a, b = (np.concatenate([x, random_words(rng, 128, bits)]) for x in (a, b))
