@@ -8,7 +8,7 @@
 #define HOPPER_DEQUANTIZE_CUH
 
 #include "../gpu/instructions/ptx.cuh"
-#include "hopper_config.h"
+#include "hopper_kernels.h"
 
 namespace hopper {
 

@@ -5,6 +5,7 @@
 #ifndef HOPPER_DEQUANTIZE_KERNEL_CUH
 #define HOPPER_DEQUANTIZE_KERNEL_CUH
 
+#include "grouped/hopper_grouped_config.h"
 #include "hopper_dequantize.cuh"
 #include "hopper_kernels.h"
 

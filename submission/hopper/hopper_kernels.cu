@@ -13,8 +13,8 @@
 #include "narrow/hopper_narrow_dual_gemm.cuh"
 
 #define KERNEL(name, warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, persistent)                \
-    (const void *)                                                                                             \
-        hopper::dual_gemm_kernel<hopper::tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k>>,
+    (const void *)hopper::dual_gemm_kernel<                                                                    \
+        hopper::dual_tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k>>,
 
 const void *hopper_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};
@@ -30,7 +30,7 @@ template <class T, bool persistent> static const void *persistent_kernel_of(void
 }
 
 #define PERSISTENT_KERNEL(name, warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, persistent)     \
-    persistent_kernel_of<hopper::tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k>,          \
+    persistent_kernel_of<hopper::dual_tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k>,     \
                          persistent>(),
 
 const void *hopper_persistent_dual_gemm_kernel(int index) {

@@ -3,7 +3,7 @@
 #define HOPPER_OPERANDS_H
 
 #include "../gpu/gpu_host.h"
-#include "hopper_config.h"
+#include "hopper_kernels.h"
 
 /* The dequantization of A to `a_fp16`: rows of `stages_k` stages, [batch][m][stages_k * STAGE_K]. */
 struct dequantize_params hopper_dequantize_params(const struct problem *problem, int64_t stages_k,

@@ -171,7 +171,7 @@ load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_par
     struct tile_coord coord = tile_number<T>(p, blockIdx.x);
     const int ahead = min(T::stages, coord.stages);
     for (int i = 0; i < ahead; i++) {
-        load_b<T>(shared, coord, p.gemm, b1, b2, i, i);
+        T::load_b(shared, coord, p.gemm, b1, b2, i, i);
     }
     griddepcontrol_wait();
     struct ring ring = {0, 1};
@@ -185,7 +185,7 @@ load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_par
         coord = tile_number<T>(p, tile);
         for (int32_t i = first; i < coord.stages; i++) {
             wait(empty_barrier(shared, ring.stage), ring.parity);
-            load_b<T>(shared, coord, p.gemm, b1, b2, ring.stage, i);
+            T::load_b(shared, coord, p.gemm, b1, b2, ring.stage, i);
             load_a<T>(shared, coord, a, ring.stage, i);
             advance<T::stages>(ring);
             if (i % A_PART_STAGES == A_PART_STAGES - 1) { /* now, while the ring is full */
@@ -273,14 +273,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
     static_assert(sizeof *storage <= MAX_SHARED_BYTES, "a CTA has that much shared memory");
 
     if (threadIdx.x == 0) {
-        prefetch_tensormap(&a);
-        prefetch_tensormap(&b1);
-        prefetch_tensormap(&b2);
-        for (int stage = 0; stage < T::stages; stage++) {
-            mbarrier_init(full_barrier(shared, stage), 1);
-            mbarrier_init(empty_barrier(shared, stage), T::consumers);
-        }
-        fence_mbarrier_init();
+        start_pipeline<T>(shared, T::consumers, a, b1, b2);
         storage->wave = 0;
     }
     __syncthreads();

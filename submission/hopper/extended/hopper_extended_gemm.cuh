@@ -1,11 +1,11 @@
-/* The extended GEMM for sm_90a (custom_kernel.h, custom_kernel_extended()): the dual GEMM's kernel with another
- * load of B and another epilogue.
+/* The extended GEMM for sm_90a (custom_kernel.h, custom_kernel_extended()): the dual GEMM's pipeline with other
+ * operands and another epilogue.
  *
- * Read hopper_dual_gemm.cuh first: all but load_b and consume is there.  Gate and up are its two operands; of a
- * plain product they are the first and the second half of a tile's rows of the only B, and columns of C
- * likewise. Where both are rows of one tensor (interleaved, or a plain product), a tile's scale factors are
- * those of 2 * tile_n rows that follow each other, in which a piece of the first operand is followed by one of
- * the second (struct tile_coord).
+ * Read hopper_dual_gemm.cuh first.  Gate and up are the pipeline's two operands.  For a plain product, the
+ * operands are the first and the second half of a tile's rows of the only B, and so are columns of C.  If both
+ * operands are rows of one tensor (interleaved, or a plain product), the tile has the scale factors of 2 *
+ * tile_n rows that follow each other, in which a piece of the second operand comes after each piece of the
+ * first.
  *
  *   acc (gate, up) --scale, activation--> fp16 or bf16 --stmatrix--> shared --16-byte stores--> C
  *                                   '---> fp32 (NVFP4) ------------> shared --a thread a group--> codes, sf */
@@ -18,33 +18,61 @@
 
 namespace hopper {
 
-#define STAGED_PAD_FLOATS 4 /* between rows of fp32 outputs: a warp's stores have no bank conflict */
+/* ---- operands ---- */
 
-/* A tile, and the first of its columns of C. */
+/* A tile, the first of its columns of C, and where its scale factors are in a stage. */
 struct extended_coord : tile_coord {
     int32_t column;
+    int32_t piece_mask;    /* the bits of a row in the tile that count pieces of interleaved rows */
+    int32_t second_scales; /* bytes from a row's scale factors of the first operand to those of the second */
 };
 
+/* Copies one row of scale tiles, of one tensor, to a stage. */
+static __device__ __forceinline__ void copy_scale_tile(uint32_t to, const uint8_t *scales, int64_t tile,
+                                                       const struct hopper_dual_gemm_params &p, int32_t k_stage,
+                                                       struct mbarrier full) {
+    const int64_t last_tile = (p.n - 1) / SCALE_TILE_ROWS; /* rows past the end take any factors */
+    const int64_t offset = (min(tile, last_tile) * p.scale_tiles_k + k_stage * STAGE_SCALE_TILES);
+    cp_async_bulk(to, scales + offset * SCALE_TILE_BYTES, STAGE_SCALE_BYTES, full);
+}
+
+/* Base: the dual GEMM's tile. */
 template <class Base> struct extended_tile : Base {
     using coord = struct extended_coord;
     using params = struct hopper_extended_params;
+    static constexpr bool interleaves = true;
+    static constexpr int joint_scale_tiles = JOINT_SCALE_TILES(Base::tile_n);
+    static_assert(joint_scale_tiles <= 2 * Base::b_scale_tiles, "joint scale tiles fit the places of both");
+
     static __device__ __forceinline__ const struct hopper_dual_gemm_params &gemm_of(const params &p) {
         return p.gemm;
     }
-    static constexpr bool extended = true;
-    static constexpr int joint_scale_tiles = JOINT_SCALE_TILES(Base::tile_n);
-    static_assert(joint_scale_tiles <= 2 * Base::b_scale_tiles, "joint scale tiles have the places of both");
-};
 
-/* The staged output, of so many columns, in fp32 or in 16 bits; it lies where the dual GEMM's does. */
-template <class T, int columns_, bool fp32> struct staged : T {
-    static constexpr int columns = columns_;
-    static constexpr int output_row_bytes =
-        fp32 ? (columns_ + STAGED_PAD_FLOATS) * (int)sizeof(float) : columns_ * FP16_BYTES + OUTPUT_PAD_BYTES;
-    static_assert(T::received_stages * sizeof(struct shared_stage<T>) +
-                          T::output_boxes * WARP_THREADS * output_row_bytes <=
-                      T::stages * sizeof(struct shared_stage<T>),
-                  "received accumulators and the staged output fit over the stages");
+    static __device__ __forceinline__ void load_b(shared_t<extended_tile> shared,
+                                                  const struct extended_coord &coord, const params &p,
+                                                  const CUtensorMap *b1, const CUtensorMap *b2, int stage,
+                                                  int32_t k_stage) {
+        struct mbarrier full = full_barrier(shared, stage);
+        stage_t<extended_tile> to = stage_of(shared, stage);
+        const int32_t row = p.interleave != 0 ? 0 : coord.column;
+        const int32_t piece = p.interleave != 0 ? coord.column / p.interleave : 0;
+        mbarrier_arrive_expect_tx(full, p.gemm.stage_tx_bytes);
+        cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), b1, k_stage * STAGE_FP4_BYTES, row, piece, full);
+        cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[1]), b2, k_stage * STAGE_FP4_BYTES,
+                                p.epilogue.plain ? row + Base::tile_n : row, piece, full);
+        const uint32_t scales = SHARED_MEMBER(to, scales);
+        if (p.epilogue.plain || p.interleave != 0) {
+            for (int i = 0; i < joint_scale_tiles; i++) {
+                copy_scale_tile(scales + i * STAGE_SCALE_BYTES, p.gemm.sfb1, coord.scale_tile + i, p.gemm,
+                                k_stage, full);
+            }
+            return;
+        }
+        for (int i = 0; i < 2 * Base::b_scale_tiles; i++) {
+            copy_scale_tile(scales + i * STAGE_SCALE_BYTES, i < Base::b_scale_tiles ? p.gemm.sfb1 : p.gemm.sfb2,
+                            coord.scale_tile + i % Base::b_scale_tiles, p.gemm, k_stage, full);
+        }
+    }
 };
 
 template <class T>
@@ -63,59 +91,34 @@ find_extended_tile(const struct hopper_extended_params &p) {
     tile.rank = blockIdx.x % T::split_k;
     tile.first_stage = p.gemm.stages_k * tile.rank / T::split_k;
     tile.stages = p.gemm.stages_k * (tile.rank + 1) / T::split_k - tile.first_stage;
-    /* Of a plain product a piece is half of the tile.  Pieces of 32 rows and more lie quarters of a scale tile
-     * apart, or a whole one; smaller ones entries. */
+    /* A plain product's piece is half of the tile.  The second operand's factors lie whole scale tiles after
+     * the first one's for pieces of 128 rows, quarters of a tile from 32 rows on, and entries for smaller
+     * pieces. */
     const int32_t piece = p.epilogue.plain ? T::tile_n : p.interleave;
-    tile.piece_mask = p.interleave != 0 ? -p.interleave : 0;
-    tile.second_scales = !joint                     ? (int32_t)sizeof(shared_stage<T>::scales[0])
-                         : piece >= SCALE_TILE_ROWS ? STAGE_SCALE_BYTES
-                         : piece >= SCALE_ENTRIES   ? piece / SCALE_ENTRIES * SCALE_WORD_BYTES
-                                                    : piece * SCALE_ENTRY_BYTES;
+    coord.piece_mask = p.interleave != 0 ? -p.interleave : 0;
+    coord.second_scales = !joint                     ? (int32_t)sizeof(shared_stage<T>::scales[0])
+                          : piece >= SCALE_TILE_ROWS ? STAGE_SCALE_BYTES
+                          : piece >= SCALE_ENTRIES   ? piece / SCALE_ENTRIES * SCALE_WORD_BYTES
+                                                     : piece * SCALE_ENTRY_BYTES;
     return coord;
-}
-
-/* ---- load ---- */
-
-/* A scale tile's row of so many tensors' to a stage. */
-template <class T>
-static __device__ __forceinline__ void copy_scale_tile(uint32_t to, const uint8_t *scales, int64_t tile,
-                                                       const struct hopper_dual_gemm_params &p, int32_t k_stage,
-                                                       struct mbarrier full) {
-    const int64_t last_tile = (p.n - 1) / SCALE_TILE_ROWS; /* rows past the end use what is there */
-    const int64_t offset = (min(tile, last_tile) * p.scale_tiles_k + k_stage * STAGE_SCALE_TILES);
-    cp_async_bulk(to, scales + offset * SCALE_TILE_BYTES, STAGE_SCALE_BYTES, full);
-}
-
-/* As load_b of the dual GEMM. */
-template <class T>
-static __device__ __forceinline__ void load_b(shared_t<T> shared, const struct extended_coord &coord,
-                                              const struct hopper_extended_params &p, const CUtensorMap *b1,
-                                              const CUtensorMap *b2, int stage, int32_t k_stage) {
-    struct mbarrier full = full_barrier(shared, stage);
-    stage_t<T> to = stage_of(shared, stage);
-    const int32_t row = p.interleave != 0 ? 0 : coord.column;
-    const int32_t piece = p.interleave != 0 ? coord.column / p.interleave : 0;
-    mbarrier_arrive_expect_tx(full, p.gemm.stage_tx_bytes);
-    cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), b1, k_stage * STAGE_FP4_BYTES, row, piece, full);
-    cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[1]), b2, k_stage * STAGE_FP4_BYTES,
-                            p.epilogue.plain ? row + T::tile_n : row, piece, full);
-    const uint32_t scales = SHARED_MEMBER(to, scales);
-    if (p.epilogue.plain || p.interleave != 0) {
-        for (int i = 0; i < T::joint_scale_tiles; i++) {
-            copy_scale_tile<T>(scales + i * STAGE_SCALE_BYTES, p.gemm.sfb1, coord.scale_tile + i, p.gemm,
-                               k_stage, full);
-        }
-        return;
-    }
-    for (int i = 0; i < 2 * T::b_scale_tiles; i++) {
-        copy_scale_tile<T>(scales + i * STAGE_SCALE_BYTES, i < T::b_scale_tiles ? p.gemm.sfb1 : p.gemm.sfb2,
-                           coord.scale_tile + i % T::b_scale_tiles, p.gemm, k_stage, full);
-    }
 }
 
 /* ---- epilogue ---- */
 
-/* Two outputs of neighbouring rows of A: of gate and up, or of one half of a plain product's columns. */
+#define STAGED_PAD_FLOATS 4 /* between rows of fp32 outputs: no bank conflict for a warp's stores */
+
+/* The staged output, `columns_` columns in fp32 or in 16 bits, in the place of the dual GEMM's. */
+template <class T, int columns_, bool fp32> struct staged : T {
+    static constexpr int columns = columns_;
+    static constexpr int output_row_bytes =
+        fp32 ? (columns_ + STAGED_PAD_FLOATS) * (int)sizeof(float) : columns_ * FP16_BYTES + OUTPUT_PAD_BYTES;
+    static_assert(T::received_stages * sizeof(struct shared_stage<T>) +
+                          T::output_boxes * WARP_THREADS * output_row_bytes <=
+                      T::stages * sizeof(struct shared_stage<T>),
+                  "received accumulators and the staged output fit over the stages");
+};
+
+/* Two outputs of neighbouring rows of A: from gate and up, or from one half of a plain product's columns. */
 template <bool plain>
 static __device__ __forceinline__ void finish_two(const struct extended_params &p, const float *acc, int half,
                                                   const struct row_factors (&factors)[2], float (&outputs)[2]) {
@@ -130,7 +133,7 @@ static __device__ __forceinline__ void finish_two(const struct extended_params &
     }
 }
 
-/* Accumulators -> outputs in shared memory, [row of A][column of C], over stages that nothing uses any more. */
+/* Accumulators -> outputs in shared memory, [row of A][column of C], over stages that are free. */
 template <class T, bool plain, bool fp32>
 static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][T::accs], uint32_t output,
                                                       int warpgroup, int32_t tile_row,
@@ -173,7 +176,7 @@ static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][
     }
 }
 
-/* fp32 outputs in shared memory -> codes and scale factors, by all finishers, a group at a time. */
+/* fp32 outputs in shared memory -> codes and scale factors: the finishers take a group each in turn. */
 template <class S>
 static __device__ __forceinline__ void store_nvfp4(const unsigned char *output, const struct tile_coord &tile,
                                                    const struct extended_params &p) {
@@ -221,17 +224,19 @@ finish_extended(float (&acc)[T::m_blocks][T::accs], unsigned char *output, int w
     }
 }
 
-/* As consume of the dual GEMM. */
+/* ---- kernel ---- */
+
+/* Consumer warpgroup: the tile's products, then its rows of C. */
 template <class T>
-static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared_storage<T> *storage,
-                                               const struct extended_coord &coord,
-                                               const struct hopper_extended_params &p) {
+static __device__ __forceinline__ void consume_extended(shared_t<T> shared, struct shared_storage<T> *storage,
+                                                        const struct extended_coord &coord,
+                                                        const struct hopper_extended_params &p) {
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
     float acc[T::m_blocks][T::accs];
     if (!accumulate<T>(acc, shared, coord, warpgroup)) {
         return;
     }
-    griddepcontrol_wait(); /* scales of tokens may be the work of a kernel before this call's */
+    griddepcontrol_wait(); /* a kernel before this call's may have made the token scales */
     unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
     struct tile_coord tile = coord;
     tile.n = coord.column;
@@ -245,14 +250,33 @@ static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared
     }
 }
 
-/* ---- kernel ---- */
-
 template <class T>
 static __global__ void __launch_bounds__(T::threads, 1)
     extended_gemm_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b1,
                          const __grid_constant__ CUtensorMap b2,
                          const __grid_constant__ hopper_extended_params p) {
-    compute_tile<T>(find_extended_tile<T>(p), p, a, b1, b2);
+    extern __shared__ unsigned char memory[];
+    const struct extended_coord coord = find_extended_tile<T>(p);
+    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM_BYTES;
+    unsigned char *aligned = memory + (SWIZZLE_ATOM_BYTES - misaligned) % SWIZZLE_ATOM_BYTES;
+    typename layout_of<T>::storage *storage = (typename layout_of<T>::storage *)aligned;
+    const shared_t<T> shared = {cvta_to_shared(aligned)};
+
+    if (threadIdx.x == 0) {
+        start_pipeline<T>(shared, T::finishers, a, b1, b2);
+    }
+    __syncthreads();
+    griddepcontrol_launch_dependents();
+
+    if (threadIdx.x < WARPGROUP_THREADS) {
+        setmaxnreg_dec<PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0) {
+            load<T>(shared, coord, p, &a, &b1, &b2);
+        }
+    } else {
+        setmaxnreg_inc<CONSUMER_REGISTERS(T::warpgroups)>();
+        consume_extended<T>(shared, storage, coord, p);
+    }
 }
 
 } // namespace hopper

@@ -12,6 +12,7 @@
 
 #include "../hopper_dual_gemm.cuh"
 #include "../hopper_kernels.h"
+#include "hopper_grouped_config.h"
 
 namespace hopper {
 
@@ -22,22 +23,28 @@ namespace hopper {
 
 /* ---- tiles ---- */
 
-/* One chain of accumulators: a second one is a second main loop, which each CTA fetches (round 126). */
+/* B1 and B2 are the halves of the tile's rows of the only B, and their scale factors fill one scale tile.
+ *
+ * One chain of accumulators: a second one would be a second main loop, which each CTA would have to fetch
+ * (round 126).
+ */
 template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1> {
     using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
+    using coord = struct tile_coord;
+    static constexpr bool interleaves = false;
+    static constexpr int second_scales = base::tile_n / SCALE_ENTRIES * SCALE_WORD_BYTES;
     static constexpr int chains = 1;
     static constexpr int a_atom_step = A_BOXES * SWIZZLE_ATOM_BYTES, a_box_step = SWIZZLE_ATOM_BYTES;
-    static constexpr int products = 1, columns = GROUPED_COLUMNS;
+    static constexpr int columns = GROUPED_COLUMNS;
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
-    static constexpr int output_bytes = base::output_boxes * WARP_THREADS * output_row_bytes;
 
     static_assert(columns == SCALE_TILE_ROWS && columns == 2 * base::tile_n,
                   "both halves of a tile's rows of B have their scale factors in the one scale tile");
     static_assert(WARPGROUP_THREADS * (COPYING_REGISTERS + GROUPED_WARPGROUPS * MULTIPLYING_REGISTERS) <=
                       CTA_THREADS(GROUPED_WARPGROUPS) * LAUNCH_REGISTERS(CTA_THREADS(GROUPED_WARPGROUPS)),
-                  "the registers that the launch took suffice for what every warpgroup asks for");
+                  "the launch's registers suffice for what all warpgroups ask for");
     static_assert(base::tile_n % SCALE_ENTRIES == 0,
-                  "a row's and its counterpart's words lie equally far apart");
+                  "the words of a row and of its counterpart lie equally far apart");
 };
 
 /* Each tile's number in the list, by its name. */
@@ -218,6 +225,33 @@ static __device__ __forceinline__ bool sum_parts(float (&acc)[T::m_blocks][T::ac
 }
 
 /* ---- epilogue ---- */
+
+/* Two accumulators as halves. */
+static __device__ __forceinline__ uint32_t plain_outputs(const float *acc) {
+    return cvt_rn_f16x2_f32(acc[0] * PRODUCT_CORRECTION, acc[1] * PRODUCT_CORRECTION);
+}
+
+/* stage_output for one product: columns tile_n.. occupy the accumulators of `up`. */
+template <class T>
+static __device__ __forceinline__ void stage_plain_output(float (&acc)[T::m_blocks][T::accs], uint32_t output,
+                                                          int warpgroup) {
+    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+#pragma unroll
+    for (int i = 0; i < T::m_blocks * (T::columns / T::tile_n); i++) {
+        int block = i % T::m_blocks, half = i / T::m_blocks;
+        int column = half * T::tile_n + (warpgroup * T::m_blocks + block) * WGMMA_M_BLOCK_B_ROWS + warp * 8;
+#pragma unroll
+        for (int row = 0; row < T::output_m; row += WARP_THREADS) {
+            uint32_t halves[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                halves[j] =
+                    row + j * 8 < T::output_m ? plain_outputs(&acc[block][(row / 8 + j) * 4 + 2 * half]) : 0;
+            }
+            stmatrix_x4_trans(output + (row + lane) * T::output_row_bytes + column * FP16_BYTES, halves);
+        }
+    }
+}
 
 /* As store_output of the dual GEMM, in few instructions: each CTA fetches them anew, and that is what takes the
  * time. A thread's outputs are of the same columns in every 16th row. */

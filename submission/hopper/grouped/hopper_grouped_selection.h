@@ -6,7 +6,7 @@
 
 #include "../../gpu/gpu_schedule.h"
 #include "../../gpu/gpu_tiles.h"
-#include "../hopper_config.h"
+#include "hopper_grouped_config.h"
 
 enum { HOPPER_GROUPED_TILES_COUNT = GPU_COUNT_TILES(HOPPER_GROUPED_TILES) };
 extern const struct hopper_grouped_tile hopper_grouped_tiles[HOPPER_GROUPED_TILES_COUNT];

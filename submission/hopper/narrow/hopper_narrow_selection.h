@@ -3,7 +3,7 @@
 #define HOPPER_NARROW_SELECTION_H
 
 #include "../../gpu/gpu_tiles.h"
-#include "../hopper_config.h"
+#include "hopper_narrow_config.h"
 
 enum { HOPPER_NARROW_TILES = GPU_COUNT_TILES(HOPPER_NARROW_CONFIGS) };
 extern const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES];
