@@ -109,7 +109,7 @@ NARROW_MUTANTS = {
 # SHARED_K: four warpgroups of each CTA share K, and so do two CTAs of a cluster.  SHARED_A: the narrow tile of 16 rows,
 # whose warps read rows of A that other warps dequantized (with 8 rows, a warp reads only its own).  Barriers are
 # numbered in the order of the kernel's text.
-SHARED_K = ("m64n32k8", "dual_gemm_kernelINS_4tileILi1ELi1ELi64ELi8ELi2ELi4E", [(64, 64, 1024, True)])
+SHARED_K = ("m64n32k8", "dual_gemm_kernelINS_9dual_tileILi1ELi1ELi64ELi8ELi2ELi4E", [(64, 64, 1024, True)])
 SHARED_A = ("m16", "narrow_dual_gemm_kernelINS_11narrow_tileILi16ELi2ELi4ELi1ELi4ELi2E", [(16, 64, 8192, True)])
 # The narrow tile of 32 rows: in each phase a warpgroup multiplies rows of A that all of its warps dequantized.
 TEAM = ("m32", "narrow_dual_gemm_kernelINS_11narrow_tileILi32ELi2ELi2ELi1ELi4ELi2E", [(17, 32, 2304, True)])
