@@ -1,4 +1,4 @@
-/* What the commands of ptxsim share: messages, files, suppressions. */
+/* Shared by the commands of ptxsim: messages, files, suppressions. */
 #include "cli.h"
 
 #include <errno.h>

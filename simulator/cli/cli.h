@@ -1,4 +1,4 @@
-/* What the commands `ptxsim` and `ptxsim run` share. */
+/* Shared by the commands `ptxsim` and `ptxsim run`. */
 #ifndef SIM_CLI_H
 #define SIM_CLI_H
 

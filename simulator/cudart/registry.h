@@ -1,4 +1,4 @@
-/* What nvcc's registration code has registered at load time, and what the program has loaded since. */
+/* Binaries, kernels and variables that nvcc's generated code has registered, or that the program has loaded. */
 #ifndef SIM_CUDART_REGISTRY_H
 #define SIM_CUDART_REGISTRY_H
 

@@ -1,4 +1,4 @@
-/* What the files of the CUDA runtime shim share: the process's simulator, kernels, queues, errors, settings. */
+/* Shared by the files of the CUDA runtime shim: the process's simulator, kernels, queues, errors, settings. */
 #ifndef SIM_CUDART_SHIM_H
 #define SIM_CUDART_SHIM_H
 

@@ -1,4 +1,4 @@
-// Turns 64 numbers round by way of shared memory, and has forgotten the barrier in between.
+// Reverses 64 numbers through shared memory; the barrier between write and read is missing.
 #include <cstdio>
 
 template <int N> __global__ void reverse(int *numbers) {

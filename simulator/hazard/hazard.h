@@ -85,8 +85,9 @@ void vclock_fence(struct run *run, bool acquires, bool releases);
 void vclock_fence_sc(struct run *run);
 /* A relaxed arrival: joins into `gathered` the fact that it came, and what releasing fences before it cover. */
 void relaxed_signal(struct run *run, struct vector_clock *gathered);
-/* The running warp has seen a relaxed signal: an acquiring fence afterwards acquires `told`. */
-void vclock_noticed(struct run *run, const struct vector_clock *told);
+/* The running warp has seen a relaxed signal: an acquiring fence afterwards acquires what the signal carried.
+ */
+void vclock_noticed(struct run *run, const struct vector_clock *signalled);
 /* A strong load, store or atomic at the address operand of the running instruction.  It releases or acquires
  * through memory if it has .release or .acquire, or if it is relaxed and combined with a fence.  A relaxed
  * access alone only carries the causal part, through one clock shared by all locations. */
@@ -145,7 +146,8 @@ void remote_cta_ends(struct run *run);
 
 /* ---- the shadow record ---- */
 
-/* What an asynchronous operation will do to a range; the epoch says what a later access must have acquired. */
+/* Records what an asynchronous operation will do to a range; the epoch says what a later access must have
+ * acquired. */
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
                        const struct epoch *epoch);
 /* Asynchronous reads of 16 bytes each, at multiples of 16. */

@@ -211,10 +211,10 @@ void relaxed_signal(struct run *run, struct vector_clock *gathered) {
     (void)join_sc_fences(run, gathered);
 }
 
-void vclock_noticed(struct run *run, const struct vector_clock *told) {
+void vclock_noticed(struct run *run, const struct vector_clock *signalled) {
     struct vector_clock **noticed = warp_fence_clock(run, true);
     *noticed = *noticed == NULL ? vclock_make(run->cluster) : *noticed;
-    vclock_join(run->cluster, *noticed, told);
+    vclock_join(run->cluster, *noticed, signalled);
     note_signal(run);
 }
 

@@ -1,6 +1,6 @@
-"""The simulator's layers hold (simulator/ARCHITECTURE.md): calls, and includes, go down only.
+"""Calls and includes between the simulator's layers go down only (simulator/ARCHITECTURE.md).
 
-Read from the built objects with nm: which folder defines a name and which ones use it.
+nm tells which object defines a name and which ones use it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def layer(path: str) -> str:
 
 
 def uses(folder: Path, objects: Iterable[str]) -> list[Use]:
-    """What the objects of a build use of each other."""
+    """The names that the objects of a build use of each other."""
     definer, wanted = {}, defaultdict(set)
     command = ["nm", "-P", "-A", *(f"{unit}.o" for unit in objects)]
     for line in subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines():
@@ -82,7 +82,7 @@ def uses(folder: Path, objects: Iterable[str]) -> list[Use]:
 
 
 def wrong_uses(found: Iterable[Use], public: frozenset[str] = frozenset()) -> list[str]:
-    """A sentence for each use that points up, or reaches behind the public header."""
+    """A sentence for each use that points up, or bypasses the public header."""
     wrong = []
     for use in found:
         above, below = layer(use.user), layer(use.definer)
@@ -94,12 +94,13 @@ def wrong_uses(found: Iterable[Use], public: frozenset[str] = frozenset()) -> li
     return wrong
 
 
-def cycle(found: Iterable[Use]) -> list[str]:
-    """Folders that use each other in a circle, with a name for each step; empty where there is none."""
+def cycle(found: Iterable[Use], of_files: bool = False) -> list[str]:
+    """A circle of folders (or files) that use each other, with a name for each step; empty if there is none."""
     example: dict[tuple[str, str], Use] = {}
     for use in found:
-        if use.folders[0] != use.folders[1]:
-            example.setdefault(use.folders, use)
+        ends = (use.user, use.definer) if of_files else use.folders
+        if ends[0] != ends[1]:
+            example.setdefault(ends, use)
     below = defaultdict(list)
     for above, under in example:
         below[above].append(under)
@@ -123,7 +124,7 @@ def cycle(found: Iterable[Use]) -> list[str]:
 
 @cache
 def objects() -> tuple[Path, tuple[str, ...]]:
-    """The build's folder of the simulator and what is there of the sources."""
+    """The folder of the simulator's objects, and the sources that have one."""
     for target in ("libptxsim.so", "ptxsim"):
         folder = built(target).parent / "simulator"
     units, missing = [], []
@@ -141,7 +142,7 @@ def objects() -> tuple[Path, tuple[str, ...]]:
 @cache
 def built_uses() -> list[Use]:
     found = uses(*objects())
-    assert len(found) > 600  # nm was understood: there are about 850
+    assert len(found) > 600  # there are about 850: the output of nm was understood
     return found
 
 
@@ -161,6 +162,12 @@ def test_calls_go_down_only():
 
 def test_no_folders_call_in_a_circle():
     circle = cycle(built_uses())
+    assert not circle, "\n".join(circle)
+
+
+@pytest.mark.parametrize("folder", ["machine", "hazard", "clock", "async", "interp", "report", "cli", "cudart"])
+def test_no_files_of_a_layer_call_in_a_circle(folder):
+    circle = cycle((use for use in built_uses() if layer(use.user) == layer(use.definer) == folder), of_files=True)
     assert not circle, "\n".join(circle)
 
 

@@ -1,4 +1,4 @@
-/* What the record of global memory and the delayed stores (delayed.c) ask of each other. */
+/* Delayed stores (delayed.c), as the record of global memory uses them. */
 #ifndef SIM_HAZARD_DELAYED_H
 #define SIM_HAZARD_DELAYED_H
 

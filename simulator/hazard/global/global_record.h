@@ -26,7 +26,7 @@ void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], ui
                             unsigned flags);
 /* Records a copy or fill by the host or in a queue, which counts as a launch. */
 void lines_copied(struct launch *launch, uint64_t address, uint64_t bytes, bool write);
-/* Whether the running launch has written any byte of the line. */
+/* True if the running launch has written any byte of the line. */
 bool lines_written(const struct run *run, uint64_t address);
 
 /* ---- delayed stores (hazard/global/delayed.c) ---- */

@@ -1,4 +1,4 @@
-/* griddepcontrol: what threads of the running launch tell the order of launches (order.h). */
+/* griddepcontrol: what threads of the running launch wait for and let start (order.h). */
 #include "hazard/hazard.h"
 #include "order.h"
 

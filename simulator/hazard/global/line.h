@@ -9,7 +9,7 @@
 
 #define MOST_PC 0xfffffffu
 
-/* What a launch did to a line. */
+/* The use of a line by a launch. */
 struct use {
     uint32_t launch;     /* 0: none */
     uint32_t pc : 28;    /* the instruction that added the last bytes; 0 for a copy */

@@ -7,7 +7,7 @@
 #include "global_record.h"
 #include "hazard/hazard.h"
 
-/* What a warp did to a line; flags: enum access_flags. */
+/* The use of a line by a warp; flags: enum access_flags. */
 struct line_use {
     uint64_t mask[RECORD_WORDS];
     uint32_t cluster, value, pc;
