@@ -123,10 +123,10 @@ struct sim {
     size_t nsuppressions;
     pthread_mutex_t lock;
     struct sim_counters counters;
-    struct timing *timing;       /* NULL: no time is simulated */
-    struct timeline *order;      /* the order of launches and copies (hazard/global/order.h) */
-    struct schedule *schedule;   /* for its launches; NULL: the mode delays everything */
-    struct shrinking *shrinking; /* the last result of sim_shrink */
+    struct timing *timing;         /* NULL: no time is simulated */
+    struct launch_sequence *order; /* the order of launches and copies (hazard/global/order.h) */
+    struct schedule *schedule;     /* for its launches; NULL: the mode delays everything */
+    struct shrinking *shrinking;   /* the last result of sim_shrink */
 };
 
 struct sim_module {

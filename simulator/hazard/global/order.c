@@ -17,7 +17,7 @@ struct queue {
     struct known waited; /* its last kernel, and what the end of that implies */
 };
 
-struct timeline {
+struct launch_sequence {
     struct queue *queue;
     uint32_t nqueues, queue_room, selected;
     struct known host;           /* what the host has waited for: all that it submits comes after these */
@@ -26,7 +26,7 @@ struct timeline {
     uint32_t freed; /* the images (delayed.h) of launches before this number are freed */
 };
 
-static bool add_queue(struct timeline *order, bool blocking) {
+static bool add_queue(struct launch_sequence *order, bool blocking) {
     if (order->nqueues == order->queue_room) {
         uint32_t room = order->queue_room == 0 ? 4 : 2 * order->queue_room;
         struct queue *grown = realloc(order->queue, room * sizeof *grown);
@@ -52,8 +52,8 @@ static void free_images(struct submitted *submitted) {
     submitted->images = NULL;
 }
 
-struct timeline *order_make(void) {
-    struct timeline *order = calloc(1, sizeof *order);
+struct launch_sequence *order_make(void) {
+    struct launch_sequence *order = calloc(1, sizeof *order);
     if (order == NULL) {
         return NULL;
     }
@@ -65,7 +65,7 @@ struct timeline *order_make(void) {
     return order;
 }
 
-void order_free(struct timeline *order) {
+void order_free(struct launch_sequence *order) {
     if (order == NULL) {
         return;
     }
@@ -83,11 +83,11 @@ void order_free(struct timeline *order) {
     free(order);
 }
 
-struct submitted *order_submitted(struct timeline *order, uint32_t number) {
+struct submitted *order_submitted(struct launch_sequence *order, uint32_t number) {
     return &order->submitted[number - FIRST_NUMBER];
 }
 
-static bool submit(struct timeline *order, const char *name, const struct module *module) {
+static bool submit(struct launch_sequence *order, const char *name, const struct module *module) {
     if (order->count == order->room) {
         uint32_t room = order->room == 0 ? 64 : 2 * order->room;
         struct submitted *grown = realloc(order->submitted, room * sizeof *grown);
@@ -104,7 +104,7 @@ static bool submit(struct timeline *order, const char *name, const struct module
 
 /* Joins what must be complete before an entry of this queue starts, besides the queue itself: what the host has
  * waited for, and the rule of the legacy default stream (CUDA programming guide, default stream). */
-static bool join_others(const struct timeline *order, uint32_t queue, struct known *known) {
+static bool join_others(const struct launch_sequence *order, uint32_t queue, struct known *known) {
     bool done = known_join(known, &order->host);
     if (queue != 0 && order->queue[queue].blocking) {
         done = done && known_join(known, &order->queue[0].all);
@@ -117,7 +117,7 @@ static bool join_others(const struct timeline *order, uint32_t queue, struct kno
 
 /* The first launch that some launch to come may not know.  A queue that is made later counts as ordered after
  * all launches settled by then. */
-static uint32_t settled(const struct timeline *order) {
+static uint32_t settled(const struct launch_sequence *order) {
     uint32_t least = order->count + FIRST_NUMBER;
     for (uint32_t i = 0; i < order->nqueues; i++) {
         const struct queue *queue = &order->queue[i];
@@ -128,7 +128,7 @@ static uint32_t settled(const struct timeline *order) {
     return least;
 }
 
-bool order_begin(struct timeline *order, struct launch_order *launch, const char *name,
+bool order_begin(struct launch_sequence *order, struct launch_order *launch, const char *name,
                  const struct module *module, bool dependent, bool delays) {
     struct queue *queue = &order->queue[order->selected];
     launch->settled = settled(order);
@@ -153,7 +153,7 @@ bool order_begin(struct timeline *order, struct launch_order *launch, const char
     return done;
 }
 
-bool order_end(struct timeline *order, struct launch_order *launch) {
+bool order_end(struct launch_sequence *order, struct launch_order *launch) {
     struct queue *queue = &order->queue[order->selected];
     struct submitted *own = order_submitted(order, launch->number);
     own->lets_start = atomic_load(&launch->lets_start);
@@ -171,7 +171,7 @@ bool order_end(struct timeline *order, struct launch_order *launch) {
 
 /* ---- queues, events, the host ---- */
 
-uint32_t order_queue(struct timeline *order, bool blocking) {
+uint32_t order_queue(struct launch_sequence *order, bool blocking) {
     for (uint32_t i = 1; i < order->nqueues; i++) {
         struct queue *queue = &order->queue[i];
         if (!queue->live && known_join(&queue->all, &order->host) && queue->all.floor == order->host.floor &&
@@ -186,27 +186,27 @@ uint32_t order_queue(struct timeline *order, bool blocking) {
     return add_queue(order, blocking) ? order->nqueues - 1 : 0;
 }
 
-void order_queue_ends(struct timeline *order, uint32_t queue) {
+void order_queue_ends(struct launch_sequence *order, uint32_t queue) {
     if (queue > 0 && queue < order->nqueues) {
         order->queue[queue].live = false;
     }
     order->selected = order->selected == queue ? 0 : order->selected;
 }
 
-void order_select(struct timeline *order, uint32_t queue) {
+void order_select(struct launch_sequence *order, uint32_t queue) {
     order->selected = queue < order->nqueues ? queue : 0;
 }
 
-uint32_t order_selected(const struct timeline *order) {
+uint32_t order_selected(const struct launch_sequence *order) {
     return order->selected;
 }
 
-bool order_synchronize(struct timeline *order, uint32_t queue) {
+bool order_synchronize(struct launch_sequence *order, uint32_t queue) {
     return queue >= order->nqueues ||
            (known_join(&order->host, &order->queue[queue].all) && join_others(order, queue, &order->host));
 }
 
-bool order_synchronize_all(struct timeline *order) {
+bool order_synchronize_all(struct launch_sequence *order) {
     bool done = true;
     for (uint32_t i = 0; i < order->nqueues; i++) {
         done = done && known_join(&order->host, &order->queue[i].all);
@@ -214,7 +214,7 @@ bool order_synchronize_all(struct timeline *order) {
     return done;
 }
 
-struct known *order_record(struct timeline *order, uint32_t queue) {
+struct known *order_record(struct launch_sequence *order, uint32_t queue) {
     struct known *event = calloc(1, sizeof *event);
     if (event != NULL) {
         event->floor = FIRST_NUMBER;
@@ -227,12 +227,12 @@ struct known *order_record(struct timeline *order, uint32_t queue) {
     return event;
 }
 
-bool order_queue_waits(struct timeline *order, uint32_t queue, const struct known *event) {
+bool order_queue_waits(struct launch_sequence *order, uint32_t queue, const struct known *event) {
     struct queue *waits = &order->queue[queue < order->nqueues ? queue : 0];
     return known_join(&waits->all, event) && known_join(&waits->start, event);
 }
 
-bool order_host_waits(struct timeline *order, const struct known *event) {
+bool order_host_waits(struct launch_sequence *order, const struct known *event) {
     return known_join(&order->host, event);
 }
 

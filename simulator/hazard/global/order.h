@@ -34,29 +34,29 @@ struct submitted {
     struct image_chunk *images; /* hazard/global/delayed.c */
 };
 
-struct timeline;
+struct launch_sequence;
 
-struct timeline *order_make(void); /* NULL: no memory */
-void order_free(struct timeline *order);
+struct launch_sequence *order_make(void); /* NULL: no memory */
+void order_free(struct launch_sequence *order);
 /* Adds a launch, or a copy (module NULL), to the selected queue.  False: no memory. */
-bool order_begin(struct timeline *order, struct launch_order *launch, const char *name,
+bool order_begin(struct launch_sequence *order, struct launch_order *launch, const char *name,
                  const struct module *module, bool dependent, bool delays);
 /* To be called when the simulator has executed it.  False: no memory. */
-bool order_end(struct timeline *order, struct launch_order *launch);
-struct submitted *order_submitted(struct timeline *order, uint32_t number);
+bool order_end(struct launch_sequence *order, struct launch_order *launch);
+struct submitted *order_submitted(struct launch_sequence *order, uint32_t number);
 
 /* Queue 0 is the legacy default stream: it and the blocking queues wait for each other. */
-uint32_t order_queue(struct timeline *order, bool blocking); /* 0: no memory */
-void order_queue_ends(struct timeline *order, uint32_t queue);
-void order_select(struct timeline *order, uint32_t queue);
-uint32_t order_selected(const struct timeline *order);
+uint32_t order_queue(struct launch_sequence *order, bool blocking); /* 0: no memory */
+void order_queue_ends(struct launch_sequence *order, uint32_t queue);
+void order_select(struct launch_sequence *order, uint32_t queue);
+uint32_t order_selected(const struct launch_sequence *order);
 /* The host waits for one queue, or for all.  False: no memory. */
-bool order_synchronize(struct timeline *order, uint32_t queue);
-bool order_synchronize_all(struct timeline *order);
+bool order_synchronize(struct launch_sequence *order, uint32_t queue);
+bool order_synchronize_all(struct launch_sequence *order);
 /* An event: the entries that a queue holds now.  NULL: no memory. */
-struct known *order_record(struct timeline *order, uint32_t queue);
-bool order_queue_waits(struct timeline *order, uint32_t queue, const struct known *event);
-bool order_host_waits(struct timeline *order, const struct known *event);
+struct known *order_record(struct launch_sequence *order, uint32_t queue);
+bool order_queue_waits(struct launch_sequence *order, uint32_t queue, const struct known *event);
+bool order_host_waits(struct launch_sequence *order, const struct known *event);
 void order_event_free(struct known *event);
 
 /* ---- threads of the running launch (griddepcontrol.c) ---- */
