@@ -1,10 +1,11 @@
-"""Times what a call of the library costs behind others: the difference between long and short rounds of calls.
+"""Times one more call of the library after others: the difference between long and short rounds of calls.
 
     python -m scripts.bench.behind_others --json FILE.json       # on a CUDA device
 
-A round's calls have inputs of their own, from a flushed cache; what a round costs once is in both and goes away.  The
-library's choice is timed at the leaderboard's shapes and over M at the sweep's sizes of weights, every tile at three
-shapes.  Results are checked before and after, as compare.py does, whose clock this is; what is wrong is left out.
+Each call of a round has its own inputs, and a round starts from a flushed cache; costs that a round pays once are in
+both rounds and cancel.  The library's choice is timed at the leaderboard's shapes and over M at the sweep's sizes of
+weights, every tile at three shapes.  compare.py's clock is used, and its checks before and after; a variant with wrong
+results is left out.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ TILES = (
 )  # fmt: skip
 TILES_AT: tuple[Shape, ...] = ((256, 3072, 4096), (64, 3072, 4096), (256, 4096, 7168))
 SHORT, LONG, LONG_OF_MANY = 8, 24, 12  # calls of a round
-MANY = 1 << 24  # outputs of a call from which a long round has fewer
+MANY = 1 << 24  # with this many outputs a call, a long round has fewer calls
 REPEATS = 15
 
 
@@ -54,7 +55,7 @@ def shapes_of_auto() -> list[Shape]:
 def rounds_us(
     timer: compare.Timer, calls: dict[str, Call], long: int, repeats: int
 ) -> dict[str, tuple[list[float], list[float]]]:
-    """Us of each variant's whole short and long rounds, in turn and in random order."""
+    """Times of each variant's short and long rounds in us, interleaved in random order."""
     found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in calls}
     for call in calls.values():
         timer.round_us(call, SHORT)
@@ -66,7 +67,7 @@ def rounds_us(
 
 
 def summary(short: list[float], long: list[float], count: int) -> dict[str, Any]:
-    """What one call more costs, the mean of a call in either round, and how far rounds differ."""
+    """The cost of one more call, the mean of a call in either round, and the rounds' spread."""
     return {
         "median_us": (median(long) - median(short)) / (count - SHORT),
         "mean_us": [median(short) / SHORT, median(long) / count],
@@ -77,7 +78,7 @@ def summary(short: list[float], long: list[float], count: int) -> dict[str, Any]
 def at_shape(
     shape: Shape, variants: list[str], timer: compare.Timer, kernels: dict[str, Any], options: argparse.Namespace
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Each variant's summary, and why others were left out."""
+    """Each variant's summary, and the reasons for those that were left out."""
     kind = compare.KINDS[DEFAULT.name]
     long = LONG_OF_MANY if shape[0] * shape[1] >= MANY else LONG
     problem = kind.make(*shape, long, options.device)
@@ -100,7 +101,7 @@ def at_shape(
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """The whole record."""
+    """Measures all shapes; returns the record."""
     kernels, digests = compare.load_kernels(options)
     timer = compare.Timer(options.device)
     asked = [tuple(map(int, text.split("x"))) for text in options.shapes.split(",") if text]
@@ -134,7 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
+    parser.add_argument("--commit", default="", help="the checkout's commit, for a checkout without git")
     parser.set_defaults(problem=DEFAULT.name, library=[], checkout=[])
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -147,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
         for name, times in found["median_us"].items()
         for shape, us in times.items()
     ]
-    print_table("us that a call more costs", ["M N K", "variant", "one more", f"mean of {SHORT}, of the long"], rows)
+    print_table("us of one more call", ["M N K", "variant", "one more", f"mean of {SHORT}, of the long"], rows)
     for where, why in found["left_out"].items():
         print(f"left out: {where}: {why}")
     return 1 if found["left_out"] else 0

@@ -1,7 +1,7 @@
 """Checks the GPU backend on a CUDA device: shapes, edges, all inputs the format allows, repeatability, capture.
 
 Prints a line a check and exits 1 if any failed.  --only NAME[,NAME] runs some; --configs NAMES repeats them with each
-of these configurations of the backend's config.h, or with all.  --problem group_gemm takes the grouped GEMM's checks
+of these tiles of the backend, or with all.  --problem group_gemm takes the grouped GEMM's checks
 (groups/group_checks.py) and tiles.  --device cpu takes the CPU backend, or with
 NVFP4_SIMULATE=1 a GPU's on the simulator: slow, so with --only rings,nan_scales.
 """
@@ -32,13 +32,13 @@ EDGE_K = 17 * 64  # an odd number of scale tiles, and enough for every configura
 REPEATS = 1000
 # Each backend reads its own variable.
 CONFIG_VARIABLES = (*dual_variants.CONFIG_VARIABLES, group_variants.CONFIG_VARIABLE)
-REFUSAL = "for configuration"  # how a backend says that a named configuration does not take a shape
+REFUSAL = "for configuration"  # in a backend's message that a named configuration does not take the shape
 Verdict = Iterator[tuple[str, bool, str]]
 device = "cuda"
 
 
 def poisoned(*shape: int, seed: int = 1111, full: bool = False) -> tuple[torch.Tensor, ...]:
-    """Inputs whose output holds NaN, so that an element no one writes shows."""
+    """Inputs with NaN in the output, so that an element that is not written shows."""
     data = generate_input(*shape, seed, full=full, device=device)
     data[-1].fill_(float("nan"))
     return data
@@ -49,7 +49,7 @@ def judged(
     data: tuple[torch.Tensor, ...],
     check: Callable[[tuple[torch.Tensor, ...], torch.Tensor], tuple[bool, str]],
 ) -> Verdict:
-    """A call and its check; nothing where the configuration asked for refuses the shape."""
+    """A call and its check; nothing if the requested configuration refuses the shape."""
     try:
         output = custom_kernel(data)
     except RuntimeError as error:
@@ -81,7 +81,7 @@ def leaderboard() -> Verdict:
 
 
 def edges() -> Verdict:
-    """Sizes that are no multiple of any tile, K of an odd number of scale tiles, L = 3, both scale layouts."""
+    """Sizes that are a multiple of no tile, K with an odd number of scale tiles, L = 3, both scale layouts."""
     shapes = [(m, n, EDGE_K, 1) for m in EDGES for n in EDGES]
     shapes += [(129, 200, k, 3) for k in (64, 128, 192, 448, 1024, 7168)] + [(1, 1, 64, 1), (300, 7, 320, 2)]
     for i, shape in enumerate(shapes):
@@ -103,7 +103,7 @@ def full_benchmarks() -> Verdict:
 
 
 def nan_scales() -> Verdict:
-    """A NaN scale factor makes NaN of every output it takes part in, and of no other."""
+    """A NaN scale factor makes its outputs NaN and no others."""
     for tensor, (row, group) in ((6, (5, 3)), (7, (70, 11)), (8, (129, 0))):
         for byte in (0x7F, 0xFF):
             data = poisoned(200, 200, EDGE_K, 1)
@@ -172,7 +172,7 @@ def rings() -> Verdict:
 
 
 def capture() -> Verdict:
-    """Under CUDA graph capture, on a queue of torch's."""
+    """Under CUDA graph capture, on one of torch's queues."""
     data = poisoned(256, 3072, 4096, 1)
     want = custom_kernel(data).clone()
     graph = torch.cuda.CUDAGraph()
@@ -230,7 +230,7 @@ def run_check(config: str, name: str, verbose: bool, checks: dict[str, Callable[
                 failures.append(f"{what} {message}")
             if not ok or verbose:
                 print(f"  {'pass' if ok else 'FAIL'} {label} {name}: {what} {message}", flush=True)
-    except Exception as error:  # of the kernel or of the device: a failure like any other
+    except Exception as error:  # from the kernel or the device: also a failure
         failures.append(f"{type(error).__name__}: {error}")
         print(f"  FAIL {label} {name}: {failures[-1]}", flush=True)
     print(f"{label} {name}: {passed} passed", flush=True)
@@ -253,7 +253,7 @@ def main() -> int:
     )
     parser.add_argument("--configs", default="", help="comma-separated, or all; default: the library's choice")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what passed and failed there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     global device

@@ -23,13 +23,13 @@ from scripts.common.sources import commit_digest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "commits"
 MANIFEST = "manifest.json"
-BUILT_FROM = ("submission", "Makefile", "scripts")  # what `make library` reads
+BUILT_FROM = ("submission", "Makefile", "scripts")  # the inputs of `make library`
 SHORT = 7  # digits of a commit's name
 BUILD_SECONDS = 480
 
 
 def git(*words: str) -> bytes:
-    """What a git command prints; SystemExit with its own words where it fails."""
+    """Output of a git command; SystemExit with its message if it fails."""
     done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"commits: git {' '.join(words)}: {done.stderr.decode().strip()}")
@@ -37,7 +37,7 @@ def git(*words: str) -> bytes:
 
 
 def ledger_variants(head: str) -> list[str]:
-    """Variants of the ledger's run: the first kernel, each step's, the newest commit's twice (an A/A), and others."""
+    """Variants of the ledger's run: the first kernel, each step, the newest commit twice (an A/A), and others."""
     ledger = json.loads((ROOT / "shark_tank" / "ledger.json").read_text())
     steps = [step["variant"] for step in (ledger["first"], *ledger["steps"])]
     return [*steps, f"{head}/auto", f"{head}/auto+again", *ledger["one_run"]["beside"]]
@@ -54,7 +54,7 @@ def newest() -> str:
 
 
 def fetch(commits: list[str]) -> None:
-    """Unpack the sources of each commit, and note what they are."""
+    """Unpacks the sources of each commit and writes the manifest."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = {}
     for name in commits:
@@ -69,7 +69,7 @@ def fetch(commits: list[str]) -> None:
 
 
 def build(folder: Path) -> str:
-    """Build one commit's library for Hopper; returns what went wrong, or nothing."""
+    """Builds one commit's library; returns the error, or nothing."""
     command = ["make", "-j4", "-C", str(folder), "library", "BUILD=build", f"PYTHON={sys.executable}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
@@ -81,7 +81,7 @@ def build(folder: Path) -> str:
 
 
 def build_all(manifest: dict[str, dict[str, str]]) -> None:
-    """Build every fetched commit; SystemExit where sources are not the commit's or one does not build."""
+    """Builds every fetched commit; SystemExit if its sources have changed or it does not build."""
     from scripts.bench.provenance import checkout_digest
 
     for name, entry in manifest.items():
@@ -95,13 +95,13 @@ def build_all(manifest: dict[str, dict[str, str]]) -> None:
 
 
 def time(ledger: bool, words: list[str]) -> int:
-    """Build, then compare.py on every fetched commit."""
+    """Builds every fetched commit, then runs compare.py on all of them."""
     path = FOLDER / MANIFEST
     if not path.is_file():
         raise SystemExit("commits: nothing is fetched; run `python -m scripts.bench.commits fetch` where git is")
     manifest = json.loads(path.read_text())
     build_all(manifest["commits"])
-    # compare.py loads a library where it is imported: any will do, every variant here names its own.
+    # Importing compare.py loads a library: any will do, since every variant here names its own.
     os.environ["NVFP4_LIBRARY"] = str(FOLDER / next(iter(manifest["commits"])) / "build" / "libcustom_kernel.so")
     from scripts.bench import compare
 

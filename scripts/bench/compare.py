@@ -1,16 +1,16 @@
 """Times the GPU backend against baselines, side by side in one run on a CUDA device.
 
 Variants: `auto` (the library's own choice), names of the backend's config.h, and any of them with `+again` (the
-same thing twice: the noise floor) or `+plain` (launched without dependent launch).  `NAME/auto` and so on take another
-checkout, built, with the shim that is in it (--checkout NAME=DIR), or another library alone (--library NAME=FILE, which
-no round accepts: nothing says what it was built from).  Baselines: baselines/.
+same thing twice: the noise floor) or `+plain` (launched without dependent launch).  `NAME/auto` takes another built
+checkout with its own shim (--checkout NAME=DIR) or another library (--library NAME=FILE; no round accepts it, since its
+sources are unknown).  Baselines: baselines/.
 
 A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
 rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
 --problem group_gemm times the grouped GEMM in the same way (groups/), 15 inputs a round; a shape is then
 "80,176x4096x7168", and semicolons stand between shapes.
---device cpu times the CPU backend in the same way; its names are instruction sets, `avx2` for one.  With
-NVFP4_SIMULATE=1 it tries all of it on the simulator: those times say nothing, and the samples say so.
+--device cpu times the CPU backend in the same way; its variants are instruction sets, such as `avx2`.  With
+NVFP4_SIMULATE=1 everything runs on the simulator: the times mean nothing then, and the samples name the simulator.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Shape = tuple[int | str, ...]  # M, N, K
 
 
 def load_kernels(options: argparse.Namespace) -> tuple[dict[str, Callable[..., torch.Tensor]], dict[str, str]]:
-    """custom_kernel by what stands before a variant's slash ("" is this checkout), and what each was built from."""
+    """custom_kernel by the part before a variant's slash ("" is this checkout), and the digest of its sources."""
     own = os.environ.get("NVFP4_LIBRARY")
     kind = KINDS[options.problem]
     kernels = {"": kind.kernel()}
@@ -67,7 +67,7 @@ def load_kernels(options: argparse.Namespace) -> tuple[dict[str, Callable[..., t
 
 
 def variant_digest(name: str, digests: dict[str, str]) -> str:
-    """What was timed: the sources of the variant's library, or the file that holds the baselines."""
+    """Digest of what was timed: the sources of the variant's library, or the file of the baselines."""
     for kind in KINDS.values():
         if name in kind.baselines:
             return provenance.file_digest(Path(__file__).parent / kind.file)
@@ -86,7 +86,7 @@ class Timer:
             self._clock = chip.Clock(torch.device("cuda", torch.cuda.current_device()))
 
     def round_us(self, call: Call, count: int) -> float:
-        """Mean time of count calls; the flush lasts long enough for all of them to be queued behind it."""
+        """Mean time of count calls; all of them are queued while the flush runs."""
         getattr(call, "prepare", lambda: None)()
         if not self._cuda:
             begin = time.perf_counter()
@@ -106,7 +106,7 @@ class Timer:
 
 
 class Kind(NamedTuple):
-    """What timing a problem takes beside the clock."""
+    """The parts of timing that depend on the problem."""
 
     kernel: Callable[[], Callable[..., Any]]  # the package's
     load_shim: Callable[[str, Path], Callable[..., Any]]
@@ -154,7 +154,7 @@ def run_shape(
             )
             getattr(call, "prepare", lambda: None)()
             wrong = kind.check(problem, name, call, wants)
-        except Exception as error:  # a baseline that cannot run is a line of the report, not the end of it
+        except Exception as error:  # a baseline that cannot run is reported, and the others go on
             wrong = f"{name}: {type(error).__name__}: {str(error)[:300]}"
         if wrong:
             left_out[name] = wrong
@@ -209,16 +209,16 @@ def report(samples: list[dict[str, object]], variants: list[str], shapes: list[S
 
 
 class Measured(NamedTuple):
-    """What a comparison found."""
+    """Result of a comparison."""
 
-    env: dict[str, object]  # the chip, versions, clocks, and what was timed (provenance.py)
+    env: dict[str, object]  # chip, versions, clocks, digests (provenance.py)
     samples: list[dict[str, object]]
     left_out: dict[str, str]  # variants whose results were wrong or that cannot run, with the reason
     variants: list[str]
     shapes: list[Shape]
 
     def record(self) -> dict[str, object]:
-        """Medians in us by variant and shape, with what was timed."""
+        """The environment and the medians in us, by variant and shape."""
         medians = {
             name: {
                 "x".join(map(str, shape)): median(us)
@@ -231,7 +231,7 @@ class Measured(NamedTuple):
 
 
 def read_shape(parts: Sequence[str]) -> Shape:
-    """M, N, K; a part with as many values as there are groups stays text."""
+    """M, N, K; a part with a value for each group stays text."""
     return tuple(int(part) if part.isdecimal() else part for part in parts)
 
 
@@ -249,7 +249,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
     made.add_argument("--shapes", default="", help="e.g. 256x4096x7168,...; default: the benchmarks")
     made.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    made.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
+    made.add_argument("--commit", default="", help="the checkout's commit, for a checkout without git")
     made.add_argument("--samples", type=Path, metavar="FILE.jsonl")
     made.add_argument("--env", type=Path, metavar="FILE.json")
     made.add_argument("--json", type=Path, metavar="FILE.json")
@@ -257,7 +257,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def measure(options: argparse.Namespace, each: Callable[[Shape], None] = lambda shape: None) -> Measured:
-    """Times every variant at every shape; `each` is told of a shape that is done."""
+    """Times every variant at every shape; calls `each` after a shape."""
     torch.backends.cuda.matmul.allow_tf32 = False
     kind = KINDS[options.problem]
     options.kernels, built_from = load_kernels(options)

@@ -54,13 +54,13 @@ def group_operands(data: tuple[Any, ...]) -> list[Matrices]:
 
 
 def matmuls(operands: list[Matrices]) -> None:
-    """The first matrix of each by the transposes of the others."""
+    """Multiplies the first matrix of each tuple by the transposes of the others."""
     for a, *others in operands:
         for b in others:
             a @ b.t()
 
 
-# By the problem: the package's kernel, and what its operands are for torch.
+# By problem: the package's kernel, and the function that makes torch's operands.
 KERNELS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], list[Matrices]]]] = {
     "dual_gemm": (custom_kernel, dual_operands),
     "group_gemm": (custom_kernel_grouped, group_operands),
@@ -75,19 +75,19 @@ def timed_ms(call: Callable[[], object]) -> float:
 
 
 def made(shape: Shape, seed: int) -> tuple[Any, ...]:
-    """What a kernel is given: the leaderboard's data."""
+    """The leaderboard's data for a kernel."""
     device = torch.device("cpu")
     return shape.data(shape.generate(seed, BOARD, device), blank(shape, device))
 
 
 def measure(shape: Shape, seed: int, repeats: int) -> dict[str, float]:
-    """Medians in ms of the three, and the median of the two ratios repeat by repeat."""
+    """Medians in ms of all three, and the medians of both ratios over the repeats."""
     kernel, operands_of = KERNELS[shape.problem.name]
     sets = [made(shape, seed + i) for i in range(INPUT_SETS)]
     dequantized = [operands_of(data) for data in sets]
     wants = [parts(shape.problem.reference(data)) for data in sets]
     samples: dict[str, list[float]] = {"ours": [], "same job": [], "matmuls alone": []}
-    for repeat in range(-1, repeats):  # the first one warms up
+    for repeat in range(-1, repeats):  # repeat -1 warms up
         i = repeat % INPUT_SETS
         data = sets[i]
         outputs = parts(shape.offered(data))

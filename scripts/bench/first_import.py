@@ -1,4 +1,4 @@
-"""How long the first import of a bundle takes, which compiles it, and how long a later one; each in a fresh process.
+"""Times the first import of a bundle, which compiles it, and a later one; each in a fresh process.
 
 usage: python -m scripts.bench.first_import [--repeats 3] [--json FILE]
 """
@@ -27,7 +27,7 @@ LIMIT_S = 300.0
 
 
 def timed_import(bundle: Path, cache: Path) -> dict[str, float]:
-    """Seconds of one import: by the clock, and of all processors together."""
+    """Seconds of one import: wall time, and processor time over all processors."""
 
     def spent() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -41,7 +41,7 @@ def timed_import(bundle: Path, cache: Path) -> dict[str, float]:
 
 
 def measure(target: str, repeats: int) -> dict[str, dict[str, float]]:
-    """Medians for a target: of first imports, each with an empty cache, and of the ones after them."""
+    """Medians of a target's first imports, each with an empty cache, and of the imports after them."""
     text = make_bundle(target).text
     taken: dict[str, list[dict[str, float]]] = {"first": [], "later": []}
     for _ in range(repeats):

@@ -1,11 +1,11 @@
-"""Whether another version of the harness gives the same submission the same times: runs of both, in turn, in one go.
+"""Compares the times that two versions of the harness give the same submissions: runs both in turn.
 
     python -m scripts.bench.harness_ratio OLD [--repeats 2] [--shapes 2] [--json FILE]
 
-OLD is a checkout of an older commit (`git worktree add OLD b46d3a7`); of it only eval/ and reference/ are used.  Judged
-are this checkout's submission, built, and cuBLAS (scripts/bench/baselines/cublas_submission.py).  Printed is, for each
-shape, the ratio of the times, new over old, with its 95 % interval over the runs, and how far a claim may lie below the
-harness's own time.  Exits with 1 if a run fails or a ratio's interval lies wholly outside 1 +- 0.01.
+OLD is a checkout of an older commit (`git worktree add OLD b46d3a7`); only its eval/ and reference/ are used.  Both
+harnesses judge this checkout's built submission and cuBLAS (scripts/bench/baselines/cublas_submission.py).  For each
+shape it prints the ratio of the times, new over old, with its 95 % interval over the runs, and the tolerance by which a
+claimed time may lie below the harness's.  Exits with 1 if a run fails or a ratio's interval lies outside 1 +- 0.01.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRINTED = 3000  # characters of a failed run's output
 
 
 def run(checkout: Path, cases: Path, submission: Path, device: str | None) -> dict[str, Any]:
-    """One run of a checkout's harness: its JSON. Raises RuntimeError with what it printed if it fails."""
+    """The JSON of one run of a checkout's harness. Raises RuntimeError with its output if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "record.json"
         command = [sys.executable, "eval/eval.py", "benchmark", cases, "--submission", submission, "--json", record]
@@ -67,7 +67,7 @@ def measure(old: Path, cases: Path, repeats: int, device: str | None) -> list[di
 
 
 def rows_of(found: list[dict[str, Any]]) -> tuple[list[list[str]], bool]:
-    """A row for each submission and shape, and whether every ratio may be within what is allowed."""
+    """A row for each submission and shape, and whether every interval touches the allowed range."""
     rows, within = [], True
     for name in SUBMISSIONS:
         for shape in dict.fromkeys(one["shape"] for one in found):

@@ -1,7 +1,7 @@
-"""The host cost of one call of the shim on a minimal CPU problem, and what it is made of.
+"""The host cost of one call of the shim on a minimal CPU problem, and its parts.
 
-Measured in turns: the shim alone, as a bundle has it, and as part of the package, which asks more of its tensors.
-It is processor time of the calling thread: other work on the machine adds less to it.
+The shim alone, as in a bundle, and the package, which checks more of its tensors, are measured in turns.  The cost is
+processor time of the calling thread, which other work on the machine disturbs less than wall time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from submission import submission as packaged
 ROOT = Path(__file__).resolve().parents[2]
 GOALS_US = {"dual_gemm": 4.0, "group_gemm": 8.0}
 CALLS_PER_SAMPLE = 2000
-GROUPS = 8  # as the leaderboard has at most
+GROUPS = 8  # the most that the leaderboard has
 
 
 def sample_us(call: Callable[[Any], object], argument: object) -> float:
@@ -41,7 +41,7 @@ def sample_us(call: Callable[[Any], object], argument: object) -> float:
 
 
 def alone(shim: ModuleType = packaged) -> ModuleType:
-    """The shim as a bundle or a bare file has it: what the package puts into it is not there."""
+    """The shim as in a bundle, without what the package adds to it."""
     spec = importlib.util.spec_from_file_location(f"{shim.__package__}.shim_alone", shim.__file__)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -83,15 +83,15 @@ def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
     setattr(shim, call_name, record)
     if grouped:
         packing, shim._packing = shim._packing, _Kept(shim)
-        shim._call_python = None  # packs in Python, as where torch is too old
+        shim._call_python = None  # packs in Python, as with an older torch
     shim.custom_kernel(data)
     setattr(shim, call_name, real_call)
     if grouped:
         kept, shim._packing = shim._packing, packing
         packed["kept"] = kept
-    # The same library call from the same packed struct, less what one ctypes call costs: the work itself.
+    # The work itself is the library call with the same packed struct, less the cost of a ctypes call.
     version = shim._library.custom_kernel_version
-    version.argtypes = real_call.argtypes  # ignored by the callee: costs what the kernel's argument costs
+    version.argtypes = real_call.argtypes  # the callee ignores it; converting it costs as much as the kernel's argument
     calls: dict[str, tuple[Callable[[Any], object], object]] = {
         "shim": (shim.custom_kernel, data),
         "package": (ours.custom_kernel, data),
@@ -123,7 +123,7 @@ def main() -> int:
         f"host cost of a call, minimal CPU problem ({sizes}): the shim {result['shim_us']:.2f} us "
         f"(goal {GOALS_US[options.problem]:.0f} us), of which the ctypes call {result['ctypes_us']:.2f} us; "
         + (f"packed in Python {result['packing_us']:.2f} us; " if "packing_us" in result else "")
-        + f"in the package {result['package_us']:.2f} us; the work in C is {result['work_us']:.2f} us beside it"
+        + f"in the package {result['package_us']:.2f} us; the work in C takes {result['work_us']:.2f} us more"
     )
     if options.json:
         origin = {"processor": chip.name(torch.device("cpu")), "torch": torch.__version__}

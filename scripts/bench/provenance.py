@@ -1,8 +1,7 @@
-"""What produced a sample: the program, the sources, the host, the chip and its clock.
+"""The origin of a sample: program, sources, host, chip and its clock.
 
-`rounds measure` and `rounds check` compare this with git: `digest` is of the files under submission/, so that anyone
-can compute it from a commit, and the program's is that of its file.  None of it says who is at the keyboard:
-shark_tank/RULES.md lists what cannot be verified.
+`rounds measure` and `rounds check` compare it with git: `digest` is taken of the files under submission/, so that
+anyone can compute it from a commit, and the program's of its file.  shark_tank/RULES.md lists what cannot be verified.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from eval.hardware import chip
 from scripts.common.sources import SOURCE_SUFFIXES, source_digest
 
 ROOT = Path(__file__).resolve().parents[2]
-HOST_DIGITS = 12  # of a sha256: enough to tell hosts apart, and no way back to the name
+HOST_DIGITS = 12  # of a sha256: tells hosts apart and does not reveal the name
 
 
 def nvidia_smi(query: str) -> str:
-    """One answer of nvidia-smi, or why there is none."""
+    """One answer of nvidia-smi, or the reason why there is none."""
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
@@ -45,28 +44,28 @@ def checkout_digest(root: Path) -> str:
 
 
 def host() -> str:
-    """A name for this machine that tells it from others and says nothing else."""
+    """An anonymous name that tells this machine from others."""
     identity = Path("/etc/machine-id")
     text = platform.node() + (identity.read_text() if identity.is_file() else "")
     return f"{platform.machine()}-{hashlib.sha256(text.encode()).hexdigest()[:HOST_DIGITS]}"
 
 
 def chip_name(device: str) -> str:
-    """The chip that is timed; on the simulator its time is no chip's."""
+    """The timed chip, or the simulator."""
     if os.environ.get("NVFP4_SIMULATE") == "1":
         return "PTX simulator"
     return chip.name(torch.device(device))
 
 
 def of_samples(program: Path, device: str) -> dict[str, str]:
-    """What every sample of a run says of its origin; the digest and the clock are the sample's own."""
+    """The origin that all samples of a run share; digest and clock are the sample's own."""
     return {"program": program.relative_to(ROOT).as_posix(), "host": host(), "chip": chip_name(device)}
 
 
 def environment(
     program: Path, device: str, commit: str, clocks_mhz: Iterable[int], digests: dict[str, str]
 ) -> dict[str, object]:
-    """What a reader has to know of the machine and the code; `digests` holds one of each variant that was timed."""
+    """The environment of a run: machine, clocks and code; `digests` has one for each timed variant."""
     clocks = sorted(clocks_mhz)
     cuda = device == "cuda"
     return {

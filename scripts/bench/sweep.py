@@ -1,4 +1,4 @@
-"""Times the library over M beside one GEMM on dequantized operands, counts inexact outputs, plots the ratios.
+"""Times the library and one GEMM on dequantized operands over M, counts inexact outputs, plots the ratios.
 
 On a CUDA device M goes from 1 to 8192 and the baseline is cuBLAS in fp16; on a CPU to 256, and the baselines are
 torch's matmuls in bf16 and fp32.  Method and checks are compare.py's.  Floors: the NVFP4 operands once through memory,
@@ -34,18 +34,18 @@ ROWS = {
     "cpu": (1, 16, 64, 256),
 }
 BASELINES = {"cuda": "cublas_one_gemm", "cpu": "torch_bf16,torch_fp32"}
-INPUTS = {"cuda": 24, "cpu": 2}  # calls of a round: the first one's start is shared by so many
+INPUTS = {"cuda": 24, "cpu": 2}  # calls of a round, over which the start of the first is spread
 REPEATS = {"cuda": 7, "cpu": 5}
 EXACT_SHAPES = {
     "cuda": ((256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168)),
     "cpu": ((16, 4096, 7168), (16, 3072, 4096)),
 }
 DATA = ("leaderboard", "every code", "full")
-SEEDS = {"cuda": (1111, 7, 99, 5, 31, 32), "cpu": (1111,)}  # draws that are counted together
+SEEDS = {"cuda": (1111, 7, 99, 5, 31, 32), "cpu": (1111,)}  # draws whose counts are added
 
 
 def outside(got: torch.Tensor, want: torch.Tensor) -> int:
-    """How many elements of a result in fp16 lie outside the tolerance of float64; what overflows has to be infinite."""
+    """How many elements of a result in fp16 lie outside the tolerance of float64; an overflow must give infinity."""
     fits = ~want.half().isinf()
     near = torch.isclose(got.double(), want, rtol=RTOL, atol=ATOL, equal_nan=True)
     return int((~torch.where(fits, near, got == want.half())).sum())
@@ -57,7 +57,7 @@ def gated(both: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def random_data(kind: str, shape: sweep_report.Shape, seed: int, device: str) -> tuple[torch.Tensor, ...]:
-    """Inputs of a kind of DATA; "every code": the codes of "full", the scale factors of the leaderboard's data."""
+    """Inputs of a kind of DATA; "every code" has the codes of "full" and the leaderboard's scale factors."""
     data = generate_input(*shape, seed=seed, device=device, full=kind != "leaderboard")
     if kind == "every code":
         data = (*data[:3], *generate_input(*shape, seed=seed, device=device)[3:])
@@ -65,7 +65,7 @@ def random_data(kind: str, shape: sweep_report.Shape, seed: int, device: str) ->
 
 
 def exactness(shape: sweep_report.Shape, kind: str, device: str) -> dict[str, int]:
-    """Outputs of all draws outside the tolerance, as outside_of_draw names them."""
+    """Outputs outside the tolerance over all draws, with the names of outside_of_draw."""
     found: Counter[str] = Counter()
     for seed in SEEDS[device]:
         for name, count in outside_of_draw(random_data(kind, shape, seed, device), device).items():
@@ -74,7 +74,7 @@ def exactness(shape: sweep_report.Shape, kind: str, device: str) -> dict[str, in
 
 
 def outside_of_draw(data: tuple[torch.Tensor, ...], device: str) -> dict[str, int]:
-    """Outputs outside the tolerance: ours, torch in fp32, and on CUDA the same tensor cores by cuBLAS in fp16."""
+    """Outputs outside the tolerance: ours, torch in fp32, and on CUDA cuBLAS in fp16 on the same tensor cores."""
     n = data[1].shape[0]
     want = oracle(data)[..., 0]
     a, *b = (nvfp4.decode(code[..., 0], scale[..., 0]) for code, scale in zip(data[:3], data[3:6], strict=True))
@@ -88,7 +88,7 @@ def outside_of_draw(data: tuple[torch.Tensor, ...], device: str) -> dict[str, in
 
 
 def floors_us(shape: sweep_report.Shape, chip_name: str) -> tuple[float, float] | None:
-    """The memory's and the arithmetic's least time; None on a chip whose peaks are not known."""
+    """The least time of memory and of arithmetic; None for a chip with unknown peaks."""
     peak = chip.peak(chip_name)
     if peak is None:
         return None

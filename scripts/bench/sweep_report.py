@@ -1,4 +1,4 @@
-"""What a sweep over M measured, as tables and a plot; reads what sweep.py wrote, and needs no torch."""
+"""Tables and a plot of a sweep over M; reads sweep.py's record and needs no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from typing import Any
 
 OURS = "auto"
-AGAIN = "auto+again"  # the same once more: how far two runs of one thing differ
+AGAIN = "auto+again"  # the same variant again, for the noise
 LABELS = {
     "cublas_one_gemm": "cuBLAS fp16",
     "torch_bf16": "torch bf16",
@@ -21,7 +21,7 @@ Sweep = dict[str, Any]  # the record: env, median_us by variant and shape, floor
 
 
 def shapes_of(record: Sweep) -> list[Shape]:
-    """The shapes (M, N, K) that ours has a time at, by weights in the order measured, then by M."""
+    """The shapes (M, N, K) that ours was timed at, by weights in the order measured, then by M."""
     found = [tuple(map(int, shape.split("x"))) for shape in record["median_us"][OURS]]
     order = list(dict.fromkeys(shape[1:] for shape in found))
     return sorted(found, key=lambda shape: (order.index(shape[1:]), shape[0]))  # type: ignore[return-value,arg-type]
@@ -33,17 +33,17 @@ def key(shape: Shape) -> str:
 
 
 def baselines(record: Sweep) -> list[str]:
-    """The baselines that the record has times of."""
+    """The baselines that have times in the record."""
     return [name for name, times in record["median_us"].items() if name in LABELS and times]
 
 
 def us_text(us: float) -> str:
-    """A time in us, with as many digits as say something."""
+    """A time in us with its significant digits."""
     return f"{us:.0f}" if us >= 1000 else f"{us:.1f}"
 
 
 def ratio(record: Sweep, shape: Shape, peer: str) -> float | None:
-    """Ours over a peer's time; None where one of them is missing."""
+    """Ours over a peer's time; None if one is missing."""
     times = record["median_us"]
     ours, other = times[OURS].get(key(shape)), times.get(peer, {}).get(key(shape))
     return ours / other if ours and other else None

@@ -1,9 +1,9 @@
-"""A call's simulated timeline: a Chrome trace for Perfetto, a picture, and what the time hangs on.
+"""A call's simulated timeline: a Chrome trace for Perfetto, a picture, and the critical resource of each launch.
 
     ./nvfp4 bench timeline 256 4096 7168 blackwell              # build/timeline.json and .png
     ./nvfp4 bench timeline 256 3072 4096 hopper --to FOLDER/NAME
 
-Rows are the warps of a launch's first cluster, the units beside them, and the memory.  Simulated, never measured.
+Rows are the warps of a launch's first cluster, its units, and memory.  The times are simulated, never measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Bar = tuple[float, float, str]  # start and length in us, colour
 
 
 def rows(trace: dict[str, Any]) -> dict[str, list[Bar]]:
-    """Bars by row, in the order that a reader wants: warps, then units.  Waits come after the life that they cover."""
+    """Bars by row, warps first, then units.  Waits are drawn over the bar of the warp's life."""
     events = trace["traceEvents"]
     process = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     found: dict[str, list[Bar]] = defaultdict(list)
@@ -51,7 +51,7 @@ def rows(trace: dict[str, Any]) -> dict[str, list[Bar]]:
 
 
 def counters(trace: dict[str, Any]) -> dict[str, tuple[list[float], list[float]]]:
-    """Times in us and shares in percent of what all SMs have in common."""
+    """Times in us and shares in percent of the resources that all SMs share."""
     found: dict[str, tuple[list[float], list[float]]] = {}
     for event in trace["traceEvents"]:
         if event["ph"] == "C":
@@ -84,7 +84,7 @@ def draw(trace: dict[str, Any], title: str, target: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Simulates, writes both files, says what they show."""
+    """Simulates, writes both files, prints a summary."""
     parser = argparse.ArgumentParser(
         prog="nvfp4 bench timeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""What a bring-up report says of the machine, or of the library.
+"""Writes a bring-up report's facts about the machine or the library.
 
 usage: environment.py machine|library FILE.json [--without-device]
 """
@@ -24,7 +24,7 @@ SOURCES = {".c", ".h", ".cu", ".cuh", ".py", ".mk"}
 
 
 def answer(*command: str) -> str | None:
-    """What a command prints, or None where it is missing or fails."""
+    """Output of a command, or None if it is missing or fails."""
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -33,14 +33,14 @@ def answer(*command: str) -> str | None:
 
 
 def tool(name: str, nvcc: str | None) -> str | None:
-    """A CUDA tool's path: in PATH, beside the nvcc in use, or in the usual folder."""
+    """A CUDA tool's path: from PATH, next to the nvcc in use, or in the usual folder."""
     folders = [str(Path(nvcc).parent)] if nvcc else []
     places = os.pathsep.join([os.environ.get("PATH", ""), *folders, "/usr/local/cuda/bin"])
     return shutil.which(name, path=places)
 
 
 def devices() -> dict[str, Any]:
-    """What torch sees: the device of every later step, or why there is none."""
+    """The CUDA device that torch finds, which every later step uses, or the reason why there is none."""
     try:
         import torch
     except ImportError as error:
@@ -60,7 +60,7 @@ def devices() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """The GPU, its driver and clocks, the compilers, the sources."""
+    """Facts about GPU, driver, clocks, compilers and sources."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "submission").rglob("*")):
         if path.is_file() and path.suffix in SOURCES:
@@ -91,7 +91,7 @@ def library() -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the answer; 1 where it says that nothing can be measured here, unless none is needed."""
+    """Writes the facts; returns 1 without a device, unless --without-device is given."""
     what, path, *without_device = arguments
     found = machine() if what == "machine" else library()
     Path(path).write_text(json.dumps(found, indent=2) + "\n")

@@ -1,11 +1,11 @@
 """Bring-up on a new chip: builds, checks, times and compares everything, and writes one JSON to send back.
 
     make bring-up                                    # on a B200 (blackwell), H200 (hopper), RTX 50 or GB10 (geforce)
-    make bring-up BRING_UP_ARGS='--minutes 4'       # what fits into four minutes, the most telling first
+    make bring-up BRING_UP_ARGS='--minutes 4'       # the most important steps, in four minutes
     make bring-up BRING_UP_ARGS='--dry blackwell'   # the same steps, small, on the simulator: no GPU, no times
 
-Each step is a process with a time limit: one that fails or hangs is a line of the report, and the next one starts.
-The report is written anew after every step, so that a crash of the machine loses one step.
+Each step is a process with a time limit: a step that fails or hangs is reported, and the next one starts.  The report
+is written after every step, so that a crash of the machine loses one step.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Day:
         self.options = options
         self.dry = options.dry is not None
         self.folder = options.folder.resolve()
-        self.backend = options.dry or "blackwell"  # until the environment says more
+        self.backend = options.dry or "blackwell"  # until the environment names the device
         self.report: dict[str, Any] = {
             "format": FORMAT,
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -76,7 +76,7 @@ class Day:
 
     # --- the report ---------------------------------------------------------------------------------------
     def save(self) -> None:
-        """Writes what is known so far, in one go: an interrupted write leaves the report before it."""
+        """Writes the report so far in one go: an interrupted write keeps the one before."""
         self.report["steps"] = self.session.as_json()
         scratch = self.options.json.with_suffix(".part")
         scratch.write_text(json.dumps(self.report, indent=1) + "\n")
@@ -95,13 +95,13 @@ class Day:
         return self.session.run(Step(name, words, LIMITS[kind], environment, path, skip))
 
     def dry_environment(self) -> dict[str, str]:
-        """A GPU's backend on the simulator, or the CPU's own."""
+        """Settings that run a GPU's backend on the simulator, or the CPU backend."""
         simulated = {"NVFP4_SIMULATE": "1", "NVFP4_SIMULATE_CHECKS": "0"} if self.backend != "cpu" else {}
         return simulated | {"NVFP4_BACKEND": self.backend}
 
     # --- the steps ----------------------------------------------------------------------------------------
     def run(self) -> None:
-        """All steps, the most telling first."""
+        """Runs all steps, the most important first."""
         self.prepare()
         good = self.check()
         self.time(good)
@@ -111,7 +111,7 @@ class Day:
         self.save()
 
     def prepare(self) -> None:
-        """What the machine is, and the library on it."""
+        """Reports the machine, builds the library and reports it."""
         script = (sys.executable, "-m", "scripts.bring_up.environment")
         path = self.folder / "environment.json"
         command = (*script, "machine", str(path), *(["--without-device"] if self.dry else []))
@@ -131,14 +131,14 @@ class Day:
         self.report["library"] = self.session.run(library).result
 
     def check(self) -> list[str]:
-        """Results against the reference and the float64 oracle; the configurations that had none wrong."""
+        """Checks results against the reference and the float64 oracle; returns the configurations without an error."""
         device = ("--device", "cpu" if self.dry else "cuda")
         command = (sys.executable, "-m", "scripts.bench.check_gpu", *device)
         only = ("--only", DRY_CHECKS) if self.dry else ()
         everything = self.step("check auto", "check", *command, *only, result=True)
         self.collect_checks(everything)
         if everything.outcome not in (PASSED, SKIPPED):
-            # Is it the overlap of calls?
+            # Does the fault come from overlapping calls?
             variable = f"NVFP4_{self.backend.upper()}_DEPENDENT_LAUNCH"
             only = ("--only", DRY_CHECKS if self.dry else PLAIN_CHECKS)
             name = "check auto without dependent launch"
@@ -146,7 +146,7 @@ class Day:
         return self.check_configs([*command, "--only", DRY_CHECKS if self.dry else CONFIG_CHECKS])
 
     def check_configs(self, command: list[str]) -> list[str]:
-        """All in one process; each in its own only where that fails, so that the faulty one is known."""
+        """Checks all in one process, and if that fails each in its own, to find the faulty one."""
         configs = self.report["configs"]
         if not configs:
             return []
@@ -165,7 +165,7 @@ class Day:
         return good
 
     def collect_checks(self, outcome: Outcome) -> None:
-        """One line a step into the report: how many checks passed, which failed."""
+        """Adds a step's checks to the report: how many passed, and which failed."""
         if outcome.outcome == SKIPPED:
             return
         checks = (outcome.result or {}).get("checks", [])
@@ -179,7 +179,7 @@ class Day:
         )
 
     def time(self, good: list[str]) -> None:
-        """Every configuration and the baselines, interleaved, a step a shape; then the predictions beside it."""
+        """Times every configuration and the baselines, interleaved, a step a shape; compares with the predictions."""
         shapes = DRY_SHAPES if self.dry else [shape_key(case.shape) for case in read_cases(benchmark_cases())]
         size = ("--device", "cpu", "--inputs", "2", "--repeats", "3") if self.dry else ("--seconds", "20")
         variants = ",".join(["auto", "auto+again", *([] if self.backend == "cpu" else ["auto+plain"]), *good])
@@ -203,7 +203,7 @@ class Day:
         self.report["against_cost_model"] = against_cost_model(self.report["times"], self.backend)
 
     def collect_times(self, shape: str, samples: Path, left_out: dict[str, str]) -> None:
-        """The samples of a shape by variant, and the variants that gave none."""
+        """Adds a shape's samples by variant, and the variants without samples, to the report."""
         found: dict[str, list[float]] = {}
         for line in samples.read_text().splitlines() if samples.is_file() else []:
             sample = json.loads(line)
@@ -218,7 +218,7 @@ class Day:
             self.report["times"].append(entry | {"samples_us": [], "left_out": reason})
 
     def judge(self) -> None:
-        """The leaderboard's own procedure: the ten tests, and the benchmarks with single-call times beside."""
+        """Runs the leaderboard's procedure: the ten tests, and the benchmarks with single-call times."""
         cases = {name: ROOT / "eval" / "cases" / f"{name}.txt" for name in ("test", "benchmark")}
         device: tuple[str, ...] = ()
         if self.dry:
@@ -234,7 +234,7 @@ class Day:
                 self.report["benchmark"] = outcome.result
 
     def sanitize(self, good: list[str]) -> None:
-        """compute-sanitizer on every configuration that gives right results, where there is one."""
+        """Runs compute-sanitizer, if installed, on every configuration with right results."""
         tool = (self.report["environment"] or {}).get("compute_sanitizer")
         skip = "not on a simulator" if self.dry else "" if tool else "no compute-sanitizer here"
         options = ("--error-exitcode", "1", "--kernel-name-exclude", "kernel_substring=at::")
@@ -254,7 +254,7 @@ def shape_key(shape: tuple[int, ...]) -> str:
 
 
 def against_cost_model(times: list[dict[str, Any]], backend: str) -> list[dict[str, Any]]:
-    """The library's choice and every tile on each shape that is predicted: inside its interval, or how far off."""
+    """Compares the library's choice and every tile with its predicted interval, at each predicted shape."""
     try:
         predicted = json.loads(COST_MODEL.read_text())["predictions"].get(backend, {})
     except (OSError, ValueError, KeyError):
@@ -282,7 +282,7 @@ def against_cost_model(times: list[dict[str, Any]], backend: str) -> list[dict[s
 
 
 def schema_problems(report: dict[str, Any]) -> list[str] | None:
-    """What the report's form violates; None where nothing here can check that."""
+    """Violations of the report's schema; None without jsonschema."""
     try:
         import jsonschema
     except ImportError:
@@ -292,12 +292,12 @@ def schema_problems(report: dict[str, Any]) -> list[str] | None:
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """What a person wants to see at once."""
+    """Prints a summary for a person."""
     rows = []
     for step in report["steps"]:
         said = step["log_tail"].strip().splitlines()[-1:] if step["outcome"] != PASSED else []
         rows.append([step["name"], step["outcome"], f"{step['seconds']:.1f}", *(line[:60] for line in said or [""])])
-    print_table(f"bring-up, {report['backend']} backend, {report['mode']}", ["step", "outcome", "s", "says"], rows)
+    print_table(f"bring-up, {report['backend']} backend, {report['mode']}", ["step", "outcome", "s", "last line"], rows)
     shapes = list(dict.fromkeys(entry["shape"] for entry in report["times"]))
     medians = {(entry["variant"], entry["shape"]): entry["median_us"] for entry in report["times"]}
     rows = [
@@ -305,7 +305,7 @@ def print_report(report: dict[str, Any]) -> None:
         for variant in dict.fromkeys(entry["variant"] for entry in report["times"])
     ]
     if rows:
-        title = "us a call, medians of interleaved rounds" + (" (dry: they say nothing)" * (report["mode"] == "dry"))
+        title = "us a call, medians of interleaved rounds" + (" (dry run: without meaning)" * (report["mode"] == "dry"))
         print_table(title, ["variant", *shapes], rows)
     rows = [
         [
@@ -326,13 +326,15 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the day; 0 where every step that ran passed."""
+    """Runs the protocol; returns 0 if every step that ran passed."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bring_up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", type=Path, default=BUILD / "bring_up.json", help="the report")
-    parser.add_argument("--folder", type=Path, default=BUILD / "bring_up", help="for the steps' whole logs")
-    parser.add_argument("--minutes", type=float, default=45.0, help="for all of it; what does not fit is skipped")
+    parser.add_argument("--folder", type=Path, default=BUILD / "bring_up", help="for the steps' logs")
+    parser.add_argument(
+        "--minutes", type=float, default=45.0, help="for all steps; a step that does not fit is skipped"
+    )
     parser.add_argument("--configs", default="", help="comma-separated; default: all of the backend")
     parser.add_argument(
         "--skip", default="", help="steps to leave out, by name or first word, comma-separated: build,eval test"
@@ -345,7 +347,7 @@ def main(arguments: list[str]) -> int:
     options.json = options.json.resolve()
     options.json.parent.mkdir(parents=True, exist_ok=True)
     for variable in [name for name in os.environ if name.startswith("NVFP4_") and name != "NVFP4_LIBRARY"]:
-        del os.environ[variable]  # the library's own choices are what is reported
+        del os.environ[variable]  # the report is about the library's own choices
     with progress("bring-up", STEPS_WITHOUT_FAULTS) as announce:
         day = Day(options, announce)
         day.run()

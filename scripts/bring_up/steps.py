@@ -1,4 +1,4 @@
-"""Steps of a long session: each a process of its own with a time limit, none of which can end the session."""
+"""Steps of a long session: each is a process with a time limit and cannot end the session."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG_TAIL_CHARACTERS = 4000
-TERMINATE_S = 5.0  # between asking a process to end and ending it
-KILL_S = 10.0  # a process that a driver holds may not even die: then the session goes on without it
-LEAST_S = 5.0  # a step is not started with less time than that left
+TERMINATE_S = 5.0  # from SIGTERM to SIGKILL
+KILL_S = 10.0  # wait after SIGKILL: a process that hangs in a driver may not die, and the session goes on
+LEAST_S = 5.0  # a step needs at least this much time left to start
 PASSED, FAILED, TIMED_OUT, SKIPPED = "passed", "failed", "timed out", "skipped"
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command, how long it may take, and the JSON file it leaves, if any."""
+    """A command, its time limit, and the JSON file that it writes, if any."""
 
     name: str
     command: tuple[str, ...]
     limit_s: float
     environment: dict[str, str] = field(default_factory=dict)
     result: Path | None = None
-    skip: str = ""  # why it cannot run here
+    skip: str = ""  # the reason why it cannot run here
 
 
 @dataclass
 class Outcome:
-    """What became of a step; `result` is what its JSON file held."""
+    """The outcome of a step; `result` is the content of its JSON file."""
 
     name: str
     command: str
@@ -56,7 +56,7 @@ def shown(command: tuple[str, ...], environment: dict[str, str]) -> str:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process and all it started: first politely, so that tools can write what they have."""
+    """Ends a process and its children, with SIGTERM first so that tools can write their results."""
     for name, patience in ((signal.SIGTERM, TERMINATE_S), (signal.SIGKILL, KILL_S)):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, name)
@@ -66,7 +66,7 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_step(step: Step, log: Path, limit_s: float) -> Outcome:
-    """Runs a step with its output in `log`; whatever happens to it is its outcome."""
+    """Runs a step with its output in `log`; any failure is its outcome, not an exception."""
     outcome = Outcome(step.name, shown(step.command, step.environment), FAILED, None, 0.0, round(limit_s, 1), "")
     if step.result:
         step.result.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def run_step(step: Step, log: Path, limit_s: float) -> Outcome:
 
 
 class Session:
-    """Steps one after another, until the time is up; what is known so far is kept after each."""
+    """Runs steps one after another until the time is up, and saves after each."""
 
     def __init__(self, folder: Path, seconds: float, save: Any, announce: Any) -> None:
         self.folder = folder
@@ -113,7 +113,7 @@ class Session:
         folder.mkdir(parents=True, exist_ok=True)
 
     def run(self, step: Step) -> Outcome:
-        """A step's outcome: also that there was no time for it, or that it does not apply here."""
+        """Runs a step, or skips it if it does not apply or no time is left."""
         left = self._end - time.monotonic()
         reason = step.skip or ("interrupted" if self._interrupted else "no time left" if left < LEAST_S else "")
         self._announce(step.name)

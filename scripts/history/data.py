@@ -1,4 +1,4 @@
-"""What the plots of the rounds show, and the digest that ties a committed plot to its data."""
+"""Data of the rounds' plots, and the digest that ties a committed plot to its data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scripts.common.dense_json import dumps
 from scripts.rounds import render
 from scripts.rounds.ledger import read as read_ledger
 from scripts.rounds.model import Tank
@@ -20,20 +21,20 @@ COMMITS_FILE = "commits.json"
 
 @dataclass
 class ShapeSeries:
-    """What the plot of one shape shows, us."""
+    """The plot of one shape; times in us."""
 
     shape: str
     floor: float
     floor_label: str
-    # number, verdict, us, whether it is a step of the ledger (without one: adopted, and the fastest so far);
-    # in the order of commits
+    # In the order of commits: number, verdict, us, and whether the round is a step of the ledger (without a ledger:
+    # whether it was adopted and is the fastest so far).
     rounds: list[tuple[int, str, float, bool]] = field(default_factory=list)
     baselines: dict[str, float] = field(default_factory=dict)  # label -> us
     first: float | None = None  # us of the kernel that the ledger starts from
 
 
 def commit_times(tank: Tank) -> dict[str, int]:
-    """When each commit that a round names was made, seconds since 1970: from git, else as it was noted there."""
+    """Time of each commit that a round names, seconds since 1970: from git, or from commits.json without git."""
     path = tank.dir / COMMITS_FILE
     noted = json.loads(path.read_text()) if path.is_file() else {}
     names = {data[side]["commit"] for data in tank.all() for side in ("base", "candidate")} - {None}
@@ -44,8 +45,8 @@ def commit_times(tank: Tank) -> dict[str, int]:
 
 
 def commits_text(tank: Tank) -> str:
-    """commits.json as it ought to read, so that a tarball draws the same plots."""
-    return json.dumps(commit_times(tank), indent=2) + "\n"
+    """The correct content of commits.json, from which a tarball draws the same plots."""
+    return dumps(commit_times(tank)) + "\n"
 
 
 def by_commit(tank: Tank, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -53,7 +54,7 @@ def by_commit(tank: Tank, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
     times = commit_times(tank)
 
     def when(data: dict[str, Any]) -> tuple[float, bool, float, int]:
-        unknown = -math.inf if "inherited" in data else math.inf  # others' rounds came first
+        unknown = -math.inf if "inherited" in data else math.inf  # rounds of others came first
         base, candidate = (times.get(data[side]["commit"] or "", unknown) for side in ("base", "candidate"))
         late = "reconstructed" in data
         return (base if late else candidate, late, base, data["number"])
@@ -87,7 +88,7 @@ def shape_series(tank: Tank, rounds: list[dict[str, Any]], backend: str = "hoppe
 
 
 def series_digest(series: list[ShapeSeries]) -> str:
-    """Identifies what a plot was drawn from."""
+    """Identifies the data of a plot."""
     return hashlib.sha256(json.dumps([asdict(one) for one in series], sort_keys=True).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Markdown as HTML for the history page: CommonMark with tables, links mapped to what the page has."""
+"""Markdown as HTML for the history page: CommonMark with tables, links mapped to the page's anchors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Resolve = Callable[[str], str | None]
 
 
 class _Renderer(RendererHTML):
-    """What the page's style sheet asks for: wide tables and code scroll, and a keyboard can scroll them too.
+    """HTML for the page's style sheet: wide tables and code scroll, by keyboard too.
 
-    A cell names its column, for narrow screens, where a row is a card.
+    A cell names its column, since a row is a card on narrow screens.
     """
 
     def table_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:

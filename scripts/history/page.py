@@ -41,7 +41,7 @@ def resolver(repo_url: str | None, folder: str) -> Resolve:
 
 
 def commit_text(commit: str | None, repo_url: str | None) -> str:
-    """A commit in Markdown, linked where the repository's address is known."""
+    """A commit in Markdown, linked if the repository's address is known."""
     if not commit:
         return NO_DATA
     return f"[{commit[:9]}]({repo_url}/commit/{commit})" if repo_url else f"`{commit[:9]}`"
@@ -51,7 +51,7 @@ VERDICTS = {"adopted": "kept", "rejected": "dropped", "inconclusive": "open", "b
 
 
 def coloured(text: str) -> str:
-    """HTML of tables with each verdict that fills a cell, or follows a candidate, in its colour."""
+    """HTML of tables with verdicts in their colours: those that fill a cell or follow a candidate."""
     words = "|".join(VERDICTS)
 
     def span(match: re.Match[str]) -> str:
@@ -62,7 +62,7 @@ def coloured(text: str) -> str:
 
 
 def _diff(data: dict[str, Any], repo_url: str | None) -> str:
-    """A link to what the round changed, where the repository's address is known; the command stands in the text."""
+    """A link to the round's change if the repository's address is known; the text has the command."""
     base, candidate = (data[side]["commit"] for side in ("base", "candidate"))
     if not repo_url or not diff_command(data):
         return ""
@@ -109,7 +109,7 @@ def _key(series: list) -> str:
 
 
 def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
-    """The whole page. `repo_url` is the repository's web address for links to commits and files, or None."""
+    """The whole page; `repo_url` is the repository's web address, for links, or None."""
     rounds = tank.all()
     resolve = resolver(repo_url, "shark_tank")
 
@@ -182,16 +182,16 @@ fixed in advance. Ratios are candidate time / base time: below 1 is faster.</p>
 <a href="#calibration">Calibration</a><a href="#learnings">Learnings</a><a href="#details">Round by round</a></nav>
 <h2 id="ledger">From the first right kernel to now</h2>
 <p>Each step is a round that was kept, in the order of its commits. Within a row both times are of one run, so that the
-ratio holds; "since the step before" is what lies between the runs of two rounds.</p>
+ratio holds; "since the step before" is the ratio between the runs of two rounds.</p>
 {waterfall}
 {html_of(ledger.ledger_table(tank))}
 <h2 id="times">Time per call by round, {html.escape(chip)}</h2>
 <p>Rounds in the order of the commits that they measured. A mark is the candidate's time; the line is the kernel that
-stood. A kept round off the line told the worth of what the kernel had already, or of a tile that was chosen later.</p>
+stood. A kept round off the line measured a feature that the kernel already had, or a tile chosen later.</p>
 <div class="plots">{shape_plots}</div>
 {_key(series)}
 <h2 id="predictions">Prediction against measurement</h2>
-<p>Grey: the ratio that was expected before the measurement. A dot is what came out, in the colour of the verdict.</p>
+<p>Grey: the predicted ratio. A dot is the measured one, in the colour of the verdict.</p>
 <div class="plots">{prediction}</div>
 <h2 id="rounds">Rounds</h2>
 {index}
@@ -200,8 +200,8 @@ stood. A kept round off the line told the worth of what the kernel had already, 
 <h2 id="shapes">Per shape, against the floor and the baselines</h2>
 {html_of(render.shapes_table(tank, rounds))}
 <h2 id="variants">All variants, losers included</h2>
-<p>A variant is a build of the library and what it was told: <code>base/auto</code> is the library before the change,
-with its own choice of tile, <code>auto</code> the one after it; a name like <code>f64x128</code> asks for one tile.</p>
+<p>A variant is a build of the library with its settings: <code>base/auto</code> is the library before the change, with
+its own choice of tile, <code>auto</code> the library after it; a name like <code>f64x128</code> forces one tile.</p>
 {runs or "<p>No variant has been measured yet.</p>"}
 <h2 id="calibration">Calibration of the predictions</h2>
 {html_of(render.calibration_table(rounds))}

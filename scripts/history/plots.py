@@ -24,11 +24,11 @@ matplotlib.use("Agg")
 INK = "#3b3f46"
 # Hues that keep a contrast of 3 on both a white and a near-black page.
 OURS, BASELINES, FLOOR = "#2f7de1", ("#c26a00", "#7a8f00", "#a04fd6", "#d13a72"), "#7a8290"
-# A verdict has a colour and a mark of its own, so that either alone tells it.
+# A verdict has its own colour and its own mark, so that either alone identifies it.
 KEPT, DROPPED, OPEN = "#0b8f5a", "#d9363e", "#a67c00"
 MARKS = {"adopted": ("o", KEPT), "rejected": ("x", DROPPED), "inconclusive": ("s", OPEN)}
 PREDICTIONS_A_FIGURE = 13
-# Why a round with a prediction has no dot.
+# Text in place of the dot of a round without a time.
 NO_TIME = {"simulated": "no chip: counted", "compiled": "no chip: compiled", "predicted": "not measured"}
 VIEW_MARKS = dict(zip(VIEWPOINTS, "^sD", strict=True))
 STYLE = {
@@ -68,7 +68,7 @@ def draw_shape(axes: Axes, series: ShapeSeries) -> None:
     for color, us in zip(BASELINES, series.baselines.values(), strict=False):
         axes.axhline(us, color=color, linewidth=1.4)
     line: list[tuple[float, float]] = []
-    if series.first is not None:  # the kernel that the first step started from, left of the first round
+    if series.first is not None:  # the start of the first step, left of the first round
         axes.scatter([-1], [series.first], marker="D", s=30, color=OURS, zorder=3)
         line.append((-1, series.first))
     for at, (_, verdict, us, leads) in enumerate(series.rounds):
@@ -89,7 +89,7 @@ def draw_shape(axes: Axes, series: ShapeSeries) -> None:
 
 
 def legend_handles(series: list[ShapeSeries]) -> list[Line2D]:
-    """What the marks of `draw_shape` mean."""
+    """The legend of `draw_shape`."""
     handles = []
     if any(one.rounds for one in series):
         handles += [
@@ -126,7 +126,7 @@ def shape_figure(series: ShapeSeries) -> Figure:
 
 
 def _prediction_row(axes: Axes, at: float, data: dict[str, Any]) -> None:
-    """Title, predicted interval, viewpoints, and what was measured; where nothing was, why."""
+    """Title, predicted interval, viewpoints, and the measured ratio or the reason why there is none."""
     low, high = render.predicted_geomean(data)
     title = f"{data['number']:04d} {data['title']}" + (" (inherited)" if "inherited" in data else "")
     place = {"transform": axes.get_yaxis_transform(), "va": "center"}
@@ -146,7 +146,7 @@ def _prediction_row(axes: Axes, at: float, data: dict[str, Any]) -> None:
 
 
 def prediction_figure(rounds: list[dict[str, Any]], limits: tuple[float, float] | None = None) -> Figure | None:
-    """Two lines a round, narrow enough for a phone: its title, and prediction beside measurement. None without any."""
+    """Two lines a round, narrow enough for a phone: title, prediction and measurement. None without a prediction."""
     rows = [data for data in rounds if render.predicted_geomean(data)]
     if not rows:
         return None
@@ -173,7 +173,7 @@ def prediction_figure(rounds: list[dict[str, Any]], limits: tuple[float, float] 
 
 
 def prediction_figures(rounds: list[dict[str, Any]]) -> list[Figure]:
-    """The same in parts of PREDICTIONS_A_FIGURE rounds, on one scale."""
+    """Prediction figures of PREDICTIONS_A_FIGURE rounds each, on one scale."""
     rows = [data for data in rounds if render.predicted_geomean(data)]
     values = [value for data in rows for value in render.predicted_geomean(data)]
     values += [data["measurement"]["geomean"]["ratio"] for data in rows if data["measurement"]]
@@ -215,7 +215,7 @@ def svg(figure: Figure, prefix: str, label: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = text.replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
-    # matplotlib's style sheet would apply to the whole page; the page's own has the same rule for figures.
+    # matplotlib's style sheet would apply to the whole page, whose own sheet has the same rule for figures.
     text = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'\bid="', f'id="{prefix}-', text)
     text = re.sub(r'((?:xlink:)?href="|url\()#', rf"\1#{prefix}-", text)
@@ -225,6 +225,6 @@ def svg(figure: Figure, prefix: str, label: str) -> str:
 
 
 def png(figure: Figure, path: Path, digest: str) -> None:
-    """PNG on white that names the data it was drawn from."""
+    """PNG on white with the digest of its data."""
     with matplotlib.rc_context(STYLE):
         figure.savefig(path, format="png", dpi=130, facecolor="white", metadata={PNG_KEYWORD: digest, "Software": None})

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def repository_url(tank: Tank) -> str | None:
-    """The repository's web address: from pyproject.toml, else from an https remote; None when neither is there."""
+    """The repository's web address: from pyproject.toml or an https remote, or None."""
     project = tank.root / "pyproject.toml"
     if project.is_file():
         urls = tomllib.loads(project.read_text()).get("project", {}).get("urls", {})
@@ -27,7 +27,7 @@ def repository_url(tank: Tank) -> str | None:
 
 
 def write_progress(tank: Tank, path: Path) -> bool:
-    """Draw the main plot unless the file there already shows these data; says whether it was written."""
+    """Draws the main plot unless the file already shows these data; returns whether it was written."""
     rounds = tank.all()
     series = shape_series(tank, rounds)
     digest = series_digest(series)

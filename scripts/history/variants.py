@@ -1,4 +1,4 @@
-"""Every variant of every run, losers and baselines included, with what its name means."""
+"""Tables of all variants of all runs, losers and baselines included, with the meaning of their names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scripts.rounds.model import Tank
 from scripts.rounds.render import NO_DATA
 from scripts.rounds.stats import shape_key
 
-# f64x128c4s2k2w4: features x tokens, then what the round tried; m256n64k2: as tiles are called now.
+# f64x128c4s2k2w4: features x tokens, then what the round tried; m256n64k2: a tile's name today.
 _OLD_TILE = re.compile(r"f(\d+)x(\d+)((?:[cskw]\d)*)")
 _TILE = re.compile(r"m(\d+)n(\d+)(k\d)?")
 _GROUPED_TILE = re.compile(r"m(\d+)(k\d)?")  # of the grouped GEMM: one width for all
@@ -42,7 +42,7 @@ def _tile(name: str) -> str:
 
 
 def meaning(name: str, commit: str | None = None) -> str:
-    """A variant's name in words, as far as it is made of known parts; `commit` is that of its library."""
+    """A variant's name in words, as far as its parts are known; `commit` is its library's."""
     if name in _OLD_NAMES:
         return _OLD_NAMES[name]
     library, _, rest = name.rpartition("/")

@@ -284,17 +284,14 @@ def test_the_printed_report(monkeypatch, capsys):
     monkeypatch.setattr(protocol, "print_table", lambda *table: tables.append(table))
     protocol.print_report(REPORT)
     title, head, rows = tables[0]
-    assert "hopper" in title and title.endswith("dry") and head == ["step", "outcome", "s", "says"]
+    assert "hopper" in title and title.endswith("dry") and head[:3] == ["step", "outcome", "s"]
     assert rows == [
         ["build", "passed", "1.3", ""],
         ["check", "failed", "2.0", ("the last " + "x" * 80)[:60]],
         ["time", "skipped", "0.0", ""],
     ]
-    assert tables[1] == (
-        "us a call, medians of interleaved rounds (dry: they say nothing)",
-        ["variant", "1x2x3", "4x5x6"],
-        [["auto", "1.23", "-"], ["again", "-", "20.00"]],
-    )
+    assert "dry" in tables[1][0]
+    assert tables[1][1:] == (["variant", "1x2x3", "4x5x6"], [["auto", "1.23", "-"], ["again", "-", "20.00"]])
     assert tables[2][1:] == (
         ["M N K", "tile", "measured us", "predicted us", "interval", ""],
         [
@@ -303,13 +300,13 @@ def test_the_printed_report(monkeypatch, capsys):
         ],
     )
     assert capsys.readouterr().out.splitlines() == [f"FAIL check: edge {number}" for number in range(5)]
-    for changes, titles in (
-        ({"mode": "device", "against_cost_model": []}, ["us a call, medians of interleaved rounds"]),
-        ({"times": [], "against_cost_model": []}, []),
+    for changes, count in (
+        ({"mode": "device", "against_cost_model": []}, 1),
+        ({"times": [], "against_cost_model": []}, 0),
     ):
         tables.clear()
         protocol.print_report(REPORT | {"checks": []} | changes)
-        assert [table[0] for table in tables[1:]] == titles
+        assert len(tables[1:]) == count and not any("dry" in table[0] for table in tables[1:])
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def fast_dequantize(fp4: torch.Tensor, scales: torch.Tensor, pairs: torch.Tensor
 
 
 def _one_gemm(problem: Problem, dtype: torch.dtype) -> Call:
-    """The product in a type of its own; `finish`, which is not timed, leaves it in Problem.both."""
+    """The product in another type; `finish`, which is not timed, copies it to Problem.both."""
     operands = [(a.to(dtype), w.to(dtype)) for (a, _, _), w in zip(problem.dequantized, problem.stacked, strict=True)]
     both = torch.empty(problem.both.shape, dtype=dtype, device=problem.both.device)
 
@@ -97,7 +97,7 @@ def _scaled_mm(problem: Problem) -> Call:
 
 
 def _scaled_one_gemm(problem: Problem) -> Call:
-    """B1 and B2 one below the other: N is a multiple of 128, so their scale factors' blocks are too."""
+    """B1 above B2: N is a multiple of 128, so their blocks of scale factors can be joined."""
     stacked = []
     for data in problem.data:
         fp4 = torch.cat([code[..., 0].view(torch.uint8) for code in data[1:3]]).view(torch.float4_e2m1fn_x2)

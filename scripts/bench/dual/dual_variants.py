@@ -17,7 +17,7 @@ from scripts.bench.dual.dual_problem import Problem
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG_VARIABLES = tuple(f"NVFP4_{backend}_CONFIG" for backend in BACKENDS)
-HALF_TOLERANCE = 2e-2  # of the baselines that round the two products to fp16, relative to the largest output
+HALF_TOLERANCE = 2e-2  # for baselines that round both products to fp16, relative to the largest output
 
 
 def load_shim(library: str, checkout: Path = ROOT) -> Callable[..., torch.Tensor]:
@@ -56,13 +56,13 @@ def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Ten
 
 
 def synchronize(device: str) -> None:
-    """Waits for a CUDA device; others have nothing in flight."""
+    """Waits for a CUDA device; a CPU has nothing in flight."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) -> str:
-    """What is wrong with a variant's results, if anything; every element has to be written."""
+    """The first error in a variant's results, or ""; every element must be written."""
     for i in (0, len(problem.data) - 1):
         problem.data[i][-1].fill_(float("nan"))
         problem.both.fill_(float("nan"))

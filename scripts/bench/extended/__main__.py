@@ -1,11 +1,11 @@
-"""What each option of the extended GEMM costs on a GPU: one table, in turns with the dual GEMM itself.
+"""Times each option of the extended GEMM on a GPU, in turns with the dual GEMM.
 
     python -m scripts.bench.extended [--shapes 256x4096x7168 ...] [--rounds 40] [--json FILE]
 
-Every round times each variant once, in a new order, with cold caches: a buffer larger than L2 is written before each
-call, after a pause of the GPU in which the host queues all of the call, so that the time is the GPU's alone.  A cell is
-the median over the rounds, and the ratio to the dual GEMM's of the same round, median too.  "and torch's quantize" is
-fp16 output, then NVFP4 of it by torch.compile as a second kernel.
+Every round times each variant once, in a new order, with cold caches: before each call a buffer larger than L2 is
+written, after a pause of the GPU in which the host queues the whole call, so that only the GPU's time counts.  A cell
+has the median over the rounds and the median ratio to the dual GEMM of the same round.  "and torch's quantize" makes
+fp16 output and converts it to NVFP4 with a second kernel, by torch.compile.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _blocked(scales: torch.Tensor) -> torch.Tensor:
 
 
 def quantize_fp16(values: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """NVFP4 of a tensor, scale factors in blocks: what torch.compile makes one kernel, or two, of."""
+    """Converts a tensor to NVFP4 with scale factors in blocks; torch.compile makes one or two kernels of it."""
     groups = values.float().unflatten(-1, (-1, 16))
     factors = (groups.abs().amax(-1) * scale * (1 / 6)).clamp(max=448).to(torch.float8_e4m3fn)
     scaled = groups * (scale / factors.float().clamp(min=2**-9)).unsqueeze(-1)

@@ -21,14 +21,14 @@ device = "cuda"  # check_gpu.py's --device
 
 
 def poisoned(shape: GroupGemm, seed: int = 1111, full: bool = False) -> tuple[Any, ...]:
-    """Inputs whose outputs hold NaN, so that an element no one writes shows."""
+    """Inputs with NaN in the outputs, so that an element that is not written shows."""
     data = generate_input(*shape, len(shape.m), seed, full=full, device=device)
     poison(data)
     return data
 
 
 def poison(data: tuple[Any, ...]) -> None:
-    """NaN into every output."""
+    """Fills every output with NaN."""
     for _, _, c in data[0]:
         c.fill_(float("nan"))
 
@@ -39,12 +39,12 @@ def same_bits(x: Sequence[torch.Tensor], y: Sequence[torch.Tensor]) -> bool:
 
 
 def kept(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Copies."""
+    """Copies of outputs."""
     return [output.clone() for output in outputs]
 
 
 def wait() -> None:
-    """Until a CUDA device has done what it was told."""
+    """Waits until a CUDA device has finished its work."""
     if device == "cuda":
         torch.cuda.synchronize()
 
@@ -66,7 +66,7 @@ def full() -> Verdict:
 
 
 def many() -> Verdict:
-    """More groups than a launch takes."""
+    """More groups than one launch takes."""
     each = range(200)
     shape = GroupGemm(*(tuple((1 + i % size) * unit for i in each) for size, unit in ((70, 1), (3, 72), (4, 64))))
     data = poisoned(shape, full=True)
@@ -127,7 +127,7 @@ def produced_inputs() -> Verdict:
 
 
 def capture() -> Verdict:
-    """Under CUDA graph capture, on a queue of torch's."""
+    """Under CUDA graph capture, on one of torch's queues."""
     data = poisoned(GroupGemm((128, 384), (4096, 4096), (1536, 1536)))
     want = kept(custom_kernel(data))
     graph = torch.cuda.CUDAGraph()

@@ -1,8 +1,8 @@
 """The grouped GEMM as compare.py times it (--problem group_gemm): inputs, variants, baselines and what is checked.
 
-A shape is a report's text of it, part by part: ("80,176", "4096", "7168") are two groups of one N and K.  All products
-round to fp16 or bf16 once, so the library's are held to the leaderboard's tolerance and the baselines', which may sum
-in any order, to one of their own.
+A shape is given by the parts of its text: ("80,176", "4096", "7168") are two groups with the same N and K.  All
+products round to fp16 or bf16 once.  The library's results must meet the leaderboard's tolerance, those of the
+baselines, which may sum in any order, another one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOLERANCE = 2e-2  # of a baseline, relative to the largest output of a group
 
 
 def shape_of(parts: tuple[int | str, ...]) -> GroupGemm:
-    """The sizes of a shape's text; what has one value has it in every group."""
+    """The sizes of a shape's text; a single value holds for every group."""
     values = [tuple(map(int, str(part).split(","))) for part in parts]
     groups = max(map(len, values))
     if any(len(of) not in (1, groups) for of in values) or len(values) != 3:
@@ -77,7 +77,7 @@ def wanted(problem: Problem) -> list[list[torch.Tensor]]:
 
 
 def load_shim(library: str, checkout: Path) -> Callable[[Any], Any]:
-    """custom_kernel of a checkout's shim of groups on another library, without the rest of its package."""
+    """custom_kernel of a checkout's grouped shim on another library, without the rest of its package."""
     package = ModuleType(f"grouped_shim_{len(sys.modules)}")
     package.__path__ = [str(checkout / "submission")]
     sys.modules[package.__name__] = package
@@ -121,7 +121,7 @@ def _cublas_groups(problem: Problem) -> Call:
 
 
 def _grouped_mm(problem: Problem) -> Call:
-    """`finish`, which is not timed, brings its result to the outputs."""
+    """`finish`, which is not timed, copies the result to the outputs."""
     if len({(n, k) for _, n, k in problem.shape.groups}) > 1:
         raise ValueError("groups of different N or K; expected one N and one K")
     ends = torch.tensor(problem.shape.m, device=problem.device).cumsum(0).int()
@@ -143,7 +143,7 @@ def _grouped_mm(problem: Problem) -> Call:
 
 
 def check(problem: Problem, name: str, call: Call, wants: list[list[torch.Tensor]]) -> str:
-    """What is wrong with a variant's results on any input, if anything; every element has to be written."""
+    """The first error in a variant's results over all inputs, or ""; every element must be written."""
     for i, want in enumerate(wants):
         for output in problem.outputs(i):
             output.fill_(float("nan"))
