@@ -111,11 +111,11 @@ class GatedMLP(torch.nn.Module):
         gated, gated_factors = gated_gemm(
             codes, self.gate_proj_weight_packed, self.up_proj_weight_packed, factors, self.gate_proj_weight_scale,
             self.up_proj_weight_scale, scale_gate=self.gate_proj_scale, scale_up=self.up_proj_scale, limit=self.limit,
-            scale_c=self.down_proj_input_global_scale, out_dtype="nvfp4",
+            scale_c=self.down_proj_input_global_scale, out_dtype="nvfp4", scale_layout="linear",
         )  # fmt: skip
         return plain_gemm(
             gated, self.down_proj_weight_packed, gated_factors, self.down_proj_weight_scale,
-            scale=self.down_proj_scale, out_dtype="bfloat16",
+            scale=self.down_proj_scale, out_dtype="bfloat16", scale_layout="linear",
         )  # fmt: skip
 
     def weight(self, projection: str) -> torch.Tensor:

@@ -3,6 +3,7 @@
     dual_gemm       silu(a @ b1^T) * (a @ b2^T), as an operator of PyTorch
     gated_gemm      the same with scales, bf16 or NVFP4 output, other activations, weights in one tensor
     plain_gemm      a @ b^T with scales, in fp16, bf16 or NVFP4
+    swizzle_scales, linear_scales           convert scale factors between the two layouts
     custom_kernel, custom_kernel_grouped    the leaderboards' dual GEMM and grouped GEMM, on their own data
     backends        what the library can run here
 
@@ -12,9 +13,28 @@ The package is `nvfp4_gemm` when installed, and `submission` in a checkout.
 from . import group_submission, memory_check, submission
 from .extended_operator import gated_gemm, plain_gemm
 from .group_submission import custom_kernel as custom_kernel_grouped
+from .scale_layouts import linear_scales, swizzle_scales
 from .submission import Backend, backends, custom_kernel
 from .torch_operator import dual_gemm
 
-__all__ = ["Backend", "backends", "custom_kernel", "custom_kernel_grouped", "dual_gemm", "gated_gemm", "plain_gemm"]
+__all__ = [
+    "Backend",
+    "backends",
+    "custom_kernel",
+    "custom_kernel_grouped",
+    "dual_gemm",
+    "gated_gemm",
+    "linear_scales",
+    "plain_gemm",
+    "swizzle_scales",
+]
+
+_version = submission._library.custom_kernel_version()
+__version__ = f"{_version >> 16}.{_version >> 8 & 0xFF}.{_version & 0xFF}"
 
 submission._is_plain = group_submission._is_plain = memory_check.is_plain
+
+
+def __dir__() -> list[str]:
+    """The public names, without the package's modules."""
+    return sorted([*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"])

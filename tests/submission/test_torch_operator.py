@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import re
 
 import pytest
 import torch
@@ -112,16 +114,21 @@ def change(place, to):
 @pytest.mark.parametrize(
     ("alter", "words"),
     [
-        (change(0, lambda a: a[..., 0]), "b1 has 3 dimensions; a has 2"),
-        (change(0, lambda a: a[:, :40]), "K is 80; expected a multiple of 64"),
-        (change(1, lambda b: b[:8]), "b2 has 72 rows; b1 has 8"),
-        (change(2, lambda b: b[:, :32]), "b2 has shape"),
-        (change(2, lambda b: b[..., :1]), "b2 has shape"),
-        (change(3, lambda s: s[:8]), "sfa has 8 at dimension 0; expected 40"),
-        (change(4, lambda s: s[:, :4]), "sfb1 has 4 at dimension 1; expected 12"),
-        (change(3, lambda s: s[..., 0]), "sfa has 2 dimensions"),
-        (change(1, lambda b: b.view(torch.int8)), "dtype torch.int8"),
-        (change(5, lambda s: s.to("meta")), "tensors are on meta and cpu"),
+        (change(0, lambda a: a[..., 0]), "b1 has shape (72, 96, 2); expected 2 dimensions"),
+        (change(0, lambda a: a[:, :40]), "a has K = 80; expected a multiple of 64"),
+        (
+            change(1, lambda b: b.permute(2, 0, 1)[:, :8].contiguous().permute(1, 2, 0)),
+            "b2 has shape (72, 96, 2); expected (8, 96, 2)",
+        ),
+        (change(2, lambda b: b[:, :32]), "b2 has shape (72, 32, 2); expected (72, 96, 2)"),
+        (change(2, lambda b: b[..., :1]), "b2 has shape (72, 96, 1); expected (72, 96, 2)"),
+        (change(3, lambda s: s[:8]), "sfa has shape (8, 12, 2); expected (40, 12, 2)"),
+        (change(4, lambda s: s[:, :4]), "sfb1 has shape (72, 4, 2); expected (72, 12, 2)"),
+        (change(3, lambda s: s[..., 0]), "sfa has shape (40, 12); expected (40, 12, 2)"),
+        (change(1, lambda b: b.view(torch.int8)), "b1 has dtype torch.int8; expected torch.float4_e2m1fn_x2 or "),
+        (change(4, lambda s: s.view(torch.float8_e5m2)), "sfb1 has dtype torch.float8_e5m2; expected "),
+        (change(2, lambda b: b.contiguous()), "b2 has strides (192, 2, 1); expected (96, 1, 6912)"),
+        (change(5, lambda s: s.to("meta")), "on meta"),
     ],
 )
 def test_wrong_tensors_are_refused_by_the_operator_and_its_fake(data, alter, words):
@@ -136,6 +143,32 @@ def test_wrong_tensors_are_refused_by_the_operator_and_its_fake(data, alter, wor
         out = mode.from_tensor(torch.empty_like(data[-1]))
         dual_gemm(*(tensor if tensor.is_meta else mode.from_tensor(tensor) for tensor in real), out=out)
     assert words in str(error.value) or "on meta" in words
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_strides_are_those_of_the_callers_tensor(data, place):
+    """A tensor of two dimensions is not reported with the third one that the library's call adds."""
+    tensors = list(operands(data, dimensions=2))
+    wide = torch.zeros((tensors[place].shape[0], 2 * tensors[place].shape[1]), dtype=torch.uint8)
+    width = tensors[place].shape[1]
+    tensors[place] = wide[:, ::2]
+    name = ("a", "b1", "b2", "sfa", "sfb1", "sfb2")[place]
+    with pytest.raises(RuntimeError, match=re.escape(f"{name} has strides ({2 * width}, 2); expected ({width}, 1)")):
+        dual_gemm(*tensors)
+
+
+@pytest.mark.parametrize("function", [submission.dual_gemm, submission.gated_gemm, submission.plain_gemm])
+def test_help_describes_every_argument(function):
+    for name in inspect.signature(function).parameters:
+        assert re.search(rf"(?<!\w){name}(?!\w)", function.__doc__), name
+    assert "file" not in function.__doc__
+
+
+def test_the_package_shows_its_public_names_and_its_version(root):
+    shown = {name for name in dir(submission) if not name.startswith("_")}
+    assert shown == set(submission.__all__) and all(callable(getattr(submission, name)) for name in shown)
+    version = re.search(r'^version = "(.*?)"', (root / "pyproject.toml").read_text(), re.MULTILINE)
+    assert submission.__version__ == version[1]
 
 
 def test_a_wrong_output_is_refused_untouched(data):
@@ -167,9 +200,11 @@ def test_joint_weights_are_taken_by_slices(blocked):
     a, w13, _, sfa, scales, _ = operands(data, blocked, 2)
     gate, up = (slice(None, rows), slice(rows, None))
     parts = [scales[:, :, :1], scales[:, :, 1:]] if blocked else [scales[gate], scales[up]]
-    got = dual_gemm(a, w13[gate], w13[up], sfa, *parts)
+    layout = "swizzled128x4" if blocked else "linear"
+    got = dual_gemm(a, w13[gate], w13[up], sfa, *parts, scale_layout=layout)
     by_rows = (data[3], data[4][gate], data[4][up])
-    wanted = dual_gemm(a, w13[gate].clone(), w13[up].clone(), *(scale[..., 0].contiguous() for scale in by_rows))
+    scales = (scale[..., 0].contiguous() for scale in by_rows)
+    wanted = dual_gemm(a, w13[gate].clone(), w13[up].clone(), *scales, scale_layout="linear")
     assert torch.equal(got.nan_to_num(-1), wanted.nan_to_num(-1))
 
 

@@ -142,8 +142,9 @@ def call(case: Case, blocked: bool, device: str = "cpu") -> object:
     options = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in case.options().items()
     }
+    layout = "swizzled128x4" if blocked else "linear"
     if case.extension.plain:
-        found = plain_gemm(moved[0], moved[1], moved[3], moved[4], **options)
+        found = plain_gemm(moved[0], moved[1], moved[3], moved[4], scale_layout=layout, **options)
     else:
-        found = gated_gemm(*moved, **options)
+        found = gated_gemm(*moved, scale_layout=layout, **options)
     return tuple(one.cpu() for one in found) if isinstance(found, tuple) else found.cpu()

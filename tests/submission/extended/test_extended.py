@@ -112,7 +112,8 @@ def test_an_nvfp4_output_is_the_next_products_operand():
         codes, scales = call(case, blocked)
         down = random_case(17, 40, 128, Extension(plain=True))
         b, sfb = down.codes[1], down.arguments(blocked)[4]
-        found = plain_gemm(codes, b, scales, sfb, scale=1 / scale_c, out_dtype="bfloat16")
+        layout = "swizzled128x4" if blocked else "linear"
+        found = plain_gemm(codes, b, scales, sfb, scale=1 / scale_c, out_dtype="bfloat16", scale_layout=layout)
         kept = extended.dequantize(extended.reference(case.codes, case.scales, case.extension), scale_c)
         want = kept @ extended.nvfp4.decode(b, down.scales[1]).double().t()
         assert torch.allclose(found.double(), want, rtol=1e-2, atol=2e-2 * want.abs().max())

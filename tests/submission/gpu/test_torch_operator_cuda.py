@@ -56,8 +56,9 @@ def test_both_overloads_give_right_results(problems, blocked, as_bytes):
     for data, want in problems:
         tensors = operands(data, blocked, as_bytes)
         out = torch.full_like(want, float("nan"))
-        assert torch.equal(dual_gemm(*tensors), want)
-        assert torch.equal(dual_gemm(*tensors, out=out), want)
+        layout = None if blocked else "linear"
+        assert torch.equal(dual_gemm(*tensors, scale_layout=layout), want)
+        assert torch.equal(dual_gemm(*tensors, out=out, scale_layout=layout), want)
 
 
 @pytest.mark.parametrize("overload", ["default", "out", "shim"])

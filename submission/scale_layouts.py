@@ -1,0 +1,205 @@
+"""Layouts of scale factors: how the operators read them, and conversions between the layouts.
+
+    "linear"         (rows, K/16), row by row
+
+    "swizzled128x4"  blocks of 128 rows x 4 groups, which the tensor cores of Blackwell read; the scale factor of (row,
+                     group) is byte  row % 32 * 16 + row % 128 // 32 * 4 + group % 4  of block (row // 128, group // 4);
+                     rows are padded to a multiple of 128 (cuBLAS documentation, "1D Block Scaling Factors Layout").
+                     Shapes: (ceil(rows/128) * 128, K/16), the padded form of vLLM, FlashInfer and torchao;
+                     (ceil(rows/128) * 128 * K/16,), the flat form of torch;
+                     (32, 4, ceil(rows/128), 4, K/64), a view whose indices are [row % 32, row % 128 // 32, row // 128,
+                     group % 4, group // 4], over memory (rows/128, K/64, 32, 4, 4)
+
+    "swizzled8x4"    blocks of 8 rows x 4 groups, as FlashInfer and TensorRT-LLM have them for few rows; the scale
+                     factor is byte  row % 8 * 4 + group % 4  of block (row // 8, group // 4); rows are padded to a
+                     multiple of 8.  Shapes: (ceil(rows/8) * 8, K/16) or flat.  Every call converts it by a copy.
+
+A tensor of two dimensions with a multiple of 128 rows can be read both ways, so its layout must be stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+LINEAR, SWIZZLED, SWIZZLED_8X4 = SCALE_LAYOUTS = ("linear", "swizzled128x4", "swizzled8x4")
+ScaleLayout = str | Sequence[str | None] | None  # one for all scale factors, or a pair for sfa and those of b
+
+_BLOCK_ROWS = {SWIZZLED: 128, SWIZZLED_8X4: 8}
+_BLOCK_GROUPS = 4
+_VIEW_DIMENSIONS = 5
+_TO_VIEW, _TO_MEMORY = (2, 3, 0, 4, 1), (2, 4, 0, 1, 3)  # permutations: memory (rows/128, K/64, 32, 4, 4) <-> the view
+
+Require = Callable[[object, Callable[[], str]], None]  # raises an error with the text unless the condition holds
+
+
+class Factors(NamedTuple):
+    """The scale factors of one operand, as they were given, and the operand's size."""
+
+    name: str
+    tensor: torch.Tensor
+    rows: int
+    groups: int
+    layout: str | None  # as stated
+
+
+def layout_pair(scale_layout: ScaleLayout) -> tuple[str | None, str | None]:
+    """The layouts of sfa and of b's scale factors.  Raises ValueError unless they are known ones, or None."""
+    single = scale_layout is None or isinstance(scale_layout, str)
+    pair = (scale_layout, scale_layout) if single else tuple(scale_layout) if isinstance(scale_layout, Sequence) else ()
+    if len(pair) != 2 or any(one is not None and one not in SCALE_LAYOUTS for one in pair):
+        raise ValueError(
+            f"scale_layout is {scale_layout!r}; expected None, one of {', '.join(map(repr, SCALE_LAYOUTS))}, or a pair "
+            "of these: for sfa, and for the scale factors of b"
+        )
+    return pair
+
+
+def _padded(rows: int, layout: str) -> int:
+    unit = _BLOCK_ROWS[layout]
+    return (rows + unit - 1) // unit * unit
+
+
+def _either(shapes: dict[int, tuple[int, ...]]) -> str:
+    return " or ".join(str(tuple(shape)) for shape in shapes.values())
+
+
+def view_shape(rows: int, groups: int) -> tuple[int, ...]:
+    """The shape of the five-dimensional view of "swizzled128x4"."""
+    return (32, 4, _padded(rows, SWIZZLED) // 128, 4, groups // _BLOCK_GROUPS)
+
+
+def resolve(require: Require, factors: Factors) -> tuple[str, tuple[int, ...]]:
+    """The layout of one problem's scale factors, and the shape that the tensor must have.
+
+    The layout is the stated one; else "swizzled128x4" for five dimensions and "linear" for two, if the latter can be
+    read in no other way.
+    """
+    name, tensor, rows, groups, layout = factors
+    dimensions, shape = tensor.dim(), tuple(tensor.shape)
+    if layout is None:
+        require(
+            dimensions in (2, _VIEW_DIMENSIONS),
+            lambda: f"{name} has shape {shape}; expected ({rows}, {groups}), or a layout stated by scale_layout",
+        )
+        require(
+            dimensions != 2 or rows == 0 or shape[0] % _BLOCK_ROWS[SWIZZLED] != 0,
+            lambda: (
+                f"{name} has shape {shape}, which can be read row by row or as blocks of 128 x 4; expected "
+                f"scale_layout={LINEAR!r} or {SWIZZLED!r} to say which"
+            ),
+        )
+        layout = LINEAR if dimensions == 2 else SWIZZLED
+    require(
+        layout in SCALE_LAYOUTS, lambda: f"{name} has layout {layout!r}; expected one of {', '.join(SCALE_LAYOUTS)}"
+    )
+    padded = rows if layout == LINEAR else _padded(rows, layout)
+    wanted = {2: (padded, groups)}
+    if layout != LINEAR:
+        wanted[1] = (padded * groups,)
+    if layout == SWIZZLED:
+        wanted[_VIEW_DIMENSIONS] = view_shape(rows, groups)
+    require(
+        dimensions in wanted,
+        lambda: f"{name} has shape {shape}; expected {_either(wanted)}, as its layout is {layout!r}",
+    )
+    return layout, wanted[dimensions]
+
+
+def known_at_once(scales: Sequence[torch.Tensor], sfa_layout: str | None, sfb_layout: str | None) -> bool | None:
+    """The common cases, without resolve()'s cost: True if all are the view of "swizzled128x4", False if all are
+    "linear", None if neither is certain.  Shapes are not checked.
+    """
+    dimensions = scales[0].dim()
+    if any(scale.dim() != dimensions for scale in scales):
+        return None
+    if dimensions == _VIEW_DIMENSIONS:
+        return True if sfa_layout in (None, SWIZZLED) and sfb_layout in (None, SWIZZLED) else None
+    if dimensions != 2 or sfa_layout not in (None, LINEAR) or sfb_layout not in (None, LINEAR):
+        return None
+    stated = (sfa_layout, *(sfb_layout for _ in scales[1:]))
+    plain = (layout or scale.shape[0] % 128 or not scale.shape[0] for layout, scale in zip(stated, scales, strict=True))
+    return False if all(plain) else None
+
+
+def for_library(given: Sequence[tuple[Factors, str]]) -> tuple[bool, list[torch.Tensor]]:
+    """Brings scale factors, each with its resolved layout, to one layout for the library.
+
+    Returns whether that is "swizzled128x4" (else it is "linear"), and the tensors.
+
+    The layout is that of b's scale factors, the second of `given`: converting costs a copy, and weights are large.
+    """
+    target = SWIZZLED if given[1][1] == SWIZZLED else LINEAR
+    return target == SWIZZLED, [_converted(factors, layout, target) for factors, layout in given]
+
+
+def _converted(factors: Factors, layout: str, target: str) -> torch.Tensor:
+    if layout == target == SWIZZLED:
+        return _view(factors.tensor, factors.groups)
+    if layout == target:
+        return factors.tensor
+    linear = factors.tensor
+    if layout != LINEAR:
+        linear = _unswizzled(factors.tensor, factors.rows, factors.groups, layout)
+    return linear if target == LINEAR else swizzle_scales(linear)
+
+
+def _view(swizzled: torch.Tensor, groups: int) -> torch.Tensor:
+    """Any form of "swizzled128x4" as its five-dimensional view, without a copy."""
+    if swizzled.dim() == _VIEW_DIMENSIONS:
+        return swizzled
+    blocks = swizzled.numel() // (_BLOCK_ROWS[SWIZZLED] * groups)
+    return swizzled.view(blocks, groups // _BLOCK_GROUPS, 32, 4, 4).permute(_TO_VIEW)
+
+
+def _unswizzled(swizzled: torch.Tensor, rows: int, groups: int, layout: str) -> torch.Tensor:
+    if layout == SWIZZLED:
+        memory = _view(swizzled, groups).permute(_TO_MEMORY).view(torch.uint8)
+        by_rows = memory.permute(0, 3, 2, 1, 4)  # (rows/128, 4, 32, K/64, 4)
+    else:
+        memory = swizzled.view(torch.uint8).reshape(-1, groups // _BLOCK_GROUPS, _BLOCK_ROWS[layout], _BLOCK_GROUPS)
+        by_rows = memory.permute(0, 2, 1, 3)  # (rows/8, 8, K/64, 4)
+    return by_rows.reshape(-1, groups)[:rows].contiguous().view(swizzled.dtype)
+
+
+def swizzle_scales(linear: torch.Tensor) -> torch.Tensor:
+    """Scale factors (rows, K/16) in layout "linear" -> "swizzled128x4", padded with zeros.
+
+    Returns the view (32, 4, ceil(rows/128), 4, K/64) over new memory (rows/128, K/64, 32, 4, 4), which every operator
+    of this package takes without a stated layout.  For the form (ceil(rows/128) * 128, K/16) of other libraries:
+    `view.permute(2, 4, 0, 1, 3).reshape(-1, K // 16)`.  K is a multiple of 64.
+
+    Raises ValueError for another shape or a dtype that is not of one byte.
+    """
+    if linear.dim() != 2 or linear.shape[1] % _BLOCK_GROUPS or linear.element_size() != 1:
+        raise ValueError(
+            f"linear has shape {tuple(linear.shape)} and dtype {linear.dtype}; expected (rows, K/16) of bytes, K a "
+            "multiple of 64"
+        )
+    rows, groups = linear.shape
+    padded = torch.nn.functional.pad(linear.view(torch.uint8), (0, 0, 0, _padded(rows, SWIZZLED) - rows))
+    blocks = padded.view(padded.shape[0] // 128, 4, 32, groups // _BLOCK_GROUPS, _BLOCK_GROUPS)
+    return blocks.permute(0, 3, 2, 1, 4).contiguous().view(linear.dtype).permute(_TO_VIEW)
+
+
+def linear_scales(swizzled: torch.Tensor, rows: int | None = None, groups: int | None = None) -> torch.Tensor:
+    """Scale factors in any form of layout "swizzled128x4" -> "linear", (rows, K/16) in new memory.
+
+    rows: the operand's rows; by default all, padding included.  groups: K/16, needed for the flat form only.
+
+    Raises ValueError if the shape, with these sizes, is not a form of the layout.
+    """
+    forms = {2: lambda: swizzled.shape[1], _VIEW_DIMENSIONS: lambda: swizzled.shape[4] * _BLOCK_GROUPS}
+    count = forms[swizzled.dim()]() if swizzled.dim() in forms else groups if swizzled.dim() == 1 else None
+    whole = count is not None and count > 0 and count % _BLOCK_GROUPS == 0 and swizzled.numel() % (128 * count) == 0
+    if not whole or (groups is not None and groups != count):
+        raise ValueError(
+            f"swizzled has shape {tuple(swizzled.shape)} with groups {groups}; expected (multiple of 128, K/16), its "
+            "flat form with groups = K/16, or (32, 4, rows/128, 4, K/64)"
+        )
+    held = swizzled.numel() // count
+    if rows is not None and not 0 <= rows <= held:
+        raise ValueError(f"rows is {rows}; expected 0 to {held}, the rows of swizzled")
+    return _unswizzled(swizzled, held if rows is None else rows, count, SWIZZLED)
