@@ -194,6 +194,33 @@ int runtime_result(int error);
     X(cuThreadExchangeStreamCaptureMode) X(cuUserObjectCreate) X(cuUserObjectRelease) \
     X(cuUserObjectRetain) X(cuWaitExternalSemaphoresAsync)
 
+/* As compiled with --default-stream per-thread. */
+#define PER_THREAD_CALLS(X) \
+    X(__cudaLaunchKernel_ptsz) X(cudaEventRecordWithFlags_ptsz) X(cudaEventRecord_ptsz) \
+    X(cudaFreeAsync_ptsz) X(cudaGetDriverEntryPointByVersion_ptsz) X(cudaGetDriverEntryPoint_ptsz) \
+    X(cudaGraphInstantiateWithParams_ptsz) X(cudaGraphLaunch_ptsz) X(cudaGraphUpload_ptsz) \
+    X(cudaLaunchCooperativeKernel_ptsz) X(cudaLaunchHostFunc_ptsz) X(cudaLaunchKernelExC_ptsz) \
+    X(cudaLaunchKernel_ptsz) X(cudaMallocAsync_ptsz) X(cudaMallocFromPoolAsync_ptsz) \
+    X(cudaMemDiscardAndPrefetchBatchAsync_ptsz) X(cudaMemDiscardBatchAsync_ptsz) \
+    X(cudaMemPrefetchAsync_ptsz) X(cudaMemPrefetchBatchAsync_ptsz) X(cudaMemcpy2DArrayToArray_ptds) \
+    X(cudaMemcpy2DAsync_ptsz) X(cudaMemcpy2DFromArrayAsync_ptsz) X(cudaMemcpy2DFromArray_ptds) \
+    X(cudaMemcpy2DToArrayAsync_ptsz) X(cudaMemcpy2DToArray_ptds) X(cudaMemcpy2D_ptds) \
+    X(cudaMemcpy3DAsync_ptsz) X(cudaMemcpy3DBatchAsync_ptsz) X(cudaMemcpy3DPeerAsync_ptsz) \
+    X(cudaMemcpy3DPeer_ptds) X(cudaMemcpy3D_ptds) X(cudaMemcpyArrayToArray_ptds) X(cudaMemcpyAsync_ptsz) \
+    X(cudaMemcpyBatchAsync_ptsz) X(cudaMemcpyFromArrayAsync_ptsz) X(cudaMemcpyFromArray_ptds) \
+    X(cudaMemcpyFromSymbolAsync_ptsz) X(cudaMemcpyFromSymbol_ptds) X(cudaMemcpyToArrayAsync_ptsz) \
+    X(cudaMemcpyToArray_ptds) X(cudaMemcpyToSymbolAsync_ptsz) X(cudaMemcpyToSymbol_ptds) \
+    X(cudaMemcpy_ptds) X(cudaMemset2DAsync_ptsz) X(cudaMemset2D_ptds) X(cudaMemset3DAsync_ptsz) \
+    X(cudaMemset3D_ptds) X(cudaMemsetAsync_ptsz) X(cudaMemset_ptds) \
+    X(cudaSignalExternalSemaphoresAsync_ptsz) X(cudaStreamAddCallback_ptsz) \
+    X(cudaStreamAttachMemAsync_ptsz) X(cudaStreamBeginCaptureToGraph_ptsz) X(cudaStreamBeginCapture_ptsz) \
+    X(cudaStreamCopyAttributes_ptsz) X(cudaStreamEndCapture_ptsz) X(cudaStreamGetAttribute_ptsz) \
+    X(cudaStreamGetCaptureInfo_ptsz) X(cudaStreamGetDevice_ptsz) X(cudaStreamGetFlags_ptsz) \
+    X(cudaStreamGetId_ptsz) X(cudaStreamGetPriority_ptsz) X(cudaStreamIsCapturing_ptsz) \
+    X(cudaStreamQuery_ptsz) X(cudaStreamSetAttribute_ptsz) X(cudaStreamSynchronize_ptsz) \
+    X(cudaStreamUpdateCaptureDependencies_ptsz) X(cudaStreamWaitEvent_ptsz) \
+    X(cudaWaitExternalSemaphoresAsync_ptsz)
+
 #define HINTS(X) \
     X(cudaMemPrefetchAsync) X(cudaMemAdvise) X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_v2) X(cuMemAdvise) \
     X(cuMemAdvise_v2)
@@ -207,6 +234,7 @@ int runtime_result(int error);
 /* cudaErrorNotSupported and CUDA_ERROR_NOT_SUPPORTED are the same number. */
 RUNTIME_CALLS(STUB)
 UNMODELLED_DRIVER_CALLS(STUB)
+PER_THREAD_CALLS(STUB)
 
 #define HINT(name)                                                                                             \
     int name(void);                                                                                            \
