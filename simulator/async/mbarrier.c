@@ -249,7 +249,7 @@ void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *b, uint32_
 
 void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *b, const struct vector_clock *clock) {
     if (!b->valid || b->pending == 0) {
-        async_report(op, SIM_ERROR, "mbarrier-arrivals", "an arrival too many at the mbarrier at %#x",
+        async_report(op, SIM_ERROR, "mbarrier-arrivals", "one arrival too many at the mbarrier at %#x",
                      b->offset);
         return;
     }

@@ -66,11 +66,11 @@ bool tensor_place_check(const struct sim_tensor_map *map, const struct tensor_pl
         REFUSE("box dimension 1 is %u; expected 1 for four rows", map->box[1]);
     }
     if (map->data_type >= TYPE_16U4_ALIGN16B && place->at[0] % padded != 0) {
-        REFUSE("a padded type from element %lld on; expected a multiple of %lld", (long long)place->at[0],
-               (long long)padded);
+        REFUSE("a copy of a padded type starts at element %lld; expected a multiple of %lld",
+               (long long)place->at[0], (long long)padded);
     }
     if (store && map->data_type == TYPE_16U4_ALIGN16B) {
-        REFUSE("a store of the padded type of 4 bits");
+        REFUSE("a store of the padded 4-bit type");
     }
     return unrolled(map, place) == 0 || check_columns(map, place, store, message, room);
 }

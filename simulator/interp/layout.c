@@ -45,7 +45,7 @@ static const char *no_body(const char *name) {
 static const char *place_function(struct launch *launch, const struct function *function, uint8_t *open,
                                   uint32_t depth) {
     if (open[function->index]) {
-        return "it calls itself";
+        return "it calls itself: recursion is not modelled";
     }
     if (function->unreadable != NULL) {
         return function->unreadable; /* refused only if it is called */
@@ -120,8 +120,9 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
                                                        : 1;
         launch->clustered |= a->cluster[i] != 0 || kernel->cluster[i] != 0;
         if (launch->grid[i] == 0 || launch->block[i] == 0 || launch->grid[i] % launch->cluster[i] != 0) {
-            return launch_refuse(sim, SIM_BAD_ARGUMENT, launch->name,
-                                 "grid, block or cluster is zero or does not divide");
+            return launch_refuse(
+                sim, SIM_BAD_ARGUMENT, launch->name,
+                "a dimension of grid, block or cluster is zero, or the cluster does not divide the grid");
         }
         if (launch->grid[i] > most_ctas[i]) {
             return launch_refuse(sim, SIM_BAD_ARGUMENT, launch->name,
@@ -159,11 +160,11 @@ static int refuse_arguments(struct sim *sim, const struct launch *launch, size_t
     enum { SHOWN = 16 };
     const struct function *kernel = launch->kernel;
     char why[256];
-    int length = snprintf(why, sizeof why, "the wrong number of arguments: %zu given; it takes %u", given,
+    int length = snprintf(why, sizeof why, "the wrong number of arguments: %zu given, %u expected", given,
                           kernel->nparams);
     for (uint32_t i = 0; i < kernel->nparams && i < SHOWN; i++) {
-        length += snprintf(why + length, sizeof why - (size_t)length, "%s%u", i == 0 ? ", of bytes " : ", ",
-                           kernel->params[i].bytes);
+        length += snprintf(why + length, sizeof why - (size_t)length, "%s%u",
+                           i == 0 ? ", bytes of each: " : ", ", kernel->params[i].bytes);
     }
     if (kernel->nparams > SHOWN) {
         (void)snprintf(why + length, sizeof why - (size_t)length, ", ...");

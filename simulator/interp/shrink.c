@@ -270,7 +270,8 @@ static void shrink(struct search *search, struct shrinking *to) {
     search->options.most_instructions = UINT64_MAX;
     const struct group whole = {0, count};
     if (!search->failed && !shows(search, &whole, 1) && !search->failed) {
-        (void)fail(search, SIM_RUN_ERROR, "the launch is not the same in each run: it reads what others write");
+        (void)fail(search, SIM_RUN_ERROR,
+                   "the launch behaves differently from run to run: it reads memory that others write");
     }
     if (!search->failed &&
         !shrinking_describe(to, search->trials.module.ptx, &search->trials.schedule, search->turns)) {

@@ -65,7 +65,7 @@ static void parse_frame_variable(struct parser *parser) {
     element *= vector;
     align = align == 0 ? element : align;
     if (align == 0 || (align & (align - 1)) != 0) {
-        parse_fail(parser, parser->token.line, "alignment %u is no power of two", align);
+        parse_fail(parser, parser->token.line, "alignment %u is not a power of two", align);
     }
     do {
         struct token name = parse_name(parser);
@@ -160,7 +160,7 @@ static void parse_instruction(struct parser *parser) {
         guard = parse_accept(parser, "!") ? 2 : 1;
         struct pop pop = parse_operand(parser);
         if (pop.kind != PO_REG || pop.type != T_PRED) {
-            parse_fail(parser, line, "the guard is no predicate");
+            parse_fail(parser, line, "the guard is not a predicate");
         }
         guard_off = pop.off;
     }

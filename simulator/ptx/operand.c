@@ -114,7 +114,7 @@ struct operand dst(struct decoder *d, const struct pop *pop, unsigned type) {
         return (struct operand){.off = parser->sink64, .base = BASE_REGS, .wide = is_wide(type), .sink = 1};
     }
     if (pop->kind != PO_REG || pop->negated) {
-        decode_fail(d, "the destination is no register");
+        decode_fail(d, "the destination is not a register");
     }
     return register_row(d, pop, type, type == T_NONE);
 }
@@ -210,7 +210,7 @@ struct operand src(struct decoder *d, const struct pop *pop, unsigned type) {
             return (struct operand){.off = off, .base = BASE_PREDS, .negated = pop->negated};
         }
         if (type == T_PRED) {
-            decode_fail(d, "'%.*s' is no predicate", (int)pop->name.length, pop->name.text);
+            decode_fail(d, "'%.*s' is not a predicate", (int)pop->name.length, pop->name.text);
         }
         return symbol_row(d, pop, is_wide(type));
     default:

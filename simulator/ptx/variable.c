@@ -14,7 +14,7 @@ static uint32_t take_align(struct parser *parser) {
     uint32_t line = parser->token.line;
     uint64_t align = parse_integer(parser);
     if (align == 0 || align > 4096 || (align & (align - 1)) != 0) {
-        parse_fail(parser, line, "alignment %llu is no power of two up to 4096", (unsigned long long)align);
+        parse_fail(parser, line, "alignment %llu is not a power of two up to 4096", (unsigned long long)align);
     }
     return (uint32_t)align;
 }

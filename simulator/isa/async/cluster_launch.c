@@ -74,7 +74,7 @@ static enum next exec_first_ctaid(struct run *run, const struct insn *insn, uint
         struct answer answer = answer_of(run, insn, lane);
         if (answer.taken != 1) {
             return sim_report(run, SIM_ERROR, "launch-control", lane,
-                              "%s of an answer that says no: is_canceled has to be asked first", insn->name);
+                              "%s of a request that failed: check query_cancel.is_canceled first", insn->name);
         }
         for (int i = 0; i < insn->ndst; i++) {
             int dimension = insn->ndst == 1 ? insn->cancel.dimension : i;

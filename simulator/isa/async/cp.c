@@ -93,7 +93,7 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
             uint32_t wanted = lane_u32(run, insn->op[2], lane);
             if (wanted > insn->cp_async.bytes) {
                 return sim_report(run, SIM_ERROR, "copy-size", lane,
-                                  "the source of a copy of %u bytes has %u: PTX leaves open what is copied",
+                                  "a copy of %u bytes with a source size of %u: undefined in PTX",
                                   insn->cp_async.bytes, wanted);
             }
             copies.source_bytes[lane] = wanted;

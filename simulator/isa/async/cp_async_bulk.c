@@ -198,7 +198,7 @@ void decode_bulk(struct decoder *d, bool reduces) {
     if (mod(d, "prefetch")) {
         bool hinted = mod_of(d, COUNTED(hints)) >= 0;
         if (!mod(d, "L2") || mod_space(d, SP_GENERIC) != SP_GLOBAL) {
-            decode_fail(d, "a prefetch is of global memory to L2");
+            decode_fail(d, "a bulk prefetch needs .L2.global");
         }
         int64_t *offsets = take_offsets(d);
         insn->bulk.offsets = offsets;
@@ -220,7 +220,7 @@ void decode_bulk(struct decoder *d, bool reduces) {
         decode_fail(d, "unknown form");
     }
     if (masked && (reduces || !group || d->parser->module->sm < 100)) {
-        decode_fail(d, "a byte mask is a copy's into global memory, on sm_100 or later");
+        decode_fail(d, ".cp_mask is for copies to global memory, on sm_100 or later");
     }
     if (reduces && !(to == SP_GLOBAL && group)) {
         decode_fail(d, "reductions into shared memory are not supported");
@@ -234,7 +234,7 @@ void decode_bulk(struct decoder *d, bool reduces) {
     emit(d, src(d, &d->op[2], T_U32));
     if (group) {
         if (to != SP_GLOBAL || from != SP_SHARED) {
-            decode_fail(d, "a bulk group goes from shared::cta to global memory");
+            decode_fail(d, ".bulk_group needs a copy from .shared::cta to .global");
         }
         if (masked) { /* it follows the cache policy */
             emit(d, src(d, &d->op[d->nop - 1], T_U16));

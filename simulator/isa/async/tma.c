@@ -60,8 +60,7 @@ static bool read_box(struct run *run, const struct insn *insn, int lane, bool st
     if (cta != NULL || state != MAP_READ) {
         (void)sim_report(run, SIM_ERROR, "tensor-map", lane,
                          cta == NULL && state == MAP_CHANGED
-                             ? "the bytes of the tensor map at %#llx were changed by something else than "
-                               "tensormap.replace"
+                             ? "the tensor map at %#llx was modified by something other than tensormap.replace"
                              : "there is no tensor map at %#llx",
                          (unsigned long long)address);
         return false;
@@ -78,9 +77,10 @@ static bool read_box(struct run *run, const struct insn *insn, int lane, bool st
     }
     bool packed = map.data_type >= TYPE_16U4_ALIGN8B || map.swizzle > SWIZZLE_128B;
     if (insn->tensor_copy.plain_types && packed) {
-        (void)sim_report(run, SIM_ERROR, "tensor-map", lane,
-                         "sm_120 has neither packed types nor atoms of more than 16 bytes in a copy to "
-                         ".shared::cluster, but in one to .shared::cta");
+        (void)sim_report(
+            run, SIM_ERROR, "tensor-map", lane,
+            "on sm_120, packed types and swizzle atoms over 16 bytes need a copy to .shared::cta, not "
+            ".shared::cluster");
         return false;
     }
     if (!tensor_place_check(&map, &place, store, why, sizeof why)) {

@@ -51,7 +51,7 @@ static void check_mode(struct decoder *d, int mode, int rank, bool store, unsign
         decode_fail(d, ".im2col::w::128 is not supported");
     }
     if (store != (mode == M_SCATTER4 || mode == M_IM2COL_NO_OFFSETS) && mode != M_TILE) {
-        decode_fail(d, "not a mode of this direction");
+        decode_fail(d, "this mode is only for the other direction");
     }
     if ((rows && rank != 2) || (columns && rank < 3)) {
         decode_fail(d, "not a mode of %d dimensions", rank);
@@ -99,7 +99,7 @@ static void decode_tensor_prefetch(struct decoder *d, int rank, const uint8_t *p
     int named = mod_of(d, COUNTED(modes)), mode = named < 0 ? M_TILE : named;
     bool hinted = mod(d, "L2::cache_hint");
     if (rank == 0 || !mod(d, "L2") || mod_space(d, SP_GENERIC) != SP_GLOBAL) {
-        decode_fail(d, "a prefetch is of a tensor's box to L2");
+        decode_fail(d, "a tensor prefetch needs a rank and .L2.global");
     }
     check_mode(d, mode, rank, false, SP_GLOBAL);
     d->insn->tensor_copy.rank = (uint8_t)rank;
@@ -139,7 +139,8 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
     }
     if (group ? to != SP_GLOBAL || from != SP_SHARED
               : (to != SP_SHARED && to != SP_SHARED_CLUSTER) || from != SP_GLOBAL) {
-        decode_fail(d, group ? "a bulk group goes from shared::cta to global memory" : "unknown state spaces");
+        decode_fail(d,
+                    group ? ".bulk_group needs a copy from .shared::cta to .global" : "unknown state spaces");
     }
     check_mode(d, mode, rank, group, to);
     insn->tensor_copy.rank = (uint8_t)rank;

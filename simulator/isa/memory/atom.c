@@ -212,7 +212,7 @@ static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32
 static void decode_quad(struct decoder *d, int op, bool gives) {
     bool cas = op == A_CAS;
     if (!gives || (!cas && op != A_EXCH) || d->parser->module->sm < 90) {
-        decode_fail(d, "of 128 bits there are atom.exch and atom.cas, on sm_90 or later");
+        decode_fail(d, "128-bit atomics are atom.exch and atom.cas, on sm_90 or later");
     }
     need_operands(d, 3 + cas, 4);
     emit_dst_halves(d, &d->op[0]);
@@ -253,7 +253,7 @@ static void decode_atomic(struct decoder *d, bool gives) {
         decode_fail(d, "not with this operation or type");
     }
     if ((type == T_F32 || type == T_F64) && op != A_ADD && op != A_EXCH && op != A_CAS) {
-        decode_fail(d, "of .%s there is .add alone", ptx_type_name(type));
+        decode_fail(d, ".%s has only .add, .exch and .cas", ptx_type_name(type));
     }
     insn->atomic.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
     insn->atomic.operation = (uint8_t)op;

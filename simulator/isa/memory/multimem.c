@@ -11,8 +11,7 @@ static enum next exec_multimem(struct run *run, const struct insn *insn, uint32_
     (void)mask;
     return sim_report(
         run, SIM_INCOMPLETE, "multimem", -1,
-        "multimem works on a multicast object of several devices: there is one, and cuMulticastCreate "
-        "is not supported");
+        "multimem needs a multicast object of several devices (cuMulticastCreate), which is not modelled");
 }
 
 void decode_multimem(struct decoder *d) {

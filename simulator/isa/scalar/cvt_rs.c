@@ -54,7 +54,7 @@ static enum next exec_stochastic(struct run *run, const struct insn *insn, uint3
     if (target->format == TC_E2M1) {
         (void)sim_report(
             run, SIM_REVIEW, "cvt-random-bits", -1,
-            "which byte of rbits rounds which of the four values is not in the PTX ISA's text: taken "
+            "the PTX ISA's text does not say which byte of rbits rounds which of the four values: taken "
             "as bits 24-31, 8-15, 16-23, 0-7 for the first to the last");
     }
     FOR_LANES(rest, mask) {

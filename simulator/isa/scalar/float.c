@@ -161,7 +161,7 @@ static bool decode_mixed(struct decoder *d) {
     }
     if (operation == OP_MUL || operation == OP_DIV || insn->floating.ftz || d->parser->module->sm < 100 ||
         (operation == OP_FMA && insn->floating.rounding == RND_NONE)) {
-        decode_fail(d, "mixed precision is of add, sub and fma.rnd without .ftz, on sm_100 or later");
+        decode_fail(d, "mixed precision exists for add, sub and fma.rnd, without .ftz, on sm_100 or later");
     }
     need_operands(d, sources + 1, sources + 1);
     insn->type = T_F32;
@@ -170,7 +170,7 @@ static bool decode_mixed(struct decoder *d) {
     for (int i = 1; i <= sources; i++) {
         unsigned of = i < sources ? type : T_F32;
         if (d->op[i].kind == PO_REG && ptx_type_bytes(d->op[i].type) != ptx_type_bytes(of)) {
-            decode_fail(d, "operand %d is no .%s register", i + 1, ptx_type_name(of));
+            decode_fail(d, "operand %d is not a .%s register", i + 1, ptx_type_name(of));
         }
         emit(d, src(d, &d->op[i], of));
     }

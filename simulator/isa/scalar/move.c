@@ -217,8 +217,8 @@ static enum next exec_mapa(struct run *run, const struct insn *insn, uint32_t ma
         rank = rank < NO_RANK ? rank
                               : NO_RANK; /* a rank that does not exist is reported when the address is used */
         if (insn->space == SP_GENERIC && (address & WINDOW_MASK) != SHARED_WINDOW) {
-            return sim_report(run, SIM_ERROR, "bad-address", lane, "mapa of %#llx, which is no shared address",
-                              (unsigned long long)address);
+            return sim_report(run, SIM_ERROR, "bad-address", lane,
+                              "mapa of %#llx, which is not a shared address", (unsigned long long)address);
         }
         address = (address & ~(uint64_t)((uint64_t)0xff << RANK_SHIFT)) | (uint64_t)rank << RANK_SHIFT;
         store_lane(run, insn->op[0], lane, address);

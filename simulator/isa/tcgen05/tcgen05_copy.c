@@ -119,7 +119,7 @@ enum next pipe_shift(struct run *run, const struct insn *insn, uint32_t mask) {
         s.address = (uint32_t)(lane_u64(run, insn->op[0], lane) + (uint64_t)form->offset[0]);
         (void)sim_report(
             run, SIM_REVIEW, "unverified-instruction", lane,
-            "tcgen05.shift is modelled as lanes 1-31 of a quarter moving to 0-30, which no chip has shown");
+            "tcgen05.shift is modelled as lanes 1-31 of a quarter moving to 0-30, not verified on a chip");
         for (int i = 0; i < s.count; i++) {
             struct tc_cta cta = pipe_view(s.ctas[i]);
             if (!tmem_check_shift(cta.tmem, s.address, &region, &why)) {

@@ -28,10 +28,10 @@ static void mma_write(struct async_op *op) {
         if (lane >= 0 || idle >= 0) {
             char message[160];
             (void)snprintf(message, sizeof message,
-                           "lane %d of tensor memory, columns %d on: metadata with places that are not in "
+                           "lane %d of tensor memory, from column %d on: metadata whose positions are not in "
                            "increasing order%s",
                            lane >= 0 ? lane : idle, tmem_column(m->mma.e_tmem),
-                           lane >= 0 ? "" : ", for stored zeros alone");
+                           lane >= 0 ? "" : ", only for stored zeros");
             sim_note(op->cluster->launch, lane >= 0 ? SIM_ERROR : SIM_REVIEW, "sparse-metadata", m->ctas[i], -1,
                      -1, op->insn, NULL, message);
         }

@@ -38,9 +38,8 @@ static void check_peer_runs(struct run *run) {
         runs = knows_of(run, peer * warps + i, 1);
     }
     if (!runs) {
-        (void)sim_report(
-            run, SIM_REVIEW, "pair-alloc", -1,
-            "tcgen05.alloc of a pair of CTAs, and nothing tells this warp that the other one runs");
+        (void)sim_report(run, SIM_REVIEW, "pair-alloc", -1,
+                         "tcgen05.alloc for a pair of CTAs before this warp knows that the other CTA runs");
     }
 }
 
@@ -322,7 +321,7 @@ static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t
 enum next tensor_register_use(struct run *run, const struct insn *load, bool written) {
     struct tensor_warp *warp = tensor_warp(run);
     (void)sim_report_pair(run, written ? SIM_ERROR : SIM_REVIEW, "tcgen05-register", -1, load,
-                          "%s a register that a pending tcgen05.ld fills: PTX wants tcgen05.wait::ld first",
+                          "%s a register that a pending tcgen05.ld fills: PTX requires tcgen05.wait::ld first",
                           written ? "writes" : "reads");
     if (warp->loads.pending != 0) {
         return wait_for(run, (struct wait){.kind = WAIT_ASYNC,

@@ -74,7 +74,7 @@ static const char *advice(unsigned before, unsigned now, bool same_warp) {
                    : "its writer has not signalled that it is done: wait::st, fence::before_thread_sync and a "
                      "barrier have to come first";
     }
-    return "a tcgen05.commit after the former has not been waited for, and they are no pipelined pair";
+    return "no tcgen05.commit after the first has been waited for, and they are not a pipelined pair";
 }
 
 static void report_conflict(struct run *run, const struct cta *cta, enum sim_verdict verdict, const char *kind,

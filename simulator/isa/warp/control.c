@@ -188,7 +188,7 @@ static void parameter_copies(struct decoder *d, const struct pop *list, const st
         const struct pop *actual = &list->sub[i];
         if (actual->kind != PO_NAME || actual->symbol == NULL || actual->symbol->kind != SYM_FRAME ||
             actual->symbol->bytes < formal[i].bytes) {
-            decode_fail(d, "a parameter that is no .param variable of the right size");
+            decode_fail(d, "a parameter must be a .param variable of the right size");
         }
         (*out)[i] = (struct call_copy){actual->symbol->off, formal[i].offset, formal[i].bytes};
     }

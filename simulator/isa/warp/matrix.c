@@ -137,7 +137,7 @@ static int decode_byte_form(struct decoder *d, bool store) {
         d->insn->matrix.packing = (uint8_t)(mod_of(d, COUNTED(sources)) + 1);
     }
     if (form >= 0 && (form == BYTES_STORE) != store) {
-        decode_fail(d, "this shape is the other direction's");
+        decode_fail(d, "this shape exists only for the other of ldmatrix and stmatrix");
     }
     d->insn->matrix.byte_form = (uint8_t)form;
     return form;

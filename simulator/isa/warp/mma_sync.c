@@ -48,10 +48,11 @@ static bool read_selector(struct run *run, const struct insn *insn, int at, int 
                  (lane_u32(run, insn->op[at + 1], l) & 0xffff) == *thread;
     }
     if (!legal) {
-        (void)sim_report(run, SIM_ERROR, "mma-scales", -1,
-                         "byte %u of thread %u as the place of %d scales a row: PTX has no such place, or not "
-                         "all lanes name the same",
-                         *byte, *thread, scales);
+        (void)sim_report(
+            run, SIM_ERROR, "mma-scales", -1,
+            "scale selector byte %u, thread %u for %d scales per row: illegal in PTX, or not the same "
+            "in all lanes",
+            *byte, *thread, scales);
     }
     return legal;
 }
@@ -97,9 +98,9 @@ static bool gather_metadata(struct run *run, const struct insn *insn, int at, in
                 (void)sim_report(run, idle ? SIM_REVIEW : SIM_ERROR, "sparse-metadata", lane,
                                  "metadata 0x%x (bits %d to %d) for row %d, chunk %d of A%s: %s", metadata,
                                  4 * nibble, 4 * nibble + 3, row, chunk, idle ? ", of zeros" : "",
-                                 form->rule.a == TC_TF32 ? "of .tf32 only 0x4 and 0xe mean something"
-                                 : form->ordered         ? "the two places have to be in increasing order"
-                                                         : "the two places have to differ");
+                                 form->rule.a == TC_TF32 ? "for .tf32 only 0x4 and 0xe are defined"
+                                 : form->ordered         ? "the two positions must be in increasing order"
+                                                         : "the two positions must differ");
             }
             if (!legal && !idle) {
                 return false;

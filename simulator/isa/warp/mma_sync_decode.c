@@ -48,7 +48,7 @@ static void need_sm_120(struct decoder *d) {
     const struct module *module = d->parser->module;
     const char last = module->target[strlen(module->target) - 1];
     if (module->sm / 10 != 12 || (last != 'a' && last != 'f')) {
-        decode_fail(d, "a kind of mma.sync needs sm_120a or its family");
+        decode_fail(d, "mma.sync with .kind needs sm_120a or its family");
     }
 }
 
@@ -102,7 +102,7 @@ static void emit_selector(struct decoder *d, int at) {
     uint32_t count;
     const struct pop *list = elements(&d->op[at], &count);
     if (count != 2) {
-        decode_fail(d, "a scale's place is {byte-id, thread-id}");
+        decode_fail(d, "a scale selector must be {byte-id, thread-id}");
     }
     for (uint32_t i = 0; i < count; i++) {
         emit(d, src(d, &list[i], T_U16));

@@ -73,22 +73,23 @@ static void describe_request(const struct cta *cta, uint32_t group, uint32_t wan
                              char *text, size_t room) {
     const struct pool pool = pool_of(cta, group);
     const uint32_t threads = warps_of(cta, group) * LANES;
-    char launch[100] = "that an SM has";
+    char launch[100] = "of an SM";
     if (pool.start != 0) {
-        (void)snprintf(launch, sizeof launch, "that the launch took, %u a thread", pool.start);
+        (void)snprintf(launch, sizeof launch, "of the launch, %u per thread", pool.start);
     }
-    (void)snprintf(text, room,
-                   "setmaxnreg.inc asks for %u registers a thread (%u for %u threads) of the %u %s; the other "
-                   "warpgroups hold %u: %s",
-                   wanted, wanted * threads, threads, pool.all, launch, pool.others, end);
+    (void)snprintf(
+        text, room,
+        "setmaxnreg.inc asks for %u registers per thread (%u for %u threads) of the %u %s; the other "
+        "warpgroups hold %u: %s",
+        wanted, wanted * threads, threads, pool.all, launch, pool.others, end);
 }
 
 /* Called when no warp can run any more. */
 static void hung(const struct warp *warp, const struct split *split) {
     const struct launch *launch = warp->cta->cluster->launch;
     char text[300];
-    describe_request(warp->cta, warp->index / GROUP_WARPS, split->wait.a, "none of them gives enough back",
-                     text, sizeof text);
+    describe_request(warp->cta, warp->index / GROUP_WARPS, split->wait.a, "none of them releases enough", text,
+                     sizeof text);
     sim_note(warp->cta->cluster->launch, SIM_ERROR, "setmaxnreg", warp->cta, (int)warp->index, -1,
              &launch->module->code[split->pc], NULL, text);
 }
@@ -105,8 +106,8 @@ static enum next exec_inc(struct run *run, const struct insn *insn, uint32_t mas
     if (pool.start == 0) {
         atomic_store(&run->launch->sim->unjudged_registers, true);
     } else if (own + pool.least > pool.all) {
-        describe_request(run->cta, group, wanted,
-                         "no setmaxnreg.dec of theirs can make room, and it waits for ever", text, sizeof text);
+        describe_request(run->cta, group, wanted, "even if they release all that they can, it waits for ever",
+                         text, sizeof text);
         return sim_report(run, SIM_ERROR, "setmaxnreg", -1, "%s", text);
     }
     if (own + pool.others > pool.all) {
@@ -119,7 +120,7 @@ static enum next exec_inc(struct run *run, const struct insn *insn, uint32_t mas
     if (pool.start != 0 && own + pool.others + pool.ended > pool.all) {
         describe_request(
             run->cta, group, wanted,
-            "there is room only since others have ended, and PTX does not say that this gives any back", text,
+            "there is room only because others have exited, and PTX does not say that this releases any", text,
             sizeof text);
         (void)sim_report(run, SIM_REVIEW, "setmaxnreg", -1, "%s", text);
     }

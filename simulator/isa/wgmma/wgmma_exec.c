@@ -112,7 +112,7 @@ static void move_accumulators(struct async_op *op, struct wgmma_data *data, bool
     }
 }
 
-#define NAMES_TWICE "metadata 0x%x (bits %d to %d) for row %d, chunk %d of A names one place twice"
+#define NAMES_TWICE "metadata 0x%x (bits %d to %d) for row %d, chunk %d of A selects the same position twice"
 
 /* Reports metadata that selects the same element twice. True if all of it belongs to stored zeros, so that the
  * result does not depend on it. */
@@ -129,7 +129,7 @@ static bool only_zeros_concerned(const struct async_op *op, const struct wgmma_d
             char message[160];
             nothing = tc_sparse_idle(metadata, mma->rule.a, data->a[row], chunk);
             (void)snprintf(message, sizeof message, NAMES_TWICE "%s", metadata, 4 * nibble, 4 * nibble + 3, row,
-                           chunk, nothing ? ", for stored zeros alone" : "");
+                           chunk, nothing ? ", only for stored zeros" : "");
             sim_note(op->cluster->launch, nothing ? SIM_REVIEW : SIM_ERROR, "sparse-metadata", op->cta,
                      (int)mma->warp[row / 16]->index, lane, op->insn, NULL, message);
         }

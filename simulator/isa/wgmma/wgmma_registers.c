@@ -25,9 +25,8 @@ static bool all_done(struct warp *warp, const struct split *split) {
 /* nvcc inserts copies of accumulators between loop iterations. ptxas removes such a copy or waits before it, so
  * this waits too and is only a review. */
 static enum next move_pending(struct run *run, const struct insn *first) {
-    (void)sim_report_pair(
-        run, SIM_REVIEW, "wgmma-register", -1, first,
-        "copies a register of a pending wgmma: ptxas has to drop the copy or to wait before it");
+    (void)sim_report_pair(run, SIM_REVIEW, "wgmma-register", -1, first,
+                          "copies a register of a pending wgmma: ptxas must remove the copy or wait before it");
     if (all_done(run->warp, run->split)) {
         return NEXT;
     }

@@ -58,13 +58,13 @@ def test_cp_async_mbarrier_arrive_releases_earlier_writes(mode, orders):
 def test_too_many_arrivals_of_copies_are_an_error(mode):
     lines = (INIT.format(2), COPY, ARRIVE * 3, "@%p2 cp.async.wait_all; bar.sync 0;")
     sim, _ = run(*lines, mode=mode)
-    assert ("mbarrier-arrivals", "an arrival too many at the mbarrier at 0x500") not in told(sim)  # a new phase
+    assert not [m for kind, m in told(sim) if kind == "mbarrier-arrivals" and "0x500" in m]  # a new phase
     invalid = "@%p2 mbarrier.inval.shared.b64 [%r3];"
     sim, _ = run(INIT.format(1), COPY, ARRIVE, invalid, "@%p2 cp.async.wait_all; bar.sync 0;", mode=mode)
     kinds = [finding["kind"] for finding in sim.findings]
     if mode == "late":
         assert "mbarrier-arrivals" in kinds, sim.findings
-        assert "an arrival too many at the mbarrier at 0x500" in [m for _, m in told(sim)]
+        assert [m for kind, m in told(sim) if kind == "mbarrier-arrivals" and "0x500" in m]
 
 
 def test_bytes_for_an_invalidated_mbarrier_are_an_error():

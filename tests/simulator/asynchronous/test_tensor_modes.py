@@ -330,8 +330,8 @@ def test_illegal_coordinates_are_refused():
         ("sm_100a", gather_text().replace("tensor.2d", "tensor.3d"), "not a mode of 3 dimensions"),
         ("sm_100a", column_text(2, "0"), "not a mode of 2 dimensions"),
         ("sm_100a", column_text(4, "0"), "1 numbers for im2col; expected 2"),
-        ("sm_100a", gather_text().replace("gather4", "scatter4"), "not a mode of this direction"),
-        ("sm_100a", store_text(SCATTER.replace("scatter4", "gather4")), "not a mode of this direction"),
+        ("sm_100a", gather_text().replace("gather4", "scatter4"), "only for the other direction"),
+        ("sm_100a", store_text(SCATTER.replace("scatter4", "gather4")), "only for the other direction"),
     ],
 )
 def test_modes_that_a_chip_or_form_lacks_are_refused(target, text, says):
@@ -360,7 +360,7 @@ def test_stores_of_packed_types():
     assert array[2].tobytes() == bits.to_bytes(96, "little")
     wide = tensor((4, 128), np.uint8)
     image = tensor_map(wide, 14, sizes=[256, 4], box=[128, 1])
-    assert "padded type of 4 bits" in store(store_text(copy), wide, image, [0, 2]).findings[0]["message"]
+    assert "padded 4-bit type" in store(store_text(copy), wide, image, [0, 2]).findings[0]["message"]
     sim = Sim(load_text(2))
     sim.register(wide)
     assert sim.launch("k", sim.buffer(np.zeros(BYTES // 4, np.uint32)), image, 64, 64, 0) == 5

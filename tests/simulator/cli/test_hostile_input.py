@@ -121,7 +121,7 @@ def test_bytes_that_are_not_a_tensor_map_are_reported(tmp_path):
     )
     done = ptxsim(text, tmp_path, "--block", 1, "--", "buf:4096", "buf:128=raw")
     assert done.returncode == 2, done
-    assert b"by something else than tensormap.replace" in done.stdout
+    assert b"modified by something other than tensormap.replace" in done.stdout
 
 
 def test_a_file_name_that_is_not_utf8_still_gives_json(tmp_path):

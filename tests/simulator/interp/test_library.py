@@ -152,7 +152,7 @@ def test_the_wrong_number_of_arguments():
     assert re.search(r"1 given.* 17", sim.message()) and f" 4, {sizes}, ... (kernel k)" in sim.message()
     sim = Sim(body("mov.u32 %r1, 1;", params=".param .u64 p, .param .u32 q"))
     assert sim.launch("k", 1) == BAD_ARGUMENT
-    assert re.search(r"arguments: 1 given; .*2.* 8, 4 \(kernel k\)", sim.message())
+    assert re.search(r"arguments: 1 given, 2 expected.* 8, 4 \(kernel k\)", sim.message())
     assert sim.launch("k", 1, 2) == OK
 
 

@@ -300,10 +300,8 @@ def test_registers_at_launch_are_those_that_ptxas_chooses():
                 f"setmaxnreg.inc.sync.aligned.u32 {count + more};", f".maxntid {threads} .minnctapersm {ctas}", 32
             )
             assert sim.kinds == ({"setmaxnreg"} if more else set()), (threads, ctas, more)
-        assert (
-            f"for 32 threads) of the {count * 32} that the launch took, {count} a thread"
-            in (sim.findings[0]["message"])
-        )
+        message = sim.findings[0]["message"]
+        assert f" the {count * 32} of the launch" in message and f" {count} per thread" in message
     for directives, count in ((".maxnreg 100", 104), (".reqntid 32 .minnctapersm 16 .maxnreg 64", 64)):
         for more in (0, 8):
             sim = registers(f"setmaxnreg.inc.sync.aligned.u32 {count + more};", directives, 32)

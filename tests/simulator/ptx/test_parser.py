@@ -23,7 +23,7 @@ BROKEN = {
     "setp.xx.u32 %p1, %r1, %r2;": r"no comparison",
     "wgmma.mma_async.sync.aligned.m64n7k16.f32.f16.f16 {%f1}, %rd1, %rd2, %p1, 1, 1, 0, 0;": r"instruction 'wgmma",
     "setmaxnreg.dec.sync.aligned.u32 41;": r"41 registers",
-    "@%r1 bra NOWHERE;": r"the guard is no predicate",
+    "@%r1 bra NOWHERE;": r"the guard is not a predicate",
     '"text"': r"where an instruction was expected",
     "/* no end": r"a comment without an end",
     "call.uni absent, ();": r"only direct calls of declared functions",

@@ -8,7 +8,7 @@ import pytest
 from tests.simulator.sim_kit import HEADER, PtxError, Sim, body
 
 ERRORS = {  # a whole module: line, part of the message
-    HEADER + ".global .align 3 .u32 x;\n": (4, "alignment 3 is no power of two"),
+    HEADER + ".global .align 3 .u32 x;\n": (4, "alignment 3"),
     HEADER + ".global .align 8192 .u32 x;\n": (4, "alignment 8192"),
     HEADER + ".global .u32 x[2] = {1, 2, 3};\n": (4, "more initialisers than elements"),
     HEADER + ".global x;\n": (4, "a declaration without a type"),

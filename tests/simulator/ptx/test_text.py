@@ -240,7 +240,7 @@ st.param.b32 [r], %a; ret; }"""
         ("(1+2", "';' where ')' was expected"),
         ("1<2", "'2' where '<' was expected"),
         ("4*", "';' where a number was expected"),
-        ("1; call.uni f, (9)", "a parameter that is no .param variable"),  # a parenthesised number is not a list
+        ("1; call.uni f, (9)", ".param variable"),  # a parenthesised number is not a list
         ("0+" + "(" * 99 + "1" + ")" * 99, "an expression nested too deep"),
     ],
 )

@@ -243,7 +243,7 @@ def test_atomics_of_floats(space):
 def test_f32_and_f64_atomics_have_add_only(kind, op):
     register = "%f1" if kind == "f32" else "%fd1"
     Sim(body(f"red.global.add.{kind} [%rd1], {register};"))
-    with pytest.raises(PtxError, match=rf"of \.{kind} there is \.add alone"):
+    with pytest.raises(PtxError, match=rf"\.{kind} has only \.add"):
         Sim(body(f"red.global.{op}.{kind} [%rd1], {register};"))
 
 
