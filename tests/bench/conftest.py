@@ -1,4 +1,4 @@
-"""What a program of bench sets for the library, in a test that runs it in this process, ends with the test."""
+"""Restores the environment after each test: benches that run in this process set variables for the library."""
 
 from __future__ import annotations
 

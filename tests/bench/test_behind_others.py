@@ -1,4 +1,4 @@
-"""What a call costs behind others: from rounds of two lengths, with what a round costs once taken out."""
+"""The cost of one more call, from rounds of two lengths; costs that a round pays once cancel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scripts.bench import behind_others
 
 
 class Clock:
-    """Rounds of calls that cost so much each, and so much once."""
+    """Rounds with a cost for each call and one for the round."""
 
     last_mhz = 1980
 

@@ -1,4 +1,4 @@
-"""The benches without a GPU: what they check before they time, how samples become figures, what they write."""
+"""The benches without a GPU: checks before timing, figures from samples, files that they write."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_check_looks_at_the_first_and_last_input_and_at_every_element(problem,
 def test_an_ungated_product_is_gated_for_its_check(problem, wants):
     for name in baselines.UNGATED:
         assert compare.check(problem, name, baselines.baseline(problem, "cublas_one_gemm"), wants) == ""
-        assert compare.check(problem, name, lambda i: None, wants) != ""  # what the last one left is gone
+        assert compare.check(problem, name, lambda i: None, wants) != ""  # the previous result was erased
     assert set(baselines.UNGATED) < set(baselines.ROUNDED) < set(baselines.BASELINES)
 
 
@@ -118,7 +118,7 @@ def test_a_variant_is_a_library_and_what_it_reads(problem, monkeypatch, name, li
         monkeypatch.setenv(f"NVFP4_{backend}_CONFIG", "x")
         monkeypatch.setenv(f"NVFP4_{backend}_DEPENDENT_LAUNCH", "x")
     call = compare.ours(problem, name, kernels, "blocked")
-    assert os.environ["NVFP4_HOPPER_CONFIG"] == "x"  # only when it is its turn
+    assert os.environ["NVFP4_HOPPER_CONFIG"] == "x"  # set only when its turn comes
     call.prepare()
     for backend in ("HOPPER", "BLACKWELL", "GEFORCE"):
         found = os.environ[f"NVFP4_{backend}_CONFIG"], os.environ[f"NVFP4_{backend}_DEPENDENT_LAUNCH"]
@@ -231,7 +231,7 @@ def test_rounds_of_all_variants_are_interleaved(shaped):
     assert [name for name, _ in found.order[:3]] == ["a", "b", "c"]  # one each to warm up
     rounds = [found.order[3 + 3 * i : 6 + 3 * i] for i in range(4)]
     assert [sorted(name for name, _ in part) for part in rounds] == [["a", "b", "c"]] * 4
-    assert len({tuple(part) for part in rounds}) > 1  # in no fixed order
+    assert len({tuple(part) for part in rounds}) > 1  # the order varies
     assert {count for _, count in found.order} == {2}
     assert [(s["variant"], s["us"]) for s in found.samples] == [
         (name, 10.0 * (4 + i)) for i, (name, _) in enumerate(found.order[3:])
@@ -244,7 +244,7 @@ def test_rounds_of_all_variants_are_interleaved(shaped):
 
 
 def test_the_time_limit_ends_whole_rounds(shaped):
-    assert len(shaped("a", "b", repeats=9, seconds=3.0).samples) == 4  # of two seconds each, begun at 0 and 2
+    assert len(shaped("a", "b", repeats=9, seconds=3.0).samples) == 4  # two seconds each, begun at 0 and 2
     assert len(shaped("a", "b", repeats=9, seconds=4.0).samples) == 4
 
 
@@ -385,7 +385,7 @@ def test_nothing_asked_for_is_the_leaderboards_measurement():
 
 
 def test_baselines_are_timed_without_tf32(monkeypatch):
-    """cuBLAS may not round fp32 operands to 10 bits, whatever the process allowed before."""
+    """cuBLAS may not round fp32 operands to 10 bits, even if the process allowed it before."""
     matmul = torch.backends.cuda.matmul
 
     def load(options):

@@ -61,7 +61,7 @@ def test_every_element_of_every_input_is_held_to_the_reference(problem, wants, n
 
     for value in (float("nan"), 1e4):
         assert grouped.check(problem, name, spoilt(value), wants).startswith(f"{name}: group 2 of 3: ")
-    # What is left of the check before does not pass for a result.
+    # The output of an earlier check does not count as a result.
     assert grouped.check(problem, name, lambda i: None, wants).startswith(f"{name}: group 0 of 3: ")
 
 
@@ -86,7 +86,7 @@ def test_a_variant_is_a_library_and_what_it_reads(problem, monkeypatch, name, ti
     for variable in (grouped.CONFIG_VARIABLE, "NVFP4_CPU_ISA", *DEPENDENT):
         monkeypatch.setenv(variable, "x")
     call = grouped.ours(problem, name, {"": called.append, "old": called.append}, "")
-    assert os.environ[grouped.CONFIG_VARIABLE] == "x"  # only when it is its turn
+    assert os.environ[grouped.CONFIG_VARIABLE] == "x"  # set only when its turn comes
     call.prepare()
     assert os.environ[grouped.CONFIG_VARIABLE] == tile
     assert os.environ["NVFP4_CPU_ISA"] == (name if name == "avx2" else "")
@@ -138,7 +138,7 @@ def test_each_check_passes_a_right_kernel_and_fails_one_that_leaves_an_element(m
     def leaves(data):
         outputs = custom_kernel(data)
         calls.append(1)
-        if calls[1:]:  # the first call is what repeats are compared with
+        if calls[1:]:  # repeats are compared with the first call
             outputs[-1].view(torch.int16)[-1, -1] ^= 1 << 14
         return outputs
 

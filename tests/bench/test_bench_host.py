@@ -1,4 +1,4 @@
-"""Programs that time a host: its processors' kernels, the shim, and what a harness adds; and what they note of it."""
+"""Programs that time a host: the CPU kernels, the shim and the harness; and the facts that they record."""
 
 from __future__ import annotations
 

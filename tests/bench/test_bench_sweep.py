@@ -52,7 +52,7 @@ def test_outputs_outside_the_tolerance_are_counted():
     assert sweep.outside(got, want) == 5  # all but the first, an overflow of the right sign, and a NaN
 
 
-def test_floors_are_the_operands_once_and_the_multiply_adds_at_the_peak():
+def test_floors_count_operands_once_and_multiply_adds_at_the_peak():
     memory, tensor = sweep.floors_us((256, 4096, 7168), "NVIDIA H200")
     operands = (256 + 2 * 4096) * 7168 * (1 / 2 + 1 / 16)
     assert memory == pytest.approx((operands + 2 * 256 * 4096) / 4.8e12 * 1e6)
@@ -105,7 +105,7 @@ def test_draws_are_of_three_kinds_and_counted_together(monkeypatch):
 
 
 def test_the_sweep_is_of_these_rows_and_weights():
-    """Decoding, the leaderboard's sizes and prefill: what README's table and the recorded files are of."""
+    """The sweep covers decoding, the leaderboard's sizes and prefill."""
     assert sweep.WEIGHTS == ((4096, 7168), (3072, 4096), (14336, 4096), (2048, 7168))
     assert sweep.ROWS["cuda"] == (
         1,

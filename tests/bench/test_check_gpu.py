@@ -1,4 +1,4 @@
-"""The checks that run on a card, run on the CPU: each passes a right kernel and fails one with its kind of fault."""
+"""The card's checks on the CPU: each passes a right kernel and fails one with its kind of fault."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_bad_input_is_bad_in_one_place(monkeypatch):
         raise ValueError("no CUDA")
 
     monkeypatch.setattr(check_gpu, "custom_kernel", refuse)
-    with pytest.raises(ValueError, match="no CUDA"):  # where a TypeError was to come
+    with pytest.raises(ValueError, match="no CUDA"):  # instead of a TypeError
         list(check_gpu.errors())
     whole = given[0]
     assert [len(data) for data in given] == [10] * 3
@@ -204,7 +204,7 @@ def test_repeats_give_the_same_bits(monkeypatch, shrunk):
     monkeypatch.setattr(
         check_gpu, "custom_kernel", lambda data: stale(data) if not data[-1].isnan().any() else data[-1]
     )
-    assert [ok for _, ok, _ in check_gpu.repeats()] == [True] * 4  # nothing is ever written, the same every time
+    assert [ok for _, ok, _ in check_gpu.repeats()] == [True] * 4  # nothing is written, which is the same every time
 
 
 def test_back_to_back_calls_are_those_of_the_call_alone(monkeypatch, shrunk):
@@ -212,7 +212,7 @@ def test_back_to_back_calls_are_those_of_the_call_alone(monkeypatch, shrunk):
     assert verdicts(monkeypatch, check_gpu.back_to_back) == [(name, True) for name in names]
     last = faulty(one_wrong, lambda number, data: number == 30 + 150 - 1)
     assert failed(verdicts(monkeypatch, check_gpu.back_to_back, last)) == [names[29]]
-    early = faulty(one_wrong, lambda number, data: number == 30)  # written over by the rounds that follow
+    early = faulty(one_wrong, lambda number, data: number == 30)  # the next rounds overwrite it
     assert failed(verdicts(monkeypatch, check_gpu.back_to_back, early)) == []
 
 

@@ -1,4 +1,4 @@
-"""The comparison of two harnesses: who runs in which order, what is printed and written, and when it fails."""
+"""The comparison of two harnesses: order of runs, output, and failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHAPES = ((256, 4096, 7168), (512, 4096, 7168))
 
 @pytest.fixture
 def compared(monkeypatch, tmp_path, capsys):
-    """Runs the program with harnesses that tell these times in us, new over old being `ratio`."""
+    """Runs the program with harnesses that report these times in us; new over old is `ratio`."""
 
     def compare(ratio: float, *arguments: str, fails: bool = False):
         ran = []
@@ -54,7 +54,7 @@ def test_harnesses_take_turns_and_their_ratio_is_printed_and_written(compared, t
     assert {one["median_us"] for one in written} == {10.0, 10.04}
 
 
-def test_a_ratio_outside_what_is_allowed_or_a_run_that_fails_is_a_failure(compared):
+def test_a_failed_run_or_a_ratio_outside_the_range_is_a_failure(compared):
     assert [compared(ratio)[0] for ratio in (0.98, 0.995, 1.005, 1.02)] == [1, 0, 0, 1]
     status, ran, said = compared(1.0, fails=True)
     assert status == 1 and len(ran) == 1 and "exit code 1" in said

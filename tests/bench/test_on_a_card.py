@@ -1,4 +1,4 @@
-"""What benches and checks do on a card alone, with CUDA's part played by stand-ins that note what they are asked."""
+"""The card-only parts of benches and checks, with stand-ins for CUDA that record their calls."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_commits_end_with_the_words_of_what_failed(monkeypatch, tmp_path, capsys
 
 
 def test_the_host_bench_of_groups_keeps_what_a_call_packed(monkeypatch):
-    """Packed in Python where the bundle's shim is timed, so that the same struct can be given again."""
+    """The bundle's shim is timed with packing in Python, so that the same struct can be passed again."""
     costs = {"shim": 5.0, "package": 6.0, "library": 4.0, "ctypes": 1.0, "packing": 9.0}
     called = []
 

@@ -1,4 +1,4 @@
-"""What a sample says of its origin, and the program that times several commits in one run."""
+"""A sample's origin, and the program that times several commits in one run."""
 
 from __future__ import annotations
 

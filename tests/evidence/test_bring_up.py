@@ -1,4 +1,4 @@
-"""The bring-up protocol without a GPU: all of it on the CPU backend; steps that fail, hang or are cut off."""
+"""The bring-up protocol without a GPU: the whole run on the CPU backend; steps that fail, hang or are interrupted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_failing_and_a_hanging_step_are_recorded_and_the_next_one_runs(tmp_pat
     running = session(tmp_path)
     child = tmp_path / "child.py"
     child.write_text(f"import time; time.sleep(2); open({str(tmp_path / 'alive')!r}, 'w')")
-    hang = tmp_path / "hang.py"  # ignores the polite signal, and has a child that would outlive it
+    hang = tmp_path / "hang.py"  # ignores SIGTERM, and its child would outlive it
     hang.write_text(
         "import signal, subprocess, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -59,7 +59,7 @@ def test_a_failing_and_a_hanging_step_are_recorded_and_the_next_one_runs(tmp_pat
     assert not (tmp_path / "alive").exists()
 
 
-def test_the_json_a_step_left_is_kept_even_where_it_failed_and_never_that_of_an_earlier_step(tmp_path):
+def test_a_failed_steps_json_is_kept_but_never_an_earlier_steps(tmp_path):
     path = tmp_path / "result.json"
     path.write_text('"stale"')
     running = session(tmp_path)
@@ -77,7 +77,7 @@ def test_what_does_not_fit_into_the_time_is_skipped_and_says_so(tmp_path):
     assert (outcome.outcome, outcome.log_tail) == (SKIPPED, "no time left")
 
 
-def test_a_configuration_that_hangs_in_its_check_is_not_timed_and_the_report_stays_whole(tmp_path, monkeypatch):
+def test_a_configuration_whose_check_hangs_is_not_timed(tmp_path, monkeypatch):
     day = protocol.Day(options(tmp_path), lambda name: None)
     commands = {}
 
@@ -94,7 +94,7 @@ def test_a_configuration_that_hangs_in_its_check_is_not_timed_and_the_report_sta
     day.report["configs"] = ["m256n64", "m128n64"]
     good = day.check()
     assert good == ["m128n64"]
-    assert "check auto without dependent launch" in commands  # asked because auto failed
+    assert "check auto without dependent launch" in commands  # runs because auto failed
     day.time(good)
     variants = commands["time 256x4096x7168"][commands["time 256x4096x7168"].index("--variants") + 1]
     assert variants == "auto,auto+again,auto+plain,m128n64"
@@ -145,11 +145,9 @@ def test_times_are_set_against_the_cost_model_s_intervals(tmp_path, monkeypatch)
     assert protocol.against_cost_model(times, "blackwell") == []
 
 
-def test_the_whole_protocol_runs_dry_and_its_report_has_the_form_of_the_schema(
-    tmp_path, library_path, capsys, monkeypatch
-):
+def test_a_dry_run_of_the_protocol_gives_a_report_that_fits_the_schema(tmp_path, library_path, capsys, monkeypatch):
     monkeypatch.setenv("NVFP4_LIBRARY", str(library_path))
-    # A busy machine takes minutes for what a card's machine does in seconds.
+    # A busy machine takes minutes for steps that take seconds next to a card.
     monkeypatch.setattr(protocol, "LIMITS", dict.fromkeys(protocol.LIMITS, 500))
     path = tmp_path / "report.json"
     words = ["--dry", "cpu", "--skip", "build,eval benchmark", "--json", str(path), "--folder", str(tmp_path / "logs")]

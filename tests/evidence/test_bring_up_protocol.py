@@ -1,4 +1,4 @@
-"""The bring-up's protocol: which commands it runs for which chip, and what it makes of their answers."""
+"""The bring-up protocol: its commands for each chip, and its report of their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPES = ["256x4096x7168", "512x4096x7168", "256x3072x4096", "512x3072x7168"]
 
 
 class Recorder:
-    """Runs no step, but keeps each; outcomes and results by name."""
+    """Records the steps instead of running them; has outcomes and results by name."""
 
     def __init__(self):
         self.steps, self.outcomes, self.answers = [], [], {}
@@ -34,7 +34,7 @@ class Recorder:
 
 @pytest.fixture
 def day(tmp_path, monkeypatch):
-    """A day whose steps are only kept."""
+    """A protocol whose steps are only recorded."""
     monkeypatch.setattr(protocol.os, "sched_getaffinity", lambda pid: range(16))
     monkeypatch.setattr(protocol.tile_table, "names", lambda backend: [f"{backend}1", f"{backend}2"])
 
@@ -60,7 +60,7 @@ def module_only(text):
 
 
 def lines(made):
-    """What was run: `name [limit] settings command`."""
+    """The recorded steps as `name [limit] settings command`."""
     found = []
     for step in made.session.steps:
         command = steps.shown(step.command, step.environment).replace(f"{made.folder}/", "")
@@ -140,7 +140,7 @@ def test_the_backend_is_that_of_the_card(day, capability, backend):
     assert made.report["configs"] == [f"{backend}2"]
 
 
-def test_without_an_answer_about_the_machine_or_a_sanitizer_the_day_goes_on(day):
+def test_the_protocol_goes_on_without_facts_about_the_machine(day):
     for answer in ((TIMED_OUT, None), (PASSED, {"device": None, "compute_sanitizer": None})):
         made = day()
         made.session.answers["environment"] = answer
@@ -311,7 +311,7 @@ def test_the_printed_report(monkeypatch, capsys):
 
 @pytest.fixture
 def command(monkeypatch, tmp_path, capsys):
-    """Runs the command line with a day that does nothing; what it saw, printed and returned."""
+    """Runs the command line with a protocol that does nothing; returns its options, output and exit status."""
 
     def run(*words, outcomes=(), problems=()):
         seen = {}

@@ -1,4 +1,4 @@
-"""The bring-up's steps as processes, and what it says of the machine."""
+"""The bring-up's steps as processes, and its facts about the machine."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_process_is_asked_before_it_is_ended(tmp_path):
 def test_a_process_that_was_ended_is_not_waited_for(tmp_path, monkeypatch):
     signals = []
 
-    class Held:  # by a driver: it does not die
+    class Held:  # hangs in a driver and does not die
         pid = 7
 
         def wait(self, seconds):
@@ -102,7 +102,7 @@ def test_an_answer_is_what_a_command_prints_or_nothing():
 def test_a_tool_is_looked_for_in_path_and_beside_nvcc(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     assert environment.tool("a-tool", None) is None
-    for place in ("nvcc", "path"):  # the last is looked at first
+    for place in ("nvcc", "path"):  # the last one is searched first
         tool = tmp_path / place / "a-tool"
         tool.parent.mkdir()
         tool.write_text("")

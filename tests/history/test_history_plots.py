@@ -1,4 +1,4 @@
-"""What the plots draw, mark by mark, and which figures they are drawn from."""
+"""The plots: their marks and lines, and the data that they show."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_lines_are_the_floor_the_baselines_and_the_best_so_far(series):
     assert list(best.get_xdata()) == [0, 1, 2, 3, 4] and list(best.get_ydata()) == [40.0, 40.0, 40.0, 36.0, 36.0]
     assert best.get_drawstyle() == "steps-post" and best.get_color() == plots.OURS
     series.rounds[0] = (4, "rejected", 40.0, False)
-    assert list(drawn(series).lines[-1].get_xdata()) == [3, 4]  # from the first that leads
+    assert list(drawn(series).lines[-1].get_xdata()) == [3, 4]  # from the first adopted step
 
 
 def test_axes_hold_every_mark_and_name_rounds_and_times(series):
@@ -136,12 +136,12 @@ ALONG_X = (True, False, False)
 
 
 def looks(axes):
-    """Whether lines of a grid stand on x and on y, and whether there is a line on the left."""
+    """Whether there are grid lines for x and for y, and a spine on the left."""
     lines = [axis.get_gridlines()[0].get_visible() for axis in (axes.xaxis, axes.yaxis) if axis.get_gridlines()]
     return (*(*lines, False)[:2], axes.spines.left.get_visible())
 
 
-def test_predictions_stand_beside_what_was_measured():
+def test_a_row_shows_prediction_and_measurement():
     assert plots.prediction_figure([a_round(1, prediction=None)]) is None
     rows = [
         a_round(1),

@@ -1,4 +1,4 @@
-"""What a variant's name means, and the page's table of each run."""
+"""The meaning of a variant's name, and the page's table of each run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record of its own in a temporary repository, for the tests of the rounds and of the history."""
+"""Makes records in temporary repositories, for the tests of rounds and history."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ SHAPES = ["256x4096x7168", "512x4096x7168", "256x3072x4096", "512x3072x7168"]
 TIMES = {"v0": 1.0, "v0-again": 1.0, "deep": 0.9, "same": 0.9999, "mixed": 0.9, "cublas_one_gemm": 0.8}
 PROGRAM = "scripts/bench/compare.py"
 PROGRAM_TEXT = "print('times variants')\n"
-KERNELS = ("v0", "deep", "same", "mixed")  # each a commit of a tank, tagged by its name
+KERNELS = ("v0", "deep", "same", "mixed")  # each is a commit of the test repository and its tag
 
 
 def kernel_digest(variant):
@@ -72,7 +72,7 @@ def sample_lines(seed=1, repeats=20, spread=0.002, factors=None, chip=ENV["chip"
 
 
 def make_tank(root):
-    """A repository of its own with the inherited rounds, a commit for each of KERNELS, and the program that times."""
+    """A repository with the inherited rounds, a commit for each of KERNELS, and the program that times."""
     root.mkdir()
     for path, text in ((PROGRAM, PROGRAM_TEXT), ("submission/kernel.c", "")):
         (root / path).parent.mkdir(parents=True)
@@ -100,7 +100,7 @@ def make_tank(root):
 
 
 def run(tank, *args):
-    """A command; a measurement names the commits of its variants where it does not say others."""
+    """Runs a command; adds the commits of the variants to a measurement without commits."""
     if args[0] == "measure" and "--base-commit" not in args:
         data = tank.get(args[1])
         for side in ("base", "candidate"):
@@ -128,12 +128,12 @@ def new_predicted(tank, slug, base, candidate, *more, interval="0.85:0.95"):
 
 
 def env_of(tank, **changes):
-    """env.json of a run taken at HEAD."""
+    """The environment of a run at HEAD."""
     return ENV | {"commit": git(tank.root, "rev-parse", "HEAD")} | changes
 
 
 def write_run(tank, **kwargs):
-    """Raw samples and env.json outside the repository, as a GPU machine hands them over."""
+    """Writes raw samples and env.json outside the repository, as a GPU machine would."""
     samples, env = tank.root.parent / "samples.jsonl", tank.root.parent / "env.json"
     samples.write_text(sample_lines(**kwargs))
     write_json(env, env_of(tank))
@@ -141,7 +141,7 @@ def write_run(tank, **kwargs):
 
 
 def finish(tank, number):
-    """What a person adds after the measurement, then the commit."""
+    """Adds what a person writes after the measurement, and commits."""
     data = tank.get(number)
     data["reopen_if"] = "another chip"
     data["verdict"]["why"] = "waits overlap"
@@ -151,12 +151,12 @@ def finish(tank, number):
 
 
 def problems_of(tank):
-    """What the check finds, a line each."""
+    """The problems that the check finds, a line each."""
     return "\n".join(rounds_check.check(tank)[1])
 
 
 def edit(tank, number, change):
-    """Alter round.json by hand, past every tool."""
+    """Alters round.json by hand, without the tools."""
     path = tank.find(number) / "round.json"
     data = read_round(path)
     change(data)
@@ -164,7 +164,7 @@ def edit(tank, number, change):
 
 
 def edit_env(tank, run, env):
-    """Put another environment in the place of a run's, past every tool."""
+    """Replaces a run's environment by hand, without the tools."""
     tank.save_environments(tank.environments() | {run: env})
 
 

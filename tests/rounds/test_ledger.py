@@ -1,4 +1,4 @@
-"""The ledger: every drop in a round, and a round in plain words."""
+"""The ledger's steps and checks, and a round's summary in words."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_table_shows_each_step_and_why_two_numbers_differ(tank):
 
 
 def test_one_run_of_all_steps_stands_beside_them(tank):
-    """As the run will be: each step's variant, and the newest commit twice."""
+    """The run holds each step's variant, and the newest commit twice."""
     import gzip
 
     named = ["e19e106/auto", *(step["variant"] for step in ledger.read(tank)["steps"]), "abc/auto", "abc/auto+again"]

@@ -1,4 +1,4 @@
-"""Rounds that the clock judges: what its times decide, and what is refused."""
+"""Rounds that the clock judges: verdicts and refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.rounds.commands import WRITING, parser
 from scripts.rounds.model import RoundError, Tank
 from scripts.rounds.simulated import modelled
 
-READING = {"show", "check", "render", "rerun"}  # they write nothing, or pages alone
+READING = {"show", "check", "render", "rerun"}  # they write nothing, or only pages
 SHAPES = ("256x4096x7168", "256x3072x4096")
 
 
@@ -97,12 +97,12 @@ def test_a_round_as_its_run_gives_it_has_no_problems(record):
         ({"base": {"variant": "a", "commit": "3"}}, "base.commit"),
     ],
 )
-def test_what_the_run_does_not_give_is_told(record, change, problem):
+def test_a_claim_that_the_run_does_not_support_is_reported(record, change, problem):
     tank, data = record
     assert any(problem in found for found in modelled.problems(tank, data | change))
 
 
-def test_a_changed_ratio_is_told(record):
+def test_a_changed_ratio_is_reported(record):
     tank, data = record
     data["model"]["shapes"][SHAPES[0]]["ratio"] = 0.4
     assert any("model.shapes" in found for found in modelled.problems(tank, data))

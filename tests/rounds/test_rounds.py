@@ -1,4 +1,4 @@
-"""The rounds' record: the way from draft to verdict, measuring again, and the rule."""
+"""Rounds from draft to verdict, measuring again, and the verdict rules."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What the record computes: samples, ratios, verdicts, quoted figures, counts."""
+"""Computed parts of the record: samples, ratios, verdicts, quoted figures, counts."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_counters_of_a_name_are_stored_once(tmp_path):
 
 @pytest.fixture
 def record(tmp_path):
-    """Three measured rounds; returns what is wrong with a text of the first."""
+    """Three measured rounds; returns the problems of a text of the first."""
     ratios = {1: ("adopted", 0.9, 0.8), 2: ("adopted", 0.7, 0.95), 3: ("rejected", 0.6, 1.4)}
     for number, (state, first, second) in ratios.items():
         shapes = {"1x2x3": {"ratio": first}, "4x5x6": {"ratio": second}}

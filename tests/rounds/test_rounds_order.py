@@ -1,4 +1,4 @@
-"""The order of prediction and measurement in git, and what a round's text has to hold by then."""
+"""The order of prediction and measurement in git, and the sections that a round's text needs by then."""
 
 from __future__ import annotations
 

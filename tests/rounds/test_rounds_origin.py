@@ -1,4 +1,4 @@
-"""What produced a measurement: forged, mistaken or missing, it is refused, and a refusal leaves nothing behind."""
+"""Forged, mistaken or missing origins of a measurement are refused, and a refusal leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("no_plot")
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory):
-    """An A/A round 4, a measured round 5 and a predicted round 6, whose samples are yet to come."""
+    """An A/A round 4, a measured round 5 and a predicted round 6, without samples."""
     tank = measure_all(make_tank(tmp_path_factory.mktemp("origin") / "repo"), ("deep",))
     new_predicted(tank, "again", "v0", "deep", "--noise-round", 4)
     return tank
@@ -199,7 +199,7 @@ def test_a_slug_is_given_once(tank, capsys):
 
 
 def test_a_run_without_origin_passes_only_where_it_was_listed_before(tank):
-    """The list names the runs from before the fields; git tells that nothing was added to it later."""
+    """The list names the runs from before samples had their origin; git shows that no run was added later."""
     path = tank.runs_dir / origin.OLDER
     sha = tank.get(5)["measurement"]["samples_sha256"]
     write_json(path, {"note": "", "runs": {"shared": sha}})

@@ -1,4 +1,4 @@
-"""The rules of the record one by one, on rounds that hold but for what a test changes."""
+"""Each rule of the record, on a correct round with one change."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def test_the_places_of_a_command_are_filled_and_quoted(hopper, tmp_path):
 
 
 def test_each_command_of_the_rules_exists_with_its_options():
-    """What RULES.md tells to type for `rounds` is accepted by its parser."""
+    """The parser accepts every command that RULES.md gives for `rounds`."""
     text = (ROOT / "shark_tank" / "RULES.md").read_text()
     blocks = re.findall(r"^ *```\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     typed = [line.strip() for block in blocks for line in block.splitlines()]

@@ -1,4 +1,4 @@
-"""Rounds without a chip: counts of the simulator in the place of times, and planted faults that `check` must find."""
+"""Rounds without a chip: simulated counts instead of times, and planted faults that `check` must find."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ def test_a_spoilt_simulation_is_found(predicted, spoil, message):
 
 
 def test_counts_committed_before_the_prediction_are_found(predicted):
-    # The same counters stand in a commit that does not follow the prediction's.
+    # The same counters are in a commit that does not follow the prediction's.
     root = predicted.root
     start, head = git(root, "rev-parse", "HEAD~1"), git(root, "branch", "--show-current")
     git(root, "checkout", "-q", "-b", "early", start)
-    path = predicted.runs_dir / "counted" / "counters.json"  # as a run's folder held it once
+    path = predicted.runs_dir / "counted" / "counters.json"  # the older name of a run's counters
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(counters()))
     commit(root, "counts first")
@@ -149,7 +149,7 @@ def test_counts_committed_before_the_prediction_are_found(predicted):
 
 
 def times_of(tank, candidate=0.8, **changes):
-    """A file of simulated times of the commits `v0` and `deep`, of which the candidate is the faster."""
+    """A file of simulated times of the commits `v0` and `deep`; the candidate is faster."""
     path = tank.root.parent / "times.json"
     times = {"one": dict.fromkeys(SHAPES, 10.0), "two": dict.fromkeys(SHAPES, 10.0 * candidate)}
     times["two"][SHAPES[1]] = 9.5
