@@ -118,9 +118,9 @@ void emit(struct decoder *d, struct operand operand) {
     d->out[d->nout++] = operand;
 }
 
-void emit_dst(struct decoder *d, const struct pop *pop, unsigned type) {
+void emit_dst(struct decoder *d, const struct operand_text *written, unsigned type) {
     d->insn->ndst += d->nout == d->insn->ndst;
-    emit(d, dst(d, pop, type));
+    emit(d, dst(d, written, type));
 }
 
 void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources) {

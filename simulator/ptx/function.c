@@ -158,11 +158,11 @@ static void parse_instruction(struct parser *parser) {
     uint32_t guard_off = 0;
     if (parse_accept(parser, "@")) {
         guard = parse_accept(parser, "!") ? 2 : 1;
-        struct pop pop = parse_operand(parser);
-        if (pop.kind != PO_REG || pop.type != T_PRED) {
+        struct operand_text written = parse_operand(parser);
+        if (written.kind != PO_REG || written.type != T_PRED) {
             parse_fail(parser, line, "the guard is not a predicate");
         }
-        guard_off = pop.off;
+        guard_off = written.off;
     }
     if (parser->token.kind != TOK_NAME) {
         parse_fail(parser, parser->token.line, "'%.*s' where an instruction was expected",

@@ -92,54 +92,55 @@ static bool is_wide(unsigned type) {
     return ptx_type_bytes(type) == 8;
 }
 
-static struct operand register_row(struct decoder *d, const struct pop *pop, unsigned type, bool any) {
-    bool wide = is_wide(pop->type), quad = pop->type == T_B128;
-    if ((pop->type == T_PRED) != (type == T_PRED) || quad != (type == T_B128) ||
+static struct operand register_row(struct decoder *d, const struct operand_text *written, unsigned type,
+                                   bool any) {
+    bool wide = is_wide(written->type), quad = written->type == T_B128;
+    if ((written->type == T_PRED) != (type == T_PRED) || quad != (type == T_B128) ||
         (!any && wide != is_wide(type))) {
-        decode_fail(d, "'%.*s' is a .%s register, the operand is .%s", (int)pop->name.length, pop->name.text,
-                    ptx_type_name(pop->type), ptx_type_name(type));
+        decode_fail(d, "'%.*s' is a .%s register, the operand is .%s", (int)written->name.length,
+                    written->name.text, ptx_type_name(written->type), ptx_type_name(type));
     }
-    return (struct operand){.off = pop->off,
+    return (struct operand){.off = written->off,
                             .base = type == T_PRED ? BASE_PREDS : BASE_REGS,
                             .wide = wide,
-                            .negated = pop->negated};
+                            .negated = written->negated};
 }
 
-struct operand dst(struct decoder *d, const struct pop *pop, unsigned type) {
+struct operand dst(struct decoder *d, const struct operand_text *written, unsigned type) {
     struct parser *parser = d->parser;
-    if (pop->kind == PO_SINK) {
+    if (written->kind == PO_SINK) {
         if (type == T_PRED) {
             return (struct operand){.off = parser->sink_pred, .base = BASE_PREDS, .sink = 1};
         }
         return (struct operand){.off = parser->sink64, .base = BASE_REGS, .wide = is_wide(type), .sink = 1};
     }
-    if (pop->kind != PO_REG || pop->negated) {
+    if (written->kind != PO_REG || written->negated) {
         decode_fail(d, "the destination is not a register");
     }
-    return register_row(d, pop, type, type == T_NONE);
+    return register_row(d, written, type, type == T_NONE);
 }
 
-static uint64_t number_bits(struct decoder *d, const struct pop *pop, unsigned type) {
+static uint64_t number_bits(struct decoder *d, const struct operand_text *written, unsigned type) {
     double value;
     float narrow;
-    if (pop->kind == PO_INT) { /* 8- and 16-bit values are kept zero-extended in their rows */
+    if (written->kind == PO_INT) { /* 8- and 16-bit values are kept zero-extended in their rows */
         uint32_t bytes = ptx_type_bytes(type);
-        return bytes == 1 ? pop->bits & 0xff : bytes == 2 ? pop->bits & 0xffff : pop->bits;
+        return bytes == 1 ? written->bits & 0xff : bytes == 2 ? written->bits & 0xffff : written->bits;
     }
-    if (pop->kind == PO_F32) {
+    if (written->kind == PO_F32) {
         if (type == T_F64) {
-            uint32_t bits = (uint32_t)pop->bits;
+            uint32_t bits = (uint32_t)written->bits;
             memcpy(&narrow, &bits, sizeof narrow);
             value = narrow;
             uint64_t wide;
             memcpy(&wide, &value, sizeof wide);
             return wide;
         }
-        return pop->bits;
+        return written->bits;
     }
-    memcpy(&value, &pop->bits, sizeof value);
+    memcpy(&value, &written->bits, sizeof value);
     if (type == T_F64 || type == T_B64) {
-        return pop->bits;
+        return written->bits;
     }
     if (type != T_F32 && type != T_B32) {
         decode_fail(d, "a floating-point number for a .%s operand", ptx_type_name(type));
@@ -151,18 +152,18 @@ static uint64_t number_bits(struct decoder *d, const struct pop *pop, unsigned t
 }
 
 /* A row that holds a special register's value or a symbol's address. */
-static struct operand symbol_row(struct decoder *d, const struct pop *pop, bool wide) {
+static struct operand symbol_row(struct decoder *d, const struct operand_text *written, bool wide) {
     struct parser *parser = d->parser;
-    const struct symbol *symbol = pop->symbol;
+    const struct symbol *symbol = written->symbol;
     if (symbol == NULL) {
-        int kind = special_kind(&pop->name);
+        int kind = special_kind(&written->name);
         if (kind < 0) {
-            decode_fail(d, "'%.*s' is not declared", (int)(pop->name.length < 60 ? pop->name.length : 60),
-                        pop->name.text);
+            decode_fail(d, "'%.*s' is not declared",
+                        (int)(written->name.length < 60 ? written->name.length : 60), written->name.text);
         }
         return (struct operand){.off = special_row(parser, (unsigned)kind, wide, 0, NULL), .wide = wide};
     }
-    int64_t offset = (int64_t)pop->bits;
+    int64_t offset = (int64_t)written->bits;
     if (symbol->kind == SYM_FRAME || (symbol->kind == SYM_PARAM && !parser->function->is_entry)) {
         return (struct operand){.off = special_row(parser, SR_LOCAL_SYMBOL, wide, symbol->off + offset, NULL),
                                 .wide = wide};
@@ -174,7 +175,7 @@ static struct operand symbol_row(struct decoder *d, const struct pop *pop, bool 
         return const_row(d, symbol->function->index + 1, wide);
     }
     if (symbol->kind != SYM_VARIABLE) {
-        decode_fail(d, "'%.*s' has no address", (int)pop->name.length, pop->name.text);
+        decode_fail(d, "'%.*s' has no address", (int)written->name.length, written->name.text);
     }
     const struct variable *variable = symbol->variable;
     if (variable->space == SP_SHARED) {
@@ -190,10 +191,10 @@ static struct operand symbol_row(struct decoder *d, const struct pop *pop, bool 
     return row;
 }
 
-struct operand src(struct decoder *d, const struct pop *pop, unsigned type) {
-    switch (pop->kind) {
+struct operand src(struct decoder *d, const struct operand_text *written, unsigned type) {
+    switch (written->kind) {
     case PO_REG:
-        return register_row(d, pop, type, false);
+        return register_row(d, written, type, false);
     case PO_INT:
     case PO_F32:
     case PO_F64:
@@ -201,29 +202,31 @@ struct operand src(struct decoder *d, const struct pop *pop, unsigned type) {
             decode_fail(d, "a number for a .b128 operand");
         }
         if (type == T_PRED) {
-            return (struct operand){.off = 0, .base = BASE_PREDS, .negated = pop->bits == 0};
+            return (struct operand){.off = 0, .base = BASE_PREDS, .negated = written->bits == 0};
         }
-        return const_row(d, number_bits(d, pop, type), is_wide(type));
+        return const_row(d, number_bits(d, written, type), is_wide(type));
     case PO_NAME:
-        if (type == T_PRED && pop->symbol == NULL && special_kind(&pop->name) == SR_IS_EXPLICIT_CLUSTER) {
+        if (type == T_PRED && written->symbol == NULL &&
+            special_kind(&written->name) == SR_IS_EXPLICIT_CLUSTER) {
             uint32_t off = special_row(d->parser, SR_IS_EXPLICIT_CLUSTER, SPECIAL_PREDICATE, 0, NULL);
-            return (struct operand){.off = off, .base = BASE_PREDS, .negated = pop->negated};
+            return (struct operand){.off = off, .base = BASE_PREDS, .negated = written->negated};
         }
         if (type == T_PRED) {
-            decode_fail(d, "'%.*s' is not a predicate", (int)pop->name.length, pop->name.text);
+            decode_fail(d, "'%.*s' is not a predicate", (int)written->name.length, written->name.text);
         }
-        return symbol_row(d, pop, is_wide(type));
+        return symbol_row(d, written, is_wide(type));
     default:
         decode_fail(d, "an operand of the wrong kind");
     }
 }
 
-struct operand src_any(struct decoder *d, const struct pop *pop, unsigned type) {
-    return pop->kind == PO_REG ? register_row(d, pop, type, true) : src(d, pop, type);
+struct operand src_any(struct decoder *d, const struct operand_text *written, unsigned type) {
+    return written->kind == PO_REG ? register_row(d, written, type, true) : src(d, written, type);
 }
 
-struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *offset) {
-    const struct pop *base = pop->kind == PO_ADDRESS && pop->count > 0 ? &pop->sub[0] : NULL;
+struct operand address_base(struct decoder *d, const struct operand_text *written, int64_t *offset) {
+    const struct operand_text *base =
+        written->kind == PO_ADDRESS && written->count > 0 ? &written->sub[0] : NULL;
     if (base == NULL) {
         decode_fail(d, "an address in brackets was expected");
     }
@@ -245,9 +248,9 @@ struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *o
     decode_fail(d, "an address has to be a register, a name or a number");
 }
 
-void emit_address(struct decoder *d, const struct pop *pop) {
-    struct operand base = address_base(d, pop, &d->insn->offset);
-    const struct pop *name = &pop->sub[0];
+void emit_address(struct decoder *d, const struct operand_text *written) {
+    struct operand base = address_base(d, written, &d->insn->offset);
+    const struct operand_text *name = &written->sub[0];
     bool entry = d->parser->function->is_entry;
     if (d->insn->space == SP_PARAM) {
         bool frame = name->kind == PO_NAME && name->symbol->kind == SYM_FRAME;
@@ -267,12 +270,12 @@ int64_t *take_offsets(struct decoder *d) {
     return parse_take(d->parser, MAX_ADDRESS_OPERANDS * sizeof(int64_t));
 }
 
-void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets) {
+void emit_offset_address(struct decoder *d, const struct operand_text *written, int64_t *offsets) {
     int at = d->nout;
     if (at >= MAX_ADDRESS_OPERANDS) {
         decode_fail(d, "too many addresses");
     }
-    emit(d, address_base(d, pop, &offsets[at]));
+    emit(d, address_base(d, written, &offsets[at]));
 }
 
 void emit_halves(struct decoder *d, struct operand quad) {
@@ -282,19 +285,19 @@ void emit_halves(struct decoder *d, struct operand quad) {
     emit(d, quad);
 }
 
-void emit_dst_halves(struct decoder *d, const struct pop *pop) {
+void emit_dst_halves(struct decoder *d, const struct operand_text *written) {
     d->insn->ndst = 2;
-    emit_halves(d, dst(d, pop, T_B128));
+    emit_halves(d, dst(d, written, T_B128));
 }
 
-int64_t immediate(struct decoder *d, const struct pop *pop) {
-    if (pop->kind != PO_INT) {
+int64_t immediate(struct decoder *d, const struct operand_text *written) {
+    if (written->kind != PO_INT) {
         decode_fail(d, "an integer constant was expected");
     }
-    return (int64_t)pop->bits;
+    return (int64_t)written->bits;
 }
 
-const struct pop *elements(const struct pop *pop, uint32_t *count) {
-    *count = pop->kind == PO_VECTOR ? pop->count : 1;
-    return pop->kind == PO_VECTOR ? pop->sub : pop;
+const struct operand_text *elements(const struct operand_text *written, uint32_t *count) {
+    *count = written->kind == PO_VECTOR ? written->count : 1;
+    return written->kind == PO_VECTOR ? written->sub : written;
 }

@@ -78,107 +78,107 @@ int special_kind(const struct token *name) {
     return -1;
 }
 
-static void parse_elements(struct parser *parser, struct pop *pop, const char *end) {
-    struct pop list[MAX_OPERANDS];
+static void parse_elements(struct parser *parser, struct operand_text *written, const char *end) {
+    struct operand_text list[MAX_OPERANDS];
     uint32_t count = 0;
     while (!parse_accept(parser, end)) {
         if (count == MAX_OPERANDS) {
             parse_fail(parser, parser->token.line, "more than %d elements", MAX_OPERANDS);
         }
         list[count++] = parse_operand(parser);
-        if (list[count - 1].kind == PO_VECTOR && pop->kind == PO_VECTOR) {
+        if (list[count - 1].kind == PO_VECTOR && written->kind == PO_VECTOR) {
             parse_fail(parser, parser->token.line, "a vector inside a vector");
         }
         if (!token_is(&parser->token, end)) {
             parse_expect(parser, ",");
         }
     }
-    pop->count = count;
-    pop->sub = parse_take(parser, (count + 1) * sizeof *list);
-    memcpy(pop->sub, list, count * sizeof *list);
+    written->count = count;
+    written->sub = parse_take(parser, (count + 1) * sizeof *list);
+    memcpy(written->sub, list, count * sizeof *list);
 }
 
-static struct pop parse_named(struct parser *parser) {
-    struct pop pop = {.kind = PO_NAME, .name = parser->token};
+static struct operand_text parse_named(struct parser *parser) {
+    struct operand_text written = {.kind = PO_NAME, .name = parser->token};
     parse_advance(parser);
-    if (token_is(&pop.name, "_")) {
-        pop.kind = PO_SINK;
-        return pop;
+    if (token_is(&written.name, "_")) {
+        written.kind = PO_SINK;
+        return written;
     }
-    pop.symbol = parse_find(parser, pop.name);
-    if (pop.symbol != NULL && pop.symbol->kind == SYM_REG) {
-        pop.kind = PO_REG;
-        pop.type = pop.symbol->type;
-        pop.off = pop.symbol->off;
+    written.symbol = parse_find(parser, written.name);
+    if (written.symbol != NULL && written.symbol->kind == SYM_REG) {
+        written.kind = PO_REG;
+        written.type = written.symbol->type;
+        written.off = written.symbol->off;
     } else if (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
-        pop.bits = parse_addend(parser);
+        written.bits = parse_addend(parser);
     }
-    return pop;
+    return written;
 }
 
-struct pop parse_operand(struct parser *parser) {
-    struct pop pop = {.kind = PO_NONE};
+struct operand_text parse_operand(struct parser *parser) {
+    struct operand_text written = {.kind = PO_NONE};
     struct token token = parser->token;
     static const struct {
         char open;
         const char *close;
-        enum pop_kind kind;
+        enum operand_text_kind kind;
     } brackets[] = {{'{', "}", PO_VECTOR}, {'[', "]", PO_ADDRESS}, {'(', ")", PO_LIST}};
     if (token_is(&token, "~") || (token_is(&token, "(") && parse_starts_constant(parser))) {
-        pop.kind = PO_INT;
-        pop.bits = parse_constant(parser);
-        return pop;
+        written.kind = PO_INT;
+        written.bits = parse_constant(parser);
+        return written;
     }
     for (int i = 0; i < 3; i++) {
         if (token.kind == TOK_PUNCT && token.value == (unsigned char)brackets[i].open) {
-            pop.kind = brackets[i].kind;
+            written.kind = brackets[i].kind;
             if (parser->depth > 60) {
                 parse_fail(parser, token.line, "brackets nested too deep");
             }
             parser->depth++; /* guards the recursion; no scope is opened */
             parser->scopes[parser->depth] = (struct scope){NULL, parser->nfixups};
             parse_advance(parser);
-            parse_elements(parser, &pop, brackets[i].close);
+            parse_elements(parser, &written, brackets[i].close);
             parser->depth--;
-            return pop;
+            return written;
         }
     }
     if (token_is(&token, "!")) {
         parse_advance(parser);
-        pop = parse_operand(parser);
-        pop.negated = !pop.negated;
-        return pop;
+        written = parse_operand(parser);
+        written.negated = !written.negated;
+        return written;
     }
     if (token.kind == TOK_NAME) {
-        pop = parse_named(parser);
-        if (pop.kind == PO_REG && token_is(&parser->token, "+")) { /* [%r1+4], [%r1+-4] */
-            pop.bits = parse_addend(parser);
+        written = parse_named(parser);
+        if (written.kind == PO_REG && token_is(&parser->token, "+")) { /* [%r1+4], [%r1+-4] */
+            written.bits = parse_addend(parser);
         } else if (parse_accept(parser, "|")) {
-            pop.second = parse_take(parser, sizeof pop);
-            *pop.second = parse_named(parser);
+            written.second = parse_take(parser, sizeof written);
+            *written.second = parse_named(parser);
         }
-        return pop;
+        return written;
     }
     if (token_is(&token, "-") || token_is(&token, "+") || token.kind == TOK_INT) {
         struct lexer ahead = parser->lexer;
         struct token next = token.kind == TOK_INT ? token : lex_next(&ahead);
         if (next.kind == TOK_F64 || next.kind == TOK_F32) {
             parse_advance(parser);
-            pop.kind = next.kind == TOK_F64 ? PO_F64 : PO_F32;
-            pop.bits = next.value ^
-                       (token_is(&token, "-") ? (next.kind == TOK_F64 ? (uint64_t)1 << 63 : 1u << 31) : 0);
+            written.kind = next.kind == TOK_F64 ? PO_F64 : PO_F32;
+            written.bits = next.value ^
+                           (token_is(&token, "-") ? (next.kind == TOK_F64 ? (uint64_t)1 << 63 : 1u << 31) : 0);
             parse_advance(parser);
-            return pop;
+            return written;
         }
-        pop.kind = PO_INT;
-        pop.bits = parse_constant(parser);
-        return pop;
+        written.kind = PO_INT;
+        written.bits = parse_constant(parser);
+        return written;
     }
     if (token.kind == TOK_F32 || token.kind == TOK_F64) {
-        pop.kind = token.kind == TOK_F32 ? PO_F32 : PO_F64;
-        pop.bits = token.value;
+        written.kind = token.kind == TOK_F32 ? PO_F32 : PO_F64;
+        written.bits = token.value;
         parse_advance(parser);
-        return pop;
+        return written;
     }
     parse_fail(parser, token.line, "'%.*s' where an operand was expected",
                (int)(token.length < 60 ? token.length : 60), token.text);

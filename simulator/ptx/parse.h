@@ -41,20 +41,31 @@ struct fixup { /* a reference to a label that may be defined later */
     uint32_t pc;
 };
 
-enum pop_kind { PO_NONE, PO_REG, PO_INT, PO_F32, PO_F64, PO_NAME, PO_VECTOR, PO_ADDRESS, PO_SINK, PO_LIST };
+enum operand_text_kind {
+    PO_NONE,
+    PO_REG,
+    PO_INT,
+    PO_F32,
+    PO_F64,
+    PO_NAME,
+    PO_VECTOR,
+    PO_ADDRESS,
+    PO_SINK,
+    PO_LIST
+};
 
 /* An operand as it was written. */
-struct pop {
-    enum pop_kind kind;
+struct operand_text {
+    enum operand_text_kind kind;
     bool negated;  /* !p */
     uint8_t type;  /* of a register */
     uint32_t off;  /* of a register */
     uint64_t bits; /* a number's value, or the offset added to a register or name */
     struct token name;
-    struct symbol *symbol; /* NULL: the name is not declared */
-    struct pop *sub;       /* a vector's or list's elements; an address's base, then what follows its comma */
+    struct symbol *symbol;    /* NULL: the name is not declared */
+    struct operand_text *sub; /* a vector's or list's elements; an address's base, then what follows */
     uint32_t count;
-    struct pop *second; /* p|q */
+    struct operand_text *second; /* p|q */
 };
 
 struct const_fixup { /* a constant row that receives a variable's address */
@@ -110,7 +121,7 @@ struct decoder {
     struct token mods[MAX_MODIFIERS];
     bool used[MAX_MODIFIERS];
     int nmods;
-    struct pop op[MAX_TOP];
+    struct operand_text op[MAX_TOP];
     int nop;
     struct operand out[MAX_OPERANDS];
     int nout;
@@ -150,7 +161,7 @@ uint64_t parse_extents(struct parser *parser, bool *is_array, bool *open);
 void parse_module(struct parser *parser);
 void parse_body(struct parser *parser, struct function *function);
 void parse_variable(struct parser *parser, unsigned space, bool is_extern);
-struct pop parse_operand(struct parser *parser);
+struct operand_text parse_operand(struct parser *parser);
 
 /* Decodes d->mnemonic and d->op into d->insn. */
 void decode(struct decoder *d);
@@ -168,26 +179,26 @@ void need_operands(struct decoder *d, int least, int most);
 void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
 void emit(struct decoder *d, struct operand operand);
 /* A destination. Destinations must come before all other operands: insn->ndst counts them. */
-void emit_dst(struct decoder *d, const struct pop *pop, unsigned type);
-struct operand dst(struct decoder *d, const struct pop *pop, unsigned type); /* a register or _ */
-struct operand src(struct decoder *d, const struct pop *pop, unsigned type); /* register, number or address */
-struct operand src_any(struct decoder *d, const struct pop *pop,
-                       unsigned type); /* a register of any width up to 64 bits */
+void emit_dst(struct decoder *d, const struct operand_text *written, unsigned type);
+struct operand dst(struct decoder *d, const struct operand_text *written, unsigned type); /* a register or _ */
+/* A register, number or address; src_any takes a register of any width up to 64 bits. */
+struct operand src(struct decoder *d, const struct operand_text *written, unsigned type);
+struct operand src_any(struct decoder *d, const struct operand_text *written, unsigned type);
 /* A .b128 register as its two 64-bit rows. */
 void emit_halves(struct decoder *d, struct operand quad);
-void emit_dst_halves(struct decoder *d, const struct pop *pop);
+void emit_dst_halves(struct decoder *d, const struct operand_text *written);
 /* An address: emits its base row, sets insn->offset, and derives insn->space from a named variable where the
  * mnemonic leaves it open. */
-void emit_address(struct decoder *d, const struct pop *pop);
-struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *offset);
+void emit_address(struct decoder *d, const struct operand_text *written);
+struct operand address_base(struct decoder *d, const struct operand_text *written, int64_t *offset);
 /* For instructions with several addresses: take_offsets makes a zeroed list, and emit_offset_address emits an
  * address whose constant goes into the list at the operand's index in op[]. */
 int64_t *take_offsets(struct decoder *d);
-void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
+void emit_offset_address(struct decoder *d, const struct operand_text *written, int64_t *offsets);
 int special_kind(const struct token *name); /* enum special_kind; -1: not a special register */
-int64_t immediate(struct decoder *d, const struct pop *pop);
+int64_t immediate(struct decoder *d, const struct operand_text *written);
 /* A vector's elements, or the operand itself as a list of one. */
-const struct pop *elements(const struct pop *pop, uint32_t *count);
+const struct operand_text *elements(const struct operand_text *written, uint32_t *count);
 /* Records that *target receives the label's pc; NULL: control.target of the instruction being decoded. */
 void branch_to(struct parser *parser, struct token label, uint32_t *target);
 

@@ -116,7 +116,7 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
         insn->fn = exec_is_canceled;
     } else if ((place = mod_of(d, COUNTED(places))) >= 0) {
         uint32_t count;
-        const struct pop *list = elements(&d->op[0], &count);
+        const struct operand_text *list = elements(&d->op[0], &count);
         bool vector = mod(d, "v4");
         if (!mod(d, "b32") || count != (vector ? 4u : 1u) || vector != (place == 0)) {
             decode_fail(d, "unknown form");

@@ -346,7 +346,7 @@ static void decode_remote(struct decoder *d, int reduction) {
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
     uint32_t count;
-    const struct pop *list = elements(&d->op[1], &count);
+    const struct operand_text *list = elements(&d->op[1], &count);
     insn->remote.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
     if (count != insn->remote.elements || ptx_type_bytes(type) < 4 || ptx_type_bytes(type) > 8 ||
         ptx_type_bytes(type) * count > 16) {

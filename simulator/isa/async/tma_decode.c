@@ -9,9 +9,9 @@ static const char *const modes[] = {"tile",      "tile::gather4",  "tile::scatte
                                     "im2col::w", "im2col::w::128", "im2col_no_offs"};
 
 /* The operand [map, {coordinates}]. */
-static void emit_coordinates(struct decoder *d, const struct pop *tensor, int wanted) {
+static void emit_coordinates(struct decoder *d, const struct operand_text *tensor, int wanted) {
     uint32_t count = 0;
-    const struct pop *list =
+    const struct operand_text *list =
         tensor->kind == PO_ADDRESS && tensor->count == 2 ? elements(&tensor->sub[1], &count) : NULL;
     if (list == NULL || (int)count != wanted) {
         decode_fail(d, "a tensor operand needs its map and %d coordinates", wanted);
@@ -26,9 +26,9 @@ static int extras_of(int mode, int rank) {
     return mode == M_IM2COL ? rank - 2 : mode == M_IM2COL_W ? 2 : 0;
 }
 
-static void emit_extras(struct decoder *d, const struct pop *info, int wanted) {
+static void emit_extras(struct decoder *d, const struct operand_text *info, int wanted) {
     uint32_t count;
-    const struct pop *list = elements(info, &count);
+    const struct operand_text *list = elements(info, &count);
     if ((int)count != wanted) {
         decode_fail(d, "%u numbers for im2col; expected %d", count, wanted);
     }
@@ -84,7 +84,7 @@ static void decode_load(struct decoder *d, int coordinates, int extras, bool mul
     emit_offset_address(d, &d->op[0], offsets);
     emit_offset_address(d, &d->op[1], offsets);
     emit_offset_address(d, &d->op[2], offsets);
-    const struct pop *info = extras > 0 ? &d->op[next++] : NULL;
+    const struct operand_text *info = extras > 0 ? &d->op[next++] : NULL;
     if (multicast) {
         emit(d, src(d, &d->op[next], T_U16));
     }

@@ -269,7 +269,7 @@ static void decode_atomic(struct decoder *d, bool gives) {
     need_operands(d, at + 2 + (op == A_CAS), at + 3 + (op == A_CAS));
     uint32_t count;
     if (gives) {
-        const struct pop *list = elements(&d->op[0], &count);
+        const struct operand_text *list = elements(&d->op[0], &count);
         if (count != insn->atomic.elements) {
             decode_fail(d, "a vector of the wrong length");
         }
@@ -277,7 +277,7 @@ static void decode_atomic(struct decoder *d, bool gives) {
             emit_dst(d, &list[i], type);
         }
     }
-    const struct pop *list = elements(&d->op[at + 1], &count);
+    const struct operand_text *list = elements(&d->op[at + 1], &count);
     if (count != insn->atomic.elements) {
         decode_fail(d, "a vector of the wrong length");
     }

@@ -20,7 +20,7 @@ static void decode_access(struct decoder *d, bool write) {
     unsigned type = mod_type(d);
     need_operands(d, 2, hinted ? 3 : 2);
     uint32_t bytes = ptx_type_bytes(type), count;
-    const struct pop *list = elements(&d->op[write ? 1 : 0], &count);
+    const struct operand_text *list = elements(&d->op[write ? 1 : 0], &count);
     uint32_t wanted = vector < 0 ? 1 : 2u << vector;
     bool quad = type == T_B128 && count == 1 && vector < 0 && list->kind == PO_REG;
     insn->memory.quad = quad;

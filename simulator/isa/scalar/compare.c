@@ -185,7 +185,7 @@ void decode_setp(struct decoder *d) {
     if (type == T_PRED || type == T_B8 || (!is_float_type(type) && ptx_type_bytes(type) < 2)) {
         decode_fail(d, "not with type .%s", ptx_type_name(type));
     }
-    const struct pop none = {.kind = PO_SINK};
+    const struct operand_text none = {.kind = PO_SINK};
     d->insn->fn = exec_setp;
     d->insn->compare.operand_type = (uint8_t)type;
     d->insn->cls = is_float_type(type) ? CL_FLOAT : CL_INT;

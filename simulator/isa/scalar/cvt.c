@@ -364,7 +364,7 @@ void decode_cvt(struct decoder *d) {
         decode_fail(d, "not with these types");
     }
     insn->fn = to_real ? (from_real ? real_to_real : int_to_real) : (from_real ? real_to_int : int_to_int);
-    const struct pop *to = &d->op[0];
+    const struct operand_text *to = &d->op[0];
     if (to->kind != PO_REG || to->type == T_PRED || ptx_type_bytes(to->type) < ptx_type_bytes(type) ||
         (d->op[1].kind == PO_REG && ptx_type_bytes(d->op[1].type) < ptx_type_bytes(source))) {
         decode_fail(d, "a register is narrower than its type");

@@ -96,7 +96,8 @@ void decode_cvt_stochastic(struct decoder *d) {
     bool vector = target->count == QUAD;
     need_operands(d, vector ? 3 : 4, vector ? 3 : 4);
     uint32_t count = 1;
-    const struct pop *sources = vector ? elements(&d->op[1], &count) : &d->op[1], *rbits = &d->op[d->nop - 1];
+    const struct operand_text *sources = vector ? elements(&d->op[1], &count) : &d->op[1],
+                              *rbits = &d->op[d->nop - 1];
     if (count != (vector ? (uint32_t)QUAD : 1u) || rbits->kind != PO_REG) {
         decode_fail(d, "sources are %d values and a register of random bits", target->count);
     }

@@ -78,7 +78,7 @@ static enum next mov_pack(struct run *run, const struct insn *insn, uint32_t mas
 
 static void decode_pieces(struct decoder *d, unsigned type, int vector_at) {
     uint32_t count;
-    const struct pop *pieces = elements(&d->op[vector_at], &count);
+    const struct operand_text *pieces = elements(&d->op[vector_at], &count);
     uint32_t bytes = ptx_type_bytes(type);
     if ((count != 2 && count != 4 && count != 8) || bytes / count == 0 || bytes / count > 4) {
         decode_fail(d, "%u pieces of .%s", count, ptx_type_name(type));
@@ -114,7 +114,7 @@ static enum next mov_128(struct run *run, const struct insn *insn, uint32_t mask
 static void decode_mov_128(struct decoder *d) {
     for (int i = 0; i < 2; i++) {
         uint32_t count;
-        const struct pop *pieces = elements(&d->op[i], &count);
+        const struct operand_text *pieces = elements(&d->op[i], &count);
         if (d->op[i].kind != PO_VECTOR) {
             if (i == 0) {
                 emit_dst_halves(d, &d->op[i]);

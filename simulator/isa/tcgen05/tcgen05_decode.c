@@ -10,10 +10,10 @@ static struct tensor_form *new_form(struct decoder *d) {
 }
 
 /* Emits an address's base row and puts its constant into the form. */
-static void address(struct decoder *d, struct tensor_form *form, const struct pop *pop) {
+static void address(struct decoder *d, struct tensor_form *form, const struct operand_text *written) {
     int at = d->nout;
     int64_t offset;
-    struct operand base = address_base(d, pop, &offset);
+    struct operand base = address_base(d, written, &offset);
     emit(d, base);
     if (at < MAX_ADDRESS_OPERANDS) {
         form->offset[at] = offset;
@@ -84,12 +84,12 @@ static void decode_access(struct decoder *d, bool load) {
     need_mod(d, "b32");
     bool split = form->access.shape == TMEM_16X32BX2;
     need_operands(d, split ? 3 : 2, split ? 3 : 2);
-    const struct pop *at = &d->op[load ? 1 : 0], *registers = &d->op[load ? 0 : split ? 2 : 1];
+    const struct operand_text *at = &d->op[load ? 1 : 0], *registers = &d->op[load ? 0 : split ? 2 : 1];
     if (split) {
         form->access.half_split = (uint32_t)immediate(d, &d->op[load ? 2 : 1]);
     }
     uint32_t count;
-    const struct pop *list = elements(registers, &count);
+    const struct operand_text *list = elements(registers, &count);
     if ((int)count != tmem_registers(form->access.shape, form->access.num)) {
         decode_fail(d, "%u registers; expected %d", count,
                     tmem_registers(form->access.shape, form->access.num));
@@ -181,7 +181,7 @@ static void decode_tensor_mma(struct decoder *d) {
     emit(d, src(d, &d->op[2], T_B64));
     emit(d, src(d, &d->op[3 + metadata], T_B32));
     int at = 4 + metadata;
-    const struct pop *first = NULL, *second = NULL;
+    const struct operand_text *first = NULL, *second = NULL;
     uint32_t lanes = 0;
     if (scaled) {
         first = &d->op[at++];

@@ -177,7 +177,7 @@ static enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mas
     return GONE;
 }
 
-static void parameter_copies(struct decoder *d, const struct pop *list, const struct parameter *formal,
+static void parameter_copies(struct decoder *d, const struct operand_text *list, const struct parameter *formal,
                              uint32_t formals, struct call_copy **out, uint32_t *count) {
     if (list->count != formals) {
         decode_fail(d, "%u parameters; the function has %u", list->count, formals);
@@ -185,7 +185,7 @@ static void parameter_copies(struct decoder *d, const struct pop *list, const st
     *out = parse_take(d->parser, (formals + 1) * sizeof **out);
     *count = formals;
     for (uint32_t i = 0; i < formals; i++) {
-        const struct pop *actual = &list->sub[i];
+        const struct operand_text *actual = &list->sub[i];
         if (actual->kind != PO_NAME || actual->symbol == NULL || actual->symbol->kind != SYM_FRAME ||
             actual->symbol->bytes < formal[i].bytes) {
             decode_fail(d, "a parameter must be a .param variable of the right size");
@@ -195,13 +195,13 @@ static void parameter_copies(struct decoder *d, const struct pop *list, const st
 }
 
 void decode_call(struct decoder *d) {
-    static const struct pop empty = {.kind = PO_LIST};
+    static const struct operand_text empty = {.kind = PO_LIST};
     struct parser *parser = d->parser;
     (void)mod(d, "uni");
     int at = 0;
-    const struct pop *returns = d->nop > at && d->op[at].kind == PO_LIST ? &d->op[at++] : &empty;
-    const struct pop *callee = d->nop > at ? &d->op[at++] : &empty;
-    const struct pop *arguments = d->nop > at && d->op[at].kind == PO_LIST ? &d->op[at++] : &empty;
+    const struct operand_text *returns = d->nop > at && d->op[at].kind == PO_LIST ? &d->op[at++] : &empty;
+    const struct operand_text *callee = d->nop > at ? &d->op[at++] : &empty;
+    const struct operand_text *arguments = d->nop > at && d->op[at].kind == PO_LIST ? &d->op[at++] : &empty;
     if (callee->kind != PO_NAME || callee->symbol == NULL || callee->symbol->kind != SYM_FUNCTION ||
         at != d->nop) {
         decode_fail(d, "only direct calls of declared functions are supported");

@@ -121,7 +121,7 @@ static enum next exec_shfl(struct run *run, const struct insn *insn, uint32_t ma
 
 void decode_shfl(struct decoder *d) {
     static const char *const modes[] = {"up", "down", "bfly", "idx"};
-    const struct pop none = {.kind = PO_SINK};
+    const struct operand_text none = {.kind = PO_SINK};
     bool sync = mod(d, "sync");
     int mode = mod_of(d, COUNTED(modes));
     unsigned type = mod_type(d);
@@ -200,7 +200,7 @@ static enum next exec_match(struct run *run, const struct insn *insn, uint32_t m
 }
 
 void decode_match(struct decoder *d) {
-    const struct pop none = {.kind = PO_SINK};
+    const struct operand_text none = {.kind = PO_SINK};
     bool all = mod(d, "all");
     if (!mod(d, "sync") || (!all && !mod(d, "any"))) {
         decode_fail(d, "only match.{any,all}.sync");

@@ -162,7 +162,7 @@ static void decode_move(struct decoder *d, bool store) {
     }
     need_operands(d, 2, 2);
     uint32_t n;
-    const struct pop *list = elements(&d->op[store ? 1 : 0], &n);
+    const struct operand_text *list = elements(&d->op[store ? 1 : 0], &n);
     if (n != 1u << (count + pairs)) {
         decode_fail(d, "%u registers; expected %u", n, 1u << (count + pairs));
     }

@@ -7,7 +7,7 @@
 
 static int emit_list(struct decoder *d, int at, bool write) {
     uint32_t count;
-    const struct pop *list = elements(&d->op[at], &count);
+    const struct operand_text *list = elements(&d->op[at], &count);
     for (uint32_t i = 0; i < count; i++) {
         if (write) {
             emit_dst(d, &list[i], T_B32);
@@ -90,7 +90,7 @@ static void decode_kind(struct decoder *d, struct mma_form *form, int kind) {
 /* A register, alone or in braces as CUTLASS writes it. */
 static void emit_scales(struct decoder *d, int at) {
     uint32_t count;
-    const struct pop *list = elements(&d->op[at], &count);
+    const struct operand_text *list = elements(&d->op[at], &count);
     if (count != 1) {
         decode_fail(d, "%u registers of scales; expected 1", count);
     }
@@ -100,7 +100,7 @@ static void emit_scales(struct decoder *d, int at) {
 /* {byte-id, thread-id}: 16-bit registers or numbers. */
 static void emit_selector(struct decoder *d, int at) {
     uint32_t count;
-    const struct pop *list = elements(&d->op[at], &count);
+    const struct operand_text *list = elements(&d->op[at], &count);
     if (count != 2) {
         decode_fail(d, "a scale selector must be {byte-id, thread-id}");
     }

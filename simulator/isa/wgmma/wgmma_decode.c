@@ -52,16 +52,16 @@ static bool format_of(unsigned type, enum tc_format *format, int *k) {
     return true;
 }
 
-static bool sign_of(struct decoder *d, const struct pop *pop) {
-    int64_t value = immediate(d, pop);
+static bool sign_of(struct decoder *d, const struct operand_text *written) {
+    int64_t value = immediate(d, written);
     if (value != 1 && value != -1) {
         decode_fail(d, "imm-scale is %lld; expected 1 or -1", (long long)value);
     }
     return value < 0;
 }
 
-static bool flag_of(struct decoder *d, const struct pop *pop) {
-    int64_t value = immediate(d, pop);
+static bool flag_of(struct decoder *d, const struct operand_text *written) {
+    int64_t value = immediate(d, written);
     if (value != 0 && value != 1) {
         decode_fail(d, "imm-trans is %lld; expected 0 or 1", (long long)value);
     }
@@ -122,7 +122,7 @@ static void decode_mma_async(struct decoder *d) {
         form->b.mn_major = flag_of(d, &d->op[at]);
     }
     uint32_t count, registers = (uint32_t)n / (result == TC_F16 ? 4 : 2);
-    const struct pop *list = elements(&d->op[0], &count);
+    const struct operand_text *list = elements(&d->op[0], &count);
     if (count != registers) {
         decode_fail(d, "D has %u registers; expected %u", count, registers);
     }
