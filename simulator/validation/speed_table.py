@@ -80,9 +80,9 @@ def main() -> None:
     lines = [
         "# Speed on the leaderboard's shapes",
         "",
-        f"Written by `./nvfp4 validate speed_table {' '.join(modes)}`; evidence class `simulated`: seconds",
-        f"of the host ({cpu()}) for one call of `custom_kernel` with all checks on; in brackets",
-        "user CPU seconds, which other work on the machine changes less.",
+        f"Seconds of the host ({cpu()}) for one call of `custom_kernel` with all checks on, and in",
+        "brackets user CPU seconds, which other work on the machine changes less (evidence class `simulated`).",
+        f"`./nvfp4 validate speed_table {' '.join(modes)}` writes this page.",
         "",
         "| M N K | " + " | ".join(" ".join(column) for column in columns) + " |",
         "| --- |" + " ---: |" * len(columns),

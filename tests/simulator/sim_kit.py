@@ -28,7 +28,7 @@ from scripts.common.ptxsim import (
 )
 from scripts.common.toolchain import built
 
-# What tests of the simulator use: the binding, and below what is for tests alone.
+# The binding, and helpers for tests below.
 __all__ = [
     "HEADER",
     "MODES",

@@ -1,4 +1,4 @@
-"""One small kernel a feature: the simulator runs every one, and gives what an H200 gave (h200/record.py)."""
+"""A small kernel for each feature: the simulator gives what an H200 gave (validation/h200/record_calls.py)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.simulator.sim_kit import built, nvcc
 
 RECORDED = Path(__file__).parent / "recorded.csv"
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "poison")
-OUT_WORDS = 16384  # of a feature (h200/features.cuh)
-APPROXIMATED = 2048  # operands, then results
+OUT_WORDS = 16384  # output of a feature (features.cuh)
+APPROXIMATED = 2048  # operands, then as many results
 # HW: bounds of the approximations, relative or else absolute (PTX ISA, each instruction's notes).  ex2's holds for the
 # fraction of its operand, sine's and cosine's for operands of -2 pi to 2 pi; lg2's is relative but for 0.5 to 2.
 RELATIVE = {"ex2": 2**-22, "rcp": 2**-23, "rsqrt": 2**-22.9, "sqrt": 2**-23, "tanh": 2**-11}
@@ -33,7 +33,7 @@ EXACT = {
 
 
 def run(mode, words):
-    """Name -> [hash of the output, words in it]; each feature's words; what the simulator reported."""
+    """Name -> [hash of the output, its words]; the words of each feature; the simulator's report."""
     program, environment = built("features_sim"), {"NVFP4_SIMULATE_MODE": mode}
     done = subprocess.run([program, "--words", words], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -59,7 +59,7 @@ def test_every_feature_runs_and_leaves_an_output(simulated):
     assert [name for name, (_, words) in found.items() if words == 0] == []
 
 
-def test_no_feature_is_reported(simulated):
+def test_no_feature_has_a_finding(simulated):
     assert re.findall(r"^(error|incomplete).*", simulated[2], re.M) == []
 
 
@@ -79,7 +79,7 @@ def test_outputs_are_those_of_the_card(simulated, recorded):
     assert dict(card.items() - exact.items()) == {}
 
 
-def test_what_the_card_refuses_is_an_error_here(recorded):
+def test_stores_that_the_card_refuses_are_errors(recorded):
     assert len(recorded["refused"]) == 4
     for name, said in recorded["refused"].items():
         assert "illegal instruction" in said
@@ -89,7 +89,7 @@ def test_what_the_card_refuses_is_an_error_here(recorded):
 
 
 def outside(name, operands, results):
-    """Where an approximation leaves its bound."""
+    """Indices of results outside an approximation's bound."""
     function = name.split(".")[1]
     exact = EXACT[function](operands.astype(np.float64))
     error = np.abs(results.astype(np.float64) - exact)

@@ -1,4 +1,4 @@
-"""The Hopper backend's own kernels: outputs on the simulator against those that an H200 gave (h200/record.py)."""
+"""The Hopper backend's kernels: outputs on the simulator and on an H200 (validation/h200/record_calls.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simulator.validation.h200.recordings import load_arrays, load_record
 from tests.simulator.sim_kit import built, nvcc
 
 RECORDED = Path(__file__).parent / "recorded.csv"
-MOST_MACS = 4e8  # larger cases: record.py compare
+MOST_MACS = 4e8  # `record_calls compare` runs larger cases
 # ex2.approx and rcp.approx are 2^-22 and 2^-23 off at most: less than 2^-21 of an output in fp32, which sends fewer
 # than one rounding to fp16 (2^-11) in 1024 to the other neighbour; twice as many are allowed.
 MOST_ULPS, MOST_DIFFERING = 1, 1 / 512
@@ -35,7 +35,7 @@ def recorded():
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    """Case name -> what hopper_cases.py gave."""
+    """Case name -> digests and sample from hopper_cases.py."""
     nvcc()
     built("libcustom_kernel_sim.so")
     folder = tmp_path_factory.mktemp("hopper")

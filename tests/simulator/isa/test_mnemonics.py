@@ -14,7 +14,7 @@ from tests.simulator.sim_kit import ROOT
 TESTS = "tests/simulator/"
 VALUES = "isa/values"
 # Mnemonics whose effect is no function of a lane's operands: the file that checks it.  tcgen05: batch tests of its
-# arithmetic (tensorcore/) and kernels in PTX (kernels/test_kernel_ts.py) compare its results.
+# arithmetic (tensorcore/) and kernels in PTX (kernels/test_operand_in_tensor_memory.py) compare its results.
 ELSEWHERE = {
     "barrier": "isa/test_barriers.py",
     "clusterlaunchcontrol": "isa/test_launch_control.py",

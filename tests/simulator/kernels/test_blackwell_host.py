@@ -17,7 +17,7 @@ def library():
     return built("libcustom_kernel_sim.so")
 
 
-# A mode for each configuration, and for what the plan chooses; the rest is `make blackwell-table`.
+# Each configuration in one mode, and the plan's choice in two; `make blackwell-table` runs the rest.
 CASES = [*zip(BLACKWELL.shares(), cycle(MODES), strict=False), (CHOSEN, "late"), (CHOSEN, "random:3")]
 
 
@@ -56,7 +56,7 @@ def test_recorded_rows_cover_every_configuration_and_are_right(backend):
         ),
     ],
 )
-def test_what_a_configuration_cannot_do_is_refused(library, config, problem, message):
+def test_problems_that_a_configuration_cannot_run_are_refused(library, config, problem, message):
     row = execute(BLACKWELL, Run("refused", config, "eager", [problem]), library)
     assert row["right"] == 0
     assert message in row["wrong"][0]

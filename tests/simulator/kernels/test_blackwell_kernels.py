@@ -1,4 +1,4 @@
-"""The Blackwell kernels' PTX on the simulator: right in every mode, and each synchronisation missed once it goes."""
+"""The Blackwell kernels' PTX on the simulator: right and clean; each synchronisation that is taken out is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def needs_nvcc():
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize(("mode", "seed"), [("eager", 0), ("random", 1)])
-def test_right_and_clean_in_every_mode(name, mode, seed):
+def test_a_kernel_is_right_and_clean(name, mode, seed):
     kernel = Kernel(name, entries()[name], mode, seed)
     for dependent in range(2 if mode == "eager" else 1):
         kernel.output[:] = 0xFFFF
@@ -37,7 +37,7 @@ LEAST = {"m256n64": 25, "m128n64": 10, "m256n192k2": 20}
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_each_synchronisation_is_missed(name):
+def test_each_missing_synchronisation_is_reported(name):
     count = 0
     for what, text, verdict, kinds in mutants(name, entries()[name]):
         kernel = Kernel(name, text, n=CONFIGS[name].tile_n, k=mutant_k(name))
@@ -66,7 +66,7 @@ LEAST_GROUPED = {"m256n128": 18, "m128n256": 21}
 
 
 @pytest.mark.parametrize("name", grouped.PLACES)
-def test_each_synchronisation_of_a_grouped_kernels_own_is_missed(name):
+def test_each_missing_synchronisation_of_a_grouped_kernel_is_reported(name):
     count = 0
     for what, text, verdict, kinds in grouped.mutants(name, grouped.entries()[name]):
         kernel = grouped.Kernel(name, text)

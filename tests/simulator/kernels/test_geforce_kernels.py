@@ -1,5 +1,5 @@
-"""The GeForce kernels' PTX on the simulator: right in every mode, each synchronisation missed once it goes, every
-element and scale factor where it belongs; the backend's own host code on edge sizes."""
+"""The GeForce kernels' PTX on the simulator: right and clean; each synchronisation that is taken out is reported;
+every element and scale factor is where it belongs; the backend's own host code on edge sizes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def needs_nvcc():
 
 
 @pytest.mark.parametrize(("name", "mode"), [*zip(CONFIGS, MODES, strict=False), ("m64n32", "poison")])
-def test_right_and_clean_in_every_mode(name, mode):
+def test_a_kernel_is_right_and_clean(name, mode):
     kernel = Kernel(name, entries()[name], mode)
     for dependent in range(2):
         kernel.output[:] = 0xFFFF
@@ -35,7 +35,7 @@ def test_right_and_clean_in_every_mode(name, mode):
         assert kernel.is_right()
 
 
-def test_each_synchronisation_is_missed():
+def test_each_missing_synchronisation_is_reported():
     count = 0
     for what, text, verdict, kinds in mutants(entries()["m64n32"]):
         kernel = Kernel("m64n32", text)
@@ -59,7 +59,7 @@ def test_a_grouped_kernel_is_right_and_clean(name):
         assert kernel.is_right()
 
 
-def test_each_synchronisation_of_a_grouped_kernel_is_missed():
+def test_each_missing_synchronisation_of_a_grouped_kernel_is_reported():
     count = 0
     for what, text, verdict, kinds in mutants(grouped.entries()["m64n64"]):
         kernel = grouped.Kernel("m64n64", text)
@@ -72,8 +72,8 @@ def test_each_synchronisation_of_a_grouped_kernel_is_missed():
     assert count >= 11
 
 
-# Each row of A has one element that is not zero; gates are 6 * 6 * 32, whose SiLU is themselves in fp32, so an output
-# is 1152 times what B2 and the scale factors have in one place: exact, and another place gives another number.
+# Each row of A has one nonzero element.  Gates are 6 * 6 * 32, where SiLU is the identity in fp32, so an output is 1152
+# times one element of B2 and its scale factors: exact, and another place gives another number.
 ONE_HOT = """
 import itertools, json, os, sys
 import torch
@@ -122,7 +122,7 @@ def test_every_element_and_scale_factor_is_where_it_belongs():
     assert min(different for _, _, different in rows) > 20, "or another place would give the same"
 
 
-# What the host side takes, with the results of the reference: sizes that end anywhere, batches, NaN, both layouts.
+# Calls through the host code: sizes that end within a tile, batches, NaN, both layouts.
 EDGES = """
 import json, os, sys
 import torch

@@ -1,4 +1,4 @@
-"""What the GPU backends cannot run is refused before a launch, naming the argument, its value and the limit."""
+"""Problems past a limit of a GPU backend are refused before a launch; the message names the argument and the limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BACKENDS = {"hopper": 2, "blackwell": 3}
 DIMENSION = (2**31 - 1) // 8
 GRID = 65535
 
-# Status and message of a call with tensors that no one may read: no memory is behind their addresses.
+# Prints status and message of a call whose tensors have addresses without memory.
 CALL = """
 import ctypes, json, sys
 from tests.submission.cpu_kit import INPUTS, Args
@@ -76,7 +76,7 @@ def test_a_problem_past_a_limit_is_refused(library, root, backend, tile, problem
     assert json.loads(done.stdout) == [UNSUPPORTED, said]
 
 
-# Status of a call without the struct's last member, and of one that ends inside it.
+# Prints the status of a call whose struct lacks the last member, and of one whose struct ends inside it.
 SHORTER = """
 import ctypes, sys
 from tests.submission.cpu_kit import INPUTS, ROWS, Args, fenced, random_problem
@@ -93,7 +93,7 @@ print(library.custom_kernel(ctypes.byref(args)))
 """
 
 
-def test_a_struct_without_a_queue_runs_and_one_that_ends_inside_it_does_not(library, root):
+def test_a_struct_may_lack_the_queue_but_not_half_of_it(library, root):
     environment = os.environ | {"NVFP4_BACKEND": "hopper", "PYTHONPATH": str(root)}
     command = [sys.executable, "-c", SHORTER, str(library)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -25,17 +25,17 @@ from tests.submission.grouped.grouped_kit import OFFICIAL, assert_results, load,
 library, wrong = load(os.environ["NVFP4_LIBRARY"]), []
 for name, tile, layout in json.loads(sys.argv[1]):
     os.environ["NVFP4_GROUPED_CONFIG"] = tile
-    if name == "tails":  # sizes of K, numbers of tiles and rows beside a tile, all different; then NaN in real rows
+    if name == "tails":  # K, numbers of tiles and last tiles' rows all differ; then NaN in real rows
         sizes = [(40, 130, 256), (72, 100, 128), (1, 257, 64), (200, 64, 192), (260, 127, 128)]
         groups = random_groups(sizes, seed=1)
         groups[1].scales[0][71, 7], groups[3].scales[1][63, 0] = 0x7F, 0xFF
-    elif name.startswith("shared"):  # of K, nine stages, the last one whole or not; then NaN in the second half
+    elif name.startswith("shared"):  # nine stages of K, the last one whole or not; then NaN in the second half
         groups = random_groups([(48, 130, int(name.split()[1]))], seed=3)
         groups[0].scales[0][47, 66] = 0x7F
-    elif name == "many":  # more than a kernel of few groups, and than a launch, takes
+    elif name == "many":  # more than a kernel of few groups takes, and more than a launch
         sizes = [(1 + i % 3, 1 + i % 9, 64 * (1 + i % 2)) for i in range(70)]
         groups = random_groups(sizes, seed=2)
-    elif name == "long":  # more of K than a CTA that dequantizes a row of A takes, and half a stage
+    elif name == "long":  # more of K than a CTA dequantizes of a row of A, and half a stage
         groups = random_groups([(3, 9, 16448)], seed=4)
     else:
         groups, _ = official(int(name))
@@ -49,7 +49,7 @@ print(json.dumps(wrong))
 
 
 def simulate(backend, mode, runs, folder, ptx=""):
-    """What is wrong of the runs, or None after an error, and the simulator's report."""
+    """The runs with wrong values (None after an error), and the simulator's report."""
     environment = dict(
         os.environ,
         NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
@@ -76,7 +76,7 @@ MODES = ["eager", "late", "reverse", "random:1", "poison"]
 @pytest.mark.parametrize("backend", TILES)
 @pytest.mark.parametrize("mode", MODES)
 def test_every_tile_is_exact_and_clean_and_every_mode_has_tiles(backend, mode, tmp_path):
-    """Blackwell's are run in all modes, of the others, which differ by two numbers, each in two."""
+    """Blackwell's tiles run in all modes; the others differ by two numbers, and each runs in two."""
     every = list(enumerate(TILES[backend]))
     number = MODES.index(mode)
     some = every if backend == "blackwell" else [(i, tile) for i, tile in every if (i - number) % 5 in (0, 2)]
@@ -111,8 +111,8 @@ def test_a_fault_in_how_two_ctas_meet_is_found(fault, tmp_path):
 
 
 @pytest.mark.parametrize("backend", TILES)
-def test_official_tests_and_many_groups_are_exact_with_the_tiles_chosen(backend, tmp_path):
-    cases = (0, 4) if backend == "geforce" else range(9)  # all of them on demand, by the harness
+def test_official_tests_and_many_groups_are_exact(backend, tmp_path):
+    cases = (0, 4) if backend == "geforce" else range(9)  # the harness runs all of them on demand
     runs = [(str(case), "", 0) for case in cases] + [("many", "", 0), ("many", "", 1)]
     runs += [("long", "", 0)] if backend == "hopper" else []
     wrong, report = simulate(backend, "eager", runs, tmp_path)

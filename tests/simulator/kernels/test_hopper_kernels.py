@@ -1,4 +1,4 @@
-"""The Hopper backend's compiled kernels on the simulator: right and clean, and wrong once a synchronisation goes."""
+"""The Hopper backend's compiled kernels on the simulator: right and clean; planted faults are reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_right_and_clean_in_every_mode(mode, tmp_path):
 
 @pytest.mark.parametrize("mode", ["late", "reverse"])
 def test_two_launches_that_share_the_columns_are_right_and_clean(mode, tmp_path):
-    """Of three SMs whole waves take 384 columns with one tile, and another tile takes the rest."""
+    """On three SMs one tile covers 384 columns in whole waves, and another tile covers the rest."""
     shape = (100, 880, 192)
     chosen = tile_table.selected("hopper", 3, "x".join(map(str, shape)))["x".join(map(str, shape))]
     assert chosen["first_columns"] == 384 and chosen["rest_tile"] not in ("", chosen["tile"])
@@ -66,8 +66,8 @@ print(json.dumps(wrong))
 
 
 def test_every_configuration_is_right_at_its_tails(tmp_path):
-    """Odd and even numbers of stages of K, halves of one, batches, and rows beside a tile."""
-    shapes = [(33, 50, 64, 2), (129, 40, 320, 1), (20, 97, 512, 2)]
+    """Odd and even numbers of stages of K, half a stage, batches, and M and N that end within a tile."""
+    shapes = [(33, 50, 64, 2), (129, 40, 320, 1), (20, 97, 256, 2)]
     runs = [
         (config, shape, (i + j) % 2 == 0, j % 2 == 1)
         for i, config in enumerate(tile_table.names("hopper"))
@@ -91,8 +91,8 @@ PERSISTENT = "m256n64"  # the tile that has a kernel for calls of several waves
 
 @pytest.mark.parametrize("mode", ["eager", "late", "reverse", "random:1", "poison"])
 def test_tiles_after_tiles_of_a_cta_are_right_and_clean(mode, tmp_path):
-    """Rings of one lap and of several, an odd number of columns, a last tile of rows that is moved up, parts of A
-    behind the first of one band and of several."""
+    """Rings that go round once and several times, an odd number of columns, a last tile of rows that overlaps the one
+    before, and parts of A after the first one in one band and in several."""
     shapes = [(256, 200, 64, True), (300, 203, 192, True), (512, 136, 704, False), (40, 328, 448, True)]
     shapes += [(700, 72, 2112, True), (1030, 130, 1152, False)]
     right, report, messages = run(shapes, tmp_path / "report.json", mode, config=PERSISTENT, sms="3")
@@ -149,8 +149,8 @@ def test_mutants_of_tiles_after_tiles_are_reported(name, tmp_path):
     assert kinds & {finding["kind"] for finding in report["findings"]}, messages
 
 
-def test_a_chip_of_fewer_sms_than_a_cluster_has_ctas_is_given_a_tile(tmp_path):
-    """One SM, by the simulator's word: the choice of a tile divides by the clusters that run at a time."""
+def test_a_chip_of_fewer_sms_than_a_cluster_has_ctas_gets_a_tile(tmp_path):
+    """On one SM: choosing a tile divides by the number of clusters that run at a time."""
     runs = [("", shape, True, True) for shape in ((8, 130, 512, 1), (40, 64, 256, 1), (130, 64, 128, 1))]
     environment = dict(
         os.environ,
@@ -172,7 +172,7 @@ def test_mutants_are_reported(name, tmp_path):
     (tmp_path / "mutant.ptx").write_text(text)
     shapes = [(256, 512, 1024, True), (256, 512, 1024, True)]
     _, report, messages = run(shapes, tmp_path / "report.json", ptx=tmp_path / "mutant.ptx")
-    # Chips forgive a missing fence where a barrier of the CTA follows the initialisation.
+    # Chips forgive a missing fence where a barrier of the CTA follows mbarrier.init.
     assert report["verdict"] == ("review" if kinds == {"mbarrier-init-fence"} else "error"), messages
     assert kinds & {finding["kind"] for finding in report["findings"]}, messages
     finding = next(f for f in report["findings"] if f["kind"] in kinds)

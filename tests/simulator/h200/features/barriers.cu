@@ -30,7 +30,7 @@ static __device__ uint32_t mapa(uint32_t address, uint32_t rank) {
     return mapped;
 }
 
-/* One thread: what test_wait says, and how many arrivals are pending, after each step. */
+/* One thread: the result of test_wait and the number of pending arrivals after each step. */
 static __global__ void mbarrier_steps(struct buffers b) {
     unsigned char *generic;
     struct mbarrier barrier = {fresh_shared(&generic) + BARRIER_AT};
@@ -87,7 +87,7 @@ static __global__ void mbarrier_steps(struct buffers b) {
     asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier.address) : "memory");
 }
 
-/* CTA 0 copies to the CTAs of the mask; each dumps what it has. */
+/* CTA 0 copies to the CTAs of the mask; each CTA writes out its shared memory. */
 static __global__ void multicast(struct buffers b, uint32_t mask) {
     unsigned char *generic;
     uint32_t shared = fresh_shared(&generic), rank = cluster_rank();

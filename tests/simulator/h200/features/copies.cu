@@ -116,7 +116,7 @@ static __global__ void bulk_round_trip(struct buffers b, uint32_t bytes) {
     }
 }
 
-/* 16, 8 and 4 bytes, and 16 of which only 5 are read. */
+/* Copies of 16, 8 and 4 bytes, and one of 16 that reads only 5. */
 static __global__ void cp_async_sizes(struct buffers b) {
     unsigned char *generic;
     uint32_t shared = fresh_shared(&generic), t = threadIdx.x;

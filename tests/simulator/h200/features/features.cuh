@@ -1,8 +1,8 @@
-/* Small kernels, one a feature, whose outputs a real H200 and the simulator must agree on to the bit.
+/* Small kernels, one for each feature, whose outputs on an H200 and on the simulator must agree to the bit.
  *
  * The same program is linked twice: with the CUDA runtime for the card, and with the simulator's shim of
- * it. It prints a line a feature, "name hash words"; test_features.py compares the simulator's with the card's,
- * which record.py keeps in features.json. */
+ * it. It prints a line for each feature, "name hash words"; test_features.py compares the simulator's lines
+ * with the card's, which record_calls.py keeps in recorded.csv. */
 #ifndef FEATURES_CUH
 #define FEATURES_CUH
 
@@ -19,13 +19,13 @@
 #define IN_WORDS     65536
 #define SHARED_BYTES 65536
 
-/* What every kernel gets: zeroed output, random input, and whatever the feature needs. */
+/* Arguments of every kernel: zeroed output, random input, and what the feature needs. */
 struct buffers {
     uint32_t *out;
     const uint32_t *in;
 };
 
-/* Dynamic shared memory from a 1024-byte border on, filled with a pattern that no input holds everywhere. */
+/* Dynamic shared memory from a 1024-byte boundary on, filled with a pattern that no input repeats. */
 static __device__ __forceinline__ uint32_t fresh_shared(unsigned char **generic) {
     extern __shared__ unsigned char memory[];
     uint32_t misaligned = cvta_to_shared(memory) % 1024;
@@ -54,8 +54,8 @@ static __device__ __forceinline__ void dump_shared(uint32_t *out, const unsigned
 /* Launches `kernel` on fresh buffers and prints the hash of what it left in them. */
 void run(const char *name, const void *kernel, int ctas, int threads, int cluster, void **arguments);
 struct buffers fresh_buffers(void);
-bool named(const char *name); /* it alone was asked for: what a card refuses runs only then */
-void check(const char *what, cudaError_t error); /* ends the program, saying what failed, but for success */
+bool named(const char *name); /* only `name` was asked for: features that a card refuses run only then */
+void check(const char *what, cudaError_t error); /* ends the program with a message, except on success */
 
 void copies(void);
 void barriers(void);

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #define SECONDS_TO_START  60 /* the driver's start, with other programs' on the card */
-#define SECONDS_A_FEATURE 10 /* a thousand times what any takes */
+#define SECONDS_A_FEATURE 10 /* a thousand times the slowest */
 #define EXIT_FAILED       1
 #define EXIT_NEVER_ENDED  3
 
 static struct buffers made;
 static const char *only;  /* a feature whose output is printed word by word */
-static int first, number; /* the first feature to run, and the one at hand */
+static int first, number; /* of the first feature to run, and of the current one */
 static FILE *words_file;
 static const char *at_hand = "cudaMalloc";
 
@@ -21,7 +21,7 @@ void check(const char *what, cudaError_t error) {
     }
 }
 
-/* Nothing but what a signal handler may call: the main thread waits inside the driver. */
+/* Calls only what a signal handler may call: the main thread waits inside the driver. */
 static void never_ended(int signal) {
     (void)signal;
     static const char said[] = ": has not ended\n";

@@ -1,5 +1,5 @@
 /* Matrices: wgmma's operand layouts, sizes and sources; ldmatrix, stmatrix, movmatrix; mma.  Operands are small
- * integers, so that sums are exact in any order: what is compared is which element went where. */
+ * integers, so sums are exact in any order, and the comparison shows which element went where. */
 #include "features.cuh"
 
 #include "../../../../submission/gpu/instructions/wgmma.cuh"

@@ -1,4 +1,4 @@
-"""What an H200 gave (record.py, record_mma.cu): wgmma, mma.sync and cvt must agree bit for bit."""
+"""wgmma, mma.sync and cvt agree bit for bit with an H200 (validation/h200/record_mma.cu)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_a_relaxed_cluster_barrier_is_enough_for_fenced_mbarriers(tmp_path):
 
 
 def test_relaxed_barriers_order_tcgen05(tmp_path):
-    """PTX ISA: tcgen05.fence works with execution ordering instructions, relaxed ones too."""
+    """PTX ISA: tcgen05.fence works with execution ordering instructions, also with relaxed ones."""
     pair = Problem(tmp_path, 64, pair=True)
     text = kernel(64, CHUNKS, pair=True)
     relaxed = "  barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
@@ -55,8 +55,8 @@ def test_relaxed_barriers_order_tcgen05(tmp_path):
 
 
 @pytest.mark.parametrize(("n", "pair"), [(128, False), (192, False), (64, True)])
-def test_what_its_mmas_cost(tmp_path, n, pair):
-    """M = 128 a CTA, 64 of K: N / 2 cycles of each SM that takes part."""
+def test_mmas_and_copies_are_counted_with_their_costs(tmp_path, n, pair):
+    """An MMA of M = 128 for each CTA and K = 64 takes N / 2 cycles of each SM that takes part."""
     problem, ctas = Problem(tmp_path, n, pair=pair), 2 if pair else 1
     assert problem.run(kernel(n, CHUNKS, pair=pair)) == ("clean", set(), 0)
     mmas = CHUNKS * STEPS
@@ -88,7 +88,7 @@ def test_each_mutant_is_found(problem, name, mode):
     assert (want, kind[mode] if isinstance(kind, dict) else kind) in kinds, kinds
 
 
-# CUTLASS's epilogues do this; the load itself still has to be known as complete before dealloc
+# CUTLASS's epilogues do this; the load must still be known as complete before dealloc.
 @pytest.mark.parametrize("mode", ["late", "poison"])
 def test_a_use_without_wait_gets_the_loaded_value(problem, mode):
     _, kinds, wrong = problem.run(mutate(kernel(chunks=CHUNKS), "wait_ld"), mode)
@@ -114,9 +114,9 @@ def test_altered_lines_are_found(problem, case):
     assert ("error", kind) in kinds, kinds
 
 
-# PTX gives a warp its own quarter of the lanes; a B200 gave right results to a kernel whose warps all named lane 0
+# PTX gives a warp its own quarter of the lanes; on a B200 a kernel whose warps all name lane 0 gave right results.
 @pytest.mark.parametrize("mode", ["eager", "late"])
-def test_lane_0_named_by_every_warp_is_taken_as_its_own_for_review(problem, mode):
+def test_lane_0_in_every_warps_address_is_a_review(problem, mode):
     text = kernel(chunks=CHUNKS)
     assert text.count("shl.b32 %r2, %r1, 21;") == 1
     verdict, kinds, wrong = problem.run(text.replace("shl.b32 %r2, %r1, 21;", "mov.u32 %r2, 0;"), mode)

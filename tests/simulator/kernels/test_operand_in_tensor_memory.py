@@ -1,4 +1,4 @@
-"""A kernel with A in tensor memory: st, disabled lanes, scale-input-d and every shape of ld in the virtual machine."""
+"""A kernel with A in tensor memory: st, disabled lanes, scale-input-d and every shape of ld."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ N, A_COLUMN, D_SCALE = 16, 64, 3
 
 
 def kernel(shape: str, scale: bool, disabled: bool) -> str:
-    """Threads put their row of A and of C into tensor memory and B into shared memory; thread 0 multiplies; warps read
-    D in `shape` and write register r of thread t to out[warp][half][r][t]."""
+    """Each thread puts a row of A and of C into tensor memory and a part of B into shared memory; thread 0 multiplies;
+    warps load D in `shape` and write register r of thread t to out[warp][half][r][t]."""
     num = N // COLUMNS[shape]
     count = REGISTERS[shape] * num
     halves = 1 if shape == "32x32b" else 2
