@@ -45,11 +45,11 @@ static int supported(void) {
 /* Configures all eight tiles of this thread as 16 rows of 64 bytes.  The configuration is constant because GCC
  * 12's intrinsic declares only its first eight bytes as read: stores to a local one would be dropped. */
 static void begin(void) {
-    static const struct {
+    _Alignas(64) static const struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t row_bytes[16];
         uint8_t rows[16];
-    } _Alignas(64) config = {
+    } config = {
         .palette = 1,
         .row_bytes = {BF16_ROW_BYTES, BF16_ROW_BYTES, BF16_ROW_BYTES, BF16_ROW_BYTES, BF16_ROW_BYTES,
                       BF16_ROW_BYTES, BF16_ROW_BYTES, BF16_ROW_BYTES},
