@@ -229,7 +229,7 @@ struct custom_kernel_extended_args {
     const void *scale_gate,
         *scale_up;           /* one number each, for all batches; scale_up is NULL for a plain product */
     const void *token_scale; /* [L][M] numbers, one per row of A */
-    const void *scale_c;     /* one number; NULL unless the output is NVFP4 */
+    const void *scale_c;     /* one positive number; NULL unless the output is NVFP4 */
     void *sfc;               /* scale factors of c, M rows of N / 16; NULL unless the output is NVFP4 */
     /* Parameters of the activation; all 0 for a plain product. */
     float limit; /* 0 for no limit, or a positive number */

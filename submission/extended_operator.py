@@ -204,6 +204,23 @@ def _register() -> torch.library.Library | None:
 _library = _register()
 
 
+def _number(value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
+    """A Python number as a float32 tensor on the device of `like`."""
+    if isinstance(value, (int, float)):
+        return torch.full((), value, dtype=torch.float32, device=like.device)
+    return value
+
+
+def _output_name(out_dtype: str | torch.dtype) -> str:
+    """The operator's name of an output format.  Raises ValueError for a dtype that is none."""
+    if not isinstance(out_dtype, torch.dtype):
+        return out_dtype
+    name = next((name for name in (FP16, BF16) if _DTYPES[name] is out_dtype), None)
+    if name is None:
+        raise ValueError(f"out_dtype is {out_dtype}; expected one of {', '.join(_OUTPUTS)}, or the first two's dtypes")
+    return name
+
+
 def gated_gemm(
     a: torch.Tensor,
     b1: torch.Tensor,
@@ -212,11 +229,11 @@ def gated_gemm(
     sfb1: torch.Tensor,
     sfb2: torch.Tensor | None,
     *,
-    scale_gate: torch.Tensor | None = None,
-    scale_up: torch.Tensor | None = None,
+    scale_gate: torch.Tensor | float | None = None,
+    scale_up: torch.Tensor | float | None = None,
     token_scale: torch.Tensor | None = None,
-    scale_c: torch.Tensor | None = None,
-    out_dtype: str = FP16,
+    scale_c: torch.Tensor | float | None = None,
+    out_dtype: str | torch.dtype = FP16,
     weights: str = "apart",
     limit: float = 0.0,
     alpha: float = 1.0,
@@ -234,7 +251,8 @@ def gated_gemm(
     weights: "apart", or the order of gate's and up's rows in one tensor b1 of 2 N rows (b2 and sfb2 are None):
     "stacked", all of gate and then all of up; "interleaved8", "interleaved32", "interleaved64", that many of each in
     turn.
-    scale_gate, scale_up, scale_c: one float32 number each; token_scale: M float32 numbers.  None is 1.
+    scale_gate, scale_up, scale_c: a tensor of one float32 number, or a Python number; token_scale: M float32 numbers.
+    None is 1.  scale_c must be positive.
 
     scale_layout: "linear", scale factors row by row, (rows, K/16); "swizzled128x4", blocks of 128 rows x 4 groups, as
     (ceil(rows/128) * 128, K/16), flat, or as the view (32, 4, ceil(rows/128), 4, K/64) that swizzle_scales() returns;
@@ -242,9 +260,9 @@ def gated_gemm(
     "swizzled128x4"; two are "linear", but refused if the rows are a multiple of 128, because then both layouts fit.
     Different layouts for sfa and b's cost a copy of sfa.
 
-    Returns c (M, N) in out_dtype "float16" or "bfloat16".  For "nvfp4", returns codes (M, N/2) uint8 and scale factors
-    float8_e4m3fn, (M, N/16) if b's are linear or swizzled8x4, else the view of five dimensions: they are a and sfa of
-    the next product, whose scale then includes 1 / scale_c.
+    Returns c (M, N) in out_dtype: "float16", "bfloat16", or their torch.dtype.  For "nvfp4", returns codes (M, N/2)
+    uint8 and scale factors float8_e4m3fn, the latter (M, N/16) if b's are linear or swizzled8x4, else the view of five
+    dimensions: they are a and sfa of the next product, whose scale then includes 1 / scale_c.
 
     M may be 0.  K is a multiple of 64; N, for NVFP4 output, too.  All tensors are packed without gaps, 16-byte aligned
     (the float32 ones 4-byte aligned), on one device, CPU or CUDA; the kernel runs on the device's current queue.  There
@@ -252,9 +270,10 @@ def gated_gemm(
 
     Raises RuntimeError or ValueError, naming the argument.
     """
+    out_dtype = _output_name(out_dtype)
     c, sfc = torch.ops.nvfp4_gemm.extended(
-        a, b1, b2, sfa, sfb1, sfb2, scale_gate, scale_up, token_scale, scale_c, out_dtype, weights, False, limit,
-        alpha, beta, *layout_pair(scale_layout),
+        a, b1, b2, sfa, sfb1, sfb2, _number(scale_gate, a), _number(scale_up, a), token_scale, _number(scale_c, a),
+        out_dtype, weights, False, limit, alpha, beta, *layout_pair(scale_layout),
     )  # fmt: skip
     return (c, sfc.view(torch.float8_e4m3fn)) if out_dtype == NVFP4 else c
 
@@ -265,17 +284,18 @@ def plain_gemm(
     sfa: torch.Tensor,
     sfb: torch.Tensor,
     *,
-    scale: torch.Tensor | None = None,
+    scale: torch.Tensor | float | None = None,
     token_scale: torch.Tensor | None = None,
-    scale_c: torch.Tensor | None = None,
-    out_dtype: str = FP16,
+    scale_c: torch.Tensor | float | None = None,
+    out_dtype: str | torch.dtype = FP16,
     scale_layout: ScaleLayout = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """(a @ b^T) * (scale * token_scale) of NVFP4 operands.
 
     a (M, K/2), b (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half.
     sfa, sfb: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
-    scale, scale_c: one float32 number each; token_scale: M float32 numbers.  None is 1.
+    scale, scale_c: a tensor of one float32 number, or a Python number; token_scale: M float32 numbers.  None is 1.
+    scale_c must be positive.
 
     scale_layout: "linear", scale factors row by row, (rows, K/16); "swizzled128x4", blocks of 128 rows x 4 groups, as
     (ceil(rows/128) * 128, K/16), flat, or as the view (32, 4, ceil(rows/128), 4, K/64) that swizzle_scales() returns;
@@ -283,9 +303,9 @@ def plain_gemm(
     "swizzled128x4"; two are "linear", but refused if the rows are a multiple of 128, because then both layouts fit.
     Different layouts for sfa and sfb cost a copy of sfa.
 
-    Returns c (M, N) in out_dtype "float16" or "bfloat16".  For "nvfp4", returns codes (M, N/2) uint8, which times their
-    scale factors are c * scale_c, and these scale factors, float8_e4m3fn: (M, N/16) if sfb is linear or swizzled8x4,
-    else the view of five dimensions.
+    Returns c (M, N) in out_dtype: "float16", "bfloat16", or their torch.dtype.  For "nvfp4", returns codes (M, N/2)
+    uint8, which times their scale factors are c * scale_c, and these scale factors, float8_e4m3fn: (M, N/16) if sfb is
+    linear or swizzled8x4, else the view of five dimensions.
 
     M may be 0.  K is a multiple of 64; N, for NVFP4 output, too.  All tensors are packed without gaps, 16-byte aligned
     (the float32 ones 4-byte aligned), on one device, CPU or CUDA; the kernel runs on the device's current queue.  There
@@ -293,8 +313,9 @@ def plain_gemm(
 
     Raises RuntimeError or ValueError, naming the argument.
     """
+    out_dtype = _output_name(out_dtype)
     c, sfc = torch.ops.nvfp4_gemm.extended(
-        a, b, None, sfa, sfb, None, scale, None, token_scale, scale_c, out_dtype, "apart", True, 0.0, 0.0, 0.0,
-        *layout_pair(scale_layout),
+        a, b, None, sfa, sfb, None, _number(scale, a), None, token_scale, _number(scale_c, a), out_dtype, "apart",
+        True, 0.0, 0.0, 0.0, *layout_pair(scale_layout),
     )  # fmt: skip
     return (c, sfc.view(torch.float8_e4m3fn)) if out_dtype == NVFP4 else c

@@ -157,6 +157,19 @@ def test_strides_are_those_of_the_callers_tensor(data, place):
         dual_gemm(*tensors)
 
 
+def test_scales_may_be_python_numbers_and_formats_torch_dtypes(data):
+    a, b1, b2, sfa, sfb1, sfb2 = operands(data, dimensions=2)
+    half, third = torch.tensor(0.5), torch.tensor(3.0)
+    want = submission.gated_gemm(a, b1, b2, sfa, sfb1, sfb2, scale_gate=half, scale_up=third, out_dtype="bfloat16")
+    found = submission.gated_gemm(a, b1, b2, sfa, sfb1, sfb2, scale_gate=0.5, scale_up=3, out_dtype=torch.bfloat16)
+    assert found.dtype == torch.bfloat16 and torch.equal(found.nan_to_num(-1), want.nan_to_num(-1))
+    plain = submission.plain_gemm(a, b1, sfa, sfb1, scale=half, out_dtype="float16")
+    found = submission.plain_gemm(a, b1, sfa, sfb1, scale=0.5, out_dtype=torch.float16)
+    assert torch.equal(found.nan_to_num(-1), plain.nan_to_num(-1))
+    with pytest.raises(ValueError, match=r"^out_dtype is torch\.float32; expected one of float16, bfloat16, nvfp4"):
+        submission.plain_gemm(a, b1, sfa, sfb1, out_dtype=torch.float32)
+
+
 @pytest.mark.parametrize("function", [submission.dual_gemm, submission.gated_gemm, submission.plain_gemm])
 def test_help_describes_every_argument(function):
     for name in inspect.signature(function).parameters:
