@@ -67,7 +67,7 @@ void async_report(const struct async_op *op, enum sim_verdict verdict, const cha
 /* ---- mbarriers (async/mbarrier.c) ---- */
 
 /* A warp's last successful wait: the phase that the barrier was in, and the warp's clock value then. */
-struct looked {
+struct last_wait {
     const struct insn *insn; /* NULL: none */
     uint32_t phase, time;
 };
@@ -86,7 +86,7 @@ struct mbarrier {
     const struct insn *remote_arrival; /* a releasing arrival from another CTA in this phase; NULL: none */
     const struct insn *previous_remote_arrival; /* in the previous phase */
     bool awaits_async;                          /* this phase also waits for asynchronous operations */
-    struct looked looked[MAX_WARPS];            /* indexed by warp of the CTA */
+    struct last_wait last_waits[MAX_WARPS];     /* indexed by warp of the CTA */
 };
 
 void mbarriers_make(struct cta *cta); /* sets cta->mbarriers */

@@ -104,7 +104,7 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     b->awaits_async = false;
     b->previous_remote_arrival = b->remote_arrival = NULL;
     b->first_phase = b->phase = b->phase + (b->phase & 1); /* round up to even: parity starts at 0 again */
-    memset(b->looked, 0, sizeof b->looked);
+    memset(b->last_waits, 0, sizeof b->last_waits);
     b->offset = offset;
     b->expected = b->pending = count;
     b->tx = 0;

@@ -58,8 +58,8 @@ void phase_tested(struct run *run, struct mbarrier *b, uint32_t phase, bool by_p
     check_known(run, b, phase, by_parity);
     if (b->phase == phase) {
         warp_tick(run->warp); /* signals sent before now do not cover this wait */
-        b->looked[run->warp->index] =
-            (struct looked){run->insn, phase, run->warp->clock->causal[run->warp->number]};
+        b->last_waits[run->warp->index] =
+            (struct last_wait){run->insn, phase, run->warp->clock->causal[run->warp->number]};
     }
 }
 
@@ -81,10 +81,9 @@ static bool missed_wakeup(struct warp *warp, const struct split *split, const st
 void phase_completes(const struct mbarrier *b) {
     for (uint32_t i = 0; i < b->cta->nwarps; i++) {
         struct warp *warp = &b->cta->warps[i];
-        const struct looked *looked = &b->looked[i];
-        if (looked->insn != NULL && looked->phase == b->phase &&
-            b->gathered->causal[warp->number] < looked->time) {
-            report_missed(b, warp, looked->insn);
+        const struct last_wait *last = &b->last_waits[i];
+        if (last->insn != NULL && last->phase == b->phase && b->gathered->causal[warp->number] < last->time) {
+            report_missed(b, warp, last->insn);
         }
         for (uint32_t j = 0; j < warp->nsplits; j++) {
             if (missed_wakeup(warp, warp->splits[j], b)) {

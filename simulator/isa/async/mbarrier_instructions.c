@@ -89,8 +89,8 @@ static bool barrier_ready(struct warp *warp, const struct split *split) {
 }
 
 /* Updates the warp's clock by the result of a test: acquires what a completed phase released. */
-static void look(struct run *run, const struct insn *insn, struct mbarrier *barrier, bool parity,
-                 uint32_t phase, bool over) {
+static void note_test(struct run *run, const struct insn *insn, struct mbarrier *barrier, bool parity,
+                      uint32_t phase, bool over) {
     phase_tested(run, barrier, parity ? barrier->phase + !over : phase + 1, parity);
     if (over && !insn->mbarrier.relaxed) {
         if (insn->mbarrier.of_cta && barrier->previous_remote_arrival != NULL) {
@@ -109,8 +109,8 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
     bool parity = insn->mbarrier.by_parity;
     uint32_t done = 0;
     struct mbarrier *waited = NULL;
-    const struct mbarrier *looked = NULL; /* barrier and result of the previous lane's test */
-    bool looked_over = false;
+    const struct mbarrier *tested = NULL; /* barrier and result of the previous lane's test */
+    bool tested_over = false;
     uint32_t wanted = 0;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
@@ -124,10 +124,10 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
          */
         bool woken = run->launch->timing != NULL && run->split->resumed && run->split->wait.object == barrier;
         bool over = woken || phase_over(barrier, parity, phase);
-        if (run->launch->checks && (barrier != looked || over != looked_over)) {
-            look(run, insn, barrier, parity, phase, over);
-            looked = barrier;
-            looked_over = over;
+        if (run->launch->checks && (barrier != tested || over != tested_over)) {
+            note_test(run, insn, barrier, parity, phase, over);
+            tested = barrier;
+            tested_over = over;
         }
         if (over) {
             done |= 1u << lane;

@@ -18,7 +18,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return freopen("/dev/null", "w", stdout) == NULL;
 }
 
-/* Mostly near what is legal: a field anywhere stops at the first rule. */
+/* Mostly nearly legal maps: a random one would fail at the first rule. */
 static void choose_map(struct choices *choices, uint8_t *data, struct sim_tensor_map *map) {
     static const uint64_t sizes[] = {1, 2, 7, 16, 64, 128, 256, 4096, 0xffffffff, 0x100000000};
     *map = (struct sim_tensor_map){.data_type = (uint32_t)choose(choices, 17),
@@ -42,7 +42,7 @@ static void choose_map(struct choices *choices, uint8_t *data, struct sim_tensor
     }
 }
 
-/* Values that an operand may take: of any size, or at something that is there. */
+/* An operand's value: of any magnitude, or near an existing object. */
 static void choose_data(struct choices *choices, uint8_t *data) {
     uint8_t how = (uint8_t)choose(choices, 8);
     for (int i = 0; i < DATA_BYTES; i++) {
@@ -81,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     choose_map(&choices, data, &map);
     memset(encoded, 0, sizeof encoded);
     bool legal = sim_encode_tensor_map(encoded, &map, message, sizeof message) == 0;
-    if (legal && choose(&choices, 8) == 0) { /* by someone else, afterwards */
+    if (legal && choose(&choices, 8) == 0) { /* corrupt the map after it was encoded */
         encoded[choose(&choices, sizeof encoded)] ^= (uint8_t)(1 + choose(&choices, 255));
     }
     uint32_t ctas = 1 + (uint32_t)choose(&choices, 2);

@@ -1,6 +1,6 @@
-/* Fuzz target: the bytes are a fat binary that a program registers, with a kernel and a variable. */
+/* Fuzz target: the input is a fat binary that a program registers, with a kernel and a variable. */
 #include "cudart/image/fatbin.c"
-#include "cudart/registry.c" /* the lists that a process keeps to its end are emptied after each input */
+#include "cudart/registry.c" /* to empty, after each input, the lists that a process normally keeps */
 
 #include "fuzz.h"
 
@@ -34,7 +34,7 @@ static void forget(void) {
     lost = false;
 }
 
-/* The header's own length is kept honest: nothing else says where the bytes end. */
+/* The header's length is set right: nothing else gives the end of the bytes. */
 static uint8_t *honest(const uint8_t *data, size_t size) {
     uint8_t *copy = malloc(size);
     struct fat_header header;

@@ -7,23 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands around a form's instruction.  In an instruction, # is a list of coordinates, accumulators or
- * registers, which `list` says. */
+/* The code around a form's instruction.  In an instruction, # stands for a list of coordinates, accumulators or
+ * registers of length `list`. */
 enum frame {
     PLAIN,
-    COPY,     /* one thread; expects %r18 bytes, and waits for the mbarrier */
-    STORE,    /* one thread; waits for its bulk group */
-    WGMMA,    /* one group, waited for */
+    COPY,     /* one thread, which expects %r18 bytes and waits for the mbarrier */
+    STORE,    /* one thread, which waits for its bulk group */
+    WGMMA,    /* one group, with a wait */
     TCGEN05,  /* between alloc and dealloc, one thread; commits and waits */
     TMEM,     /* between alloc and dealloc, all threads */
-    REPLACE,  /* on a copy of the map, then a copy by it */
-    COPY_100, /* COPY and STORE in what sm_100 has of them */
+    REPLACE,  /* on a copy of the map, followed by a tensor copy with it */
+    COPY_100, /* COPY and STORE in forms that need sm_100 */
     STORE_100,
 };
 
 struct form {
     enum frame frame;
-    int list; /* of how many; negative: of floats */
+    int list; /* length of #; negative: floats */
     const char *text;
 };
 

@@ -1,4 +1,4 @@
-/* A fuzz target: libFuzzer's interface, which fuzz_driver.c also runs where there is no libFuzzer. */
+/* The interface of a fuzz target: libFuzzer's, which fuzz_driver.c can run too. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -6,16 +6,16 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Runs one input; a fault ends the process.  0, or -1 where the input is of no use. */
+/* Runs one input; a fault ends the process. Returns 0, or -1 if the input is not worth keeping. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-/* Called once before all; a target need not have it. */
+/* Optional: called once, before all inputs. */
 int LLVMFuzzerInitialize(int *argc, char ***argv);
-/* Changes an input in place, at most `room` bytes long; returns its size.  A target need not have it. */
+/* Optional: changes an input in place, up to `room` bytes, and returns its size. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
-/* The mutations of bytes that know nothing of the target. */
+/* Mutations of bytes that are independent of the target. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
 
-/* Choices that an input makes: its bytes in order, then numbers that follow from them. */
+/* Choices made by an input: its bytes in order, then pseudo-random numbers derived from them. */
 struct choices {
     const uint8_t *at;
     size_t left;

@@ -1,4 +1,4 @@
-/* Runs a fuzz target where there is no libFuzzer: inputs are mutations of a corpus, drawn from a seed.
+/* Runs a fuzz target without libFuzzer, on mutations of a corpus that a seed determines.
  * usage: TARGET [-runs=N] [-max_total_time=SECONDS] [-seed=N] [-max_len=BYTES] [-artifact_prefix=PATH]
  * FOLDER... */
 #include <dirent.h>
@@ -49,10 +49,10 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room) {
     case 1:
         data[at] = (uint8_t)draw(256);
         return size;
-    case 2: /* cut a piece */
+    case 2: /* remove a piece */
         memmove(data + at, data + at + length, size - at - length);
         return size - length;
-    case 3: /* put bytes */
+    case 3: /* insert bytes */
         length = 1 + draw(32);
         length = length > room - size ? room - size : length;
         memmove(data + at + length, data + at, size - at);
@@ -60,14 +60,14 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room) {
             data[at + i] = (uint8_t)draw(256);
         }
         return size + length;
-    case 4: { /* a number of 1 to 8 bytes */
+    case 4: { /* overwrite with a number of 1 to 8 bytes */
         uint64_t number = numbers[draw(sizeof numbers / sizeof *numbers)];
         size_t bytes = (size_t)1 << draw(4);
         bytes = bytes > size - at ? size - at : bytes;
         memcpy(data + at, &number, bytes);
         return size;
     }
-    default: { /* a piece of another input */
+    default: { /* insert a piece of another input */
         const struct unit *from = &units[draw(nunits)];
         size_t there = from->size == 0 ? 0 : draw(from->size);
         length = length > from->size - there ? from->size - there : length;
@@ -138,7 +138,7 @@ static bool read_setting(const char *text) {
     return known;
 }
 
-/* The input of the moment, so that the one that ends the process can be had. */
+/* Writes the current input to a file, so that the one that ends the process is kept. */
 static void keep(const uint8_t *data, size_t size) {
     char path[4096];
     (void)snprintf(path, sizeof path, "%sinput", settings.keep);
@@ -150,7 +150,7 @@ static void keep(const uint8_t *data, size_t size) {
 }
 
 static void run(const uint8_t *data, size_t size) {
-    uint8_t *copy = malloc(size + 1); /* of its own size: a read beyond it is seen */
+    uint8_t *copy = malloc(size + 1); /* exactly its size, so that a sanitizer sees reads beyond it */
     uint8_t *exact = copy == NULL ? NULL : realloc(copy, size > 0 ? size : 1);
     if (exact == NULL) {
         exit(3);

@@ -1,5 +1,5 @@
-/* Sums that overflow need thousands of declarations, or functions, or modifiers, each legal and with a name of
- * its own: mutations of single bytes never come to them. */
+/* Mutations of PTX text that repeat declarations, functions and modifiers thousands of times under new names.
+ * Only such texts make sums of sizes overflow, and mutations of single bytes never produce them. */
 #include "grammar.h"
 
 #include <ctype.h>
@@ -52,14 +52,14 @@ void grammar_read_lines(const char *folder) {
     }
 }
 
-/* ---- pieces of a text ---- */
+/* ---- parts of a text ---- */
 
 struct text {
     char *at;
     size_t size, room;
 };
 
-/* Puts `bytes` in the place of `gone` bytes at `at`; false where there is no room. */
+/* Replaces `gone` bytes at `at` by `bytes`; false if there is no room. */
 static bool put(struct text *text, size_t at, size_t gone, const char *bytes, size_t count) {
     if (text->size - gone + count > text->room) {
         return false;
@@ -77,7 +77,7 @@ static size_t line_start(const struct text *text, size_t at) {
     return at;
 }
 
-/* Past its newline. */
+/* The position after the line's newline. */
 static size_t line_end(const struct text *text, size_t at) {
     while (at < text->size && text->at[at++] != '\n') {
     }
@@ -90,7 +90,7 @@ static size_t find(const struct text *text, size_t from, const char *word) {
     return found == NULL ? text->size : (size_t)(found - text->at);
 }
 
-/* One of the places where a word is; the text's end: there is none. */
+/* A random position of a word; the text's end if there is none. */
 static size_t find_any(const struct text *text, const char *word) {
     size_t at = find(text, draw(text->size), word);
     return at < text->size ? at : find(text, 0, word);
@@ -100,7 +100,7 @@ static bool name_letter(char c) {
     return isalnum((unsigned char)c) || c == '_' || c == '$';
 }
 
-/* The name that a declaration or a function's line gives: its last word, before any [..], <..> or (..). */
+/* The name that a declaration or function line declares: its last word, before any [..], <..> or (..). */
 static size_t name_of(const char *line, size_t size, char name[NAME_ROOM]) {
     size_t end = 0, start;
     while (end < size && strchr("[<(;=\n", line[end]) == NULL) {
@@ -165,7 +165,7 @@ enum { MODEST = 8, ALL_COUNTS = sizeof counts / sizeof *counts };
 
 #define PICK(list) (list)[draw(sizeof(list) / sizeof *(list))]
 
-/* Another number in the place of the next one from `at` on. */
+/* Replaces the next number from `at` on. */
 static void change_number(struct text *text, size_t at) {
     while (at < text->size && !isdigit((unsigned char)text->at[at])) {
         at++;
@@ -188,10 +188,10 @@ static void splice_line(struct text *text) {
     }
 }
 
-/* A modifier, an extent or an operand many times over. */
+/* Repeats a modifier, an extent or an operand many times. */
 static void repeat_word(struct text *text) {
     static const char *const openings[] = {".v4", ".v4", ".v4", ".v2", "[", ".align", ".", "%", ","};
-    const uint64_t wraps = 16; /* of .v4: 4 to the 16th has 33 bits */
+    const uint64_t wraps = 16; /* of .v4: 4^16 has 33 bits */
     char word[64];
     size_t at = find_any(text, PICK(openings)), end = at + 1, room = sizeof word - 1;
     while (end < text->size && end - at < room && (name_letter(text->at[end]) || text->at[end] == ']')) {
@@ -207,7 +207,7 @@ static void repeat_word(struct text *text) {
     uint64_t left = draw(2) ? wraps : counts[draw(MODEST)];
     for (; left > 0 && put(text, at, 0, word, length + spaced); left--) {
     }
-    if (word[0] == '[' && draw(2)) { /* extents: most of them large */
+    if (word[0] == '[' && draw(2)) { /* extents, mostly large ones */
         for (uint64_t changes = draw(6); changes > 0; changes--) {
             change_number(text, at);
             at = find(text, at + 1, "[");
@@ -215,7 +215,7 @@ static void repeat_word(struct text *text) {
     }
 }
 
-/* A statement that uses a register of a declaration, so that what is behind its number is touched. */
+/* Inserts a statement that uses a declared register, so that its memory is accessed. */
 static size_t use_of(const char *type, const char *name, const char *index, char *to, size_t room) {
     static const struct {
         const char *type, *form;
@@ -235,8 +235,8 @@ static size_t use_of(const char *type, const char *name, const char *index, char
     return 0;
 }
 
-/* The lines of text[from, to) again, each name that `name` begins followed by _ and the copy's number; a use in
- * front of `use_at`, which lies behind. */
+/* Inserts a copy of the lines text[from, to) after them, in which names that start with `name` continue with _
+ * and the copy's number. Returns its length; 0: no room. */
 static size_t copy_renamed(struct text *text, size_t from, size_t to, const char *name, uint64_t number) {
     char fresh[NAME_ROOM];
     size_t length = strlen(name), bytes = to - from;
@@ -260,7 +260,7 @@ static size_t copy_renamed(struct text *text, size_t from, size_t to, const char
     return done ? used : 0;
 }
 
-/* A declaration, many times over, each with a name of its own; registers in the largest number that one may
+/* Repeats a declaration many times under different names; registers in the largest number that one may
  * have. */
 static void repeat_declaration(struct text *text) {
     static const char *const kinds[] = {".reg", ".reg", ".local", ".shared", ".global", ".const"};
@@ -269,7 +269,7 @@ static void repeat_declaration(struct text *text) {
     if (at >= text->size) {
         return;
     }
-    bool most = draw(2); /* so many of each that their bytes are more than 32 bits count */
+    bool most = draw(2); /* enough that their bytes overflow 32 bits */
     const char *number = most ? "200000" : PICK(numbers);
     bool reg = memcmp(text->at + at, ".reg", 4) == 0;
     const char *semicolon = memchr(text->at + at, ';', text->size - at);
@@ -278,7 +278,7 @@ static void repeat_declaration(struct text *text) {
     }
     size_t end = (size_t)(semicolon - text->at) + 1;
     const char *many = memchr(text->at + at, '<', end - at);
-    if (reg && many != NULL) { /* how many, before what comes again */
+    if (reg && many != NULL) { /* the number, before it is repeated */
         size_t from = (size_t)(many - text->at) + 1;
         const char *close = memchr(many, '>', text->size - from);
         if (close == NULL || !put(text, from, (size_t)(close - many) - 1, number, strlen(number))) {
@@ -310,7 +310,7 @@ static void repeat_declaration(struct text *text) {
     }
 }
 
-/* A function, many times over, and its call. */
+/* Repeats a function and its call many times. */
 static void repeat_function(struct text *text) {
     char name[NAME_ROOM], call[2 * NAME_ROOM];
     size_t at = find_any(text, ".func"), end = find(text, at, "\n}\n");
@@ -319,7 +319,7 @@ static void repeat_function(struct text *text) {
     }
     end += 3;
     at = line_start(text, at);
-    bool most = draw(2); /* registers, of which 43 functions have more bytes than 32 bits count */
+    bool most = draw(2); /* so many registers that those of 43 functions overflow 32 bits */
     size_t size = text->size;
     if (most) {
         size_t many = find(text, find(text, at, ".b128"), "<"), close = find(text, many, ">");

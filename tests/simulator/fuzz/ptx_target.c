@@ -1,5 +1,5 @@
-/* Fuzz target: a text is parsed, and its first kernel runs with memory and tensor maps for arguments.  Mode,
- * seed and the maps follow from the text's bytes. */
+/* Fuzz target: parses a text and runs its first kernel with memory and tensor maps as arguments. Mode, seed and
+ * maps are derived from the text. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 enum { PARAMETERS = 64, MEMORY_BYTES = 8192, TYPES = 16, MAPS = 8 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
-    if (freopen("/dev/null", "w", stdout) == NULL) { /* kernels print */
+    if (freopen("/dev/null", "w", stdout) == NULL) { /* kernels may print */
         return 1;
     }
     for (int i = 1; i < *argc; i++) {
@@ -24,7 +24,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
     return grammar_mutate((char *)data, size, room, seed);
 }
 
-/* Of any element type, with rows up to the longest. */
+/* A tensor map of any element type, with rows up to the longest. */
 static void make_map(struct choices *choices, void *memory, uint8_t map[SIM_TENSOR_MAP_BYTES]) {
     static const uint32_t extents[] = {1, 2, 4, 8, 16, 32, 64, 128, 200, 256};
     const size_t count = sizeof extents / sizeof *extents;
@@ -34,7 +34,7 @@ static void make_map(struct choices *choices, void *memory, uint8_t map[SIM_TENS
                                     .address = memory,
                                     .swizzle = choose(choices, 2) ? 0 : (uint32_t)choose(choices, 7),
                                     .oob_fill = (uint32_t)choose(choices, 2)};
-    wanted.rank = choose(choices, 4) ? 2 : wanted.rank; /* as the seeds' copies have */
+    wanted.rank = choose(choices, 4) ? 2 : wanted.rank; /* mostly 2, as in the seeds */
     for (int i = 0; i < 5; i++) {
         wanted.box[i] = extents[i > 0                ? choose(choices, 5)
                                 : choose(choices, 3) ? choose(choices, count)
@@ -48,7 +48,7 @@ static void make_map(struct choices *choices, void *memory, uint8_t map[SIM_TENS
     (void)sim_encode_tensor_map(map, &wanted, message, sizeof message);
 }
 
-/* Whether it has a tensor map among its arguments: another run has another map. */
+/* True if a tensor map is among its arguments: then a second run gets another map. */
 static bool launch(struct sim *sim, struct sim_module *module, const char *name, struct choices *choices) {
     static _Alignas(64) uint8_t cells[PARAMETERS][SIM_TENSOR_MAP_BYTES];
     void *arguments[PARAMETERS], *memory = sim_alloc(sim, MEMORY_BYTES, "memory");
@@ -83,7 +83,7 @@ static bool launch(struct sim *sim, struct sim_module *module, const char *name,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct choices choices = choices_of(data, size);
-    choices.left = 0; /* the text is the text; choices follow from it */
+    choices.left = 0; /* the input is the text; choices are derived from it */
     struct sim_options options = {.mode = (enum sim_mode)choose(&choices, 5),
                                   .seed = choose(&choices, 1000),
                                   .threads = 1,

@@ -1,4 +1,4 @@
-/* The tensor part's functions a whole array at a time, for the tests to call through ctypes. */
+/* Functions of tensorcore/ on whole arrays, for tests to call through ctypes. */
 #include "batch.h"
 
 #include <stdlib.h>
@@ -49,7 +49,7 @@ int64_t batch_row_bytes(const struct batch_rule *r) {
     return (int64_t)tc_row_bytes(&rule, rule.a);
 }
 
-/* d[m][n] in place; generic selects the element-by-element path. */
+/* Updates d[m][n]; `generic` selects the element-by-element path. */
 void batch_mma(const struct batch_rule *r, const uint8_t *a, const uint8_t *b, const uint8_t *sfa,
                const uint8_t *sfb, uint32_t *d, int m, int n, int accumulate, int generic) {
     struct tc_mma_rule rule = rule_of(r);
@@ -184,7 +184,7 @@ int batch_manage(struct tmem *t, int what, uint32_t address, uint32_t columns, c
     return ok;
 }
 
-/* Moves registers[r][thread]; returns the number of regions, 0 if refused; regions as 5 numbers each. */
+/* Moves registers[r][thread]. Returns the number of regions, 0 if refused; a region is 5 numbers. */
 int batch_access(struct tmem *t, int store, int shape, int num, int pack, uint32_t address, uint32_t half_split,
                  int warp, uint32_t (*registers)[32], int32_t *out, char *text) {
     struct tmem_access access = {(enum tmem_ld_shape)shape, num, pack, address, half_split};

@@ -1,4 +1,4 @@
-/* What tensor_kit.py calls by name; only batch.c is compiled against it. */
+/* Functions that tensor_kit.py calls by name through ctypes. */
 #ifndef TENSORCORE_BATCH_H
 #define TENSORCORE_BATCH_H
 
