@@ -59,11 +59,11 @@ ACCESSES = {
 ALSO = {"tx-count", "no-mbarrier", "deadlock"}
 
 
-def run(name: str, mended: bool, mode: str) -> tuple[Sim, str]:
-    access, mend = ACCESSES[name]
+def run(name: str, fixed: bool, mode: str) -> tuple[Sim, str]:
+    access, fix = ACCESSES[name]
     access += "\n@%p3 st.global.u32 [%rd1+64], %r7;"
     text = HEADER + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n" + BEGIN + access + "\n"
-    text += (mend if mended else "") + "\nret;\n}\n"
+    text += (fix if fixed else "") + "\nret;\n}\n"
     sim = Sim(text, mode)
     memory = sim.buffer(np.zeros(64, np.uint32))
     sim.launch("k", memory, grid=2, cluster=2)
@@ -96,9 +96,9 @@ TENSOR = (
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_commit_to_a_cta_that_has_not_waited_for_it(mode):
-    for mend, kinds in ((NOT_RANK_0, set()), ("", {"cta-exited"})):
+    for fix, kinds in ((NOT_RANK_0, set()), ("", {"cta-exited"})):
         text = HEADER.replace("sm_90a", "sm_100a") + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n"
-        sim = Sim(text + BEGIN + TENSOR + mend + "\nret;\n}\n", mode)
+        sim = Sim(text + BEGIN + TENSOR + fix + "\nret;\n}\n", mode)
         sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
         assert sim.kinds == kinds, sim.findings
 

@@ -31,23 +31,23 @@ BULK_STORE = (
     "@!%p1 bra STORED; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r10], 256; cp.async.bulk.commit_group;"
 )
 COUNT = "@%p1 {}.global.add.u32 [%rd2], 1;"
-# The lines of a kernel with MEND, the text for MEND in the correct and in the faulty kernel, and the finding.
+# The lines of a kernel with FIX, the text for FIX in the correct and in the faulty kernel, and the finding.
 FAULTS = {
-    "no flag": ((FIRST, STORE, "bar.sync 0;", SET, OTHERS, "MEND", LOAD), WAIT + "bar.sync 0;", "", "global-race"),
+    "no flag": ((FIRST, STORE, "bar.sync 0;", SET, OTHERS, "FIX", LOAD), WAIT + "bar.sync 0;", "", "global-race"),
     "the flag is set before all have stored": (
-        (FIRST, STORE, "MEND", SET, OTHERS, WAIT, "bar.sync 0;", LOAD),
+        (FIRST, STORE, "FIX", SET, OTHERS, WAIT, "bar.sync 0;", LOAD),
         "bar.sync 0;",
         "",
         "global-race",
     ),
     "only the thread that polls comes after": (
-        (FIRST, STORE, "bar.sync 0;", SET, OTHERS, WAIT, "MEND", LOAD),
+        (FIRST, STORE, "bar.sync 0;", SET, OTHERS, WAIT, "FIX", LOAD),
         "bar.sync 0;",
         "",
         "global-race",
     ),
     "a relaxed atomic without a fence before it": (
-        (FIRST, STORE, "bar.sync 0; MEND", COUNT.format("red.relaxed.gpu"), OTHERS, WAIT, "bar.sync 0;", LOAD),
+        (FIRST, STORE, "bar.sync 0; FIX", COUNT.format("red.relaxed.gpu"), OTHERS, WAIT, "bar.sync 0;", LOAD),
         "fence.acq_rel.gpu;",
         "",
         "global-race",
@@ -55,65 +55,65 @@ FAULTS = {
     "a relaxed poll without a fence after it": (
         (
             *(FIRST, STORE, "bar.sync 0; fence.acq_rel.gpu;", COUNT.format("red.relaxed.gpu"), OTHERS),
-            *(WAIT.replace("acquire", "relaxed"), "MEND bar.sync 0;", LOAD),
+            *(WAIT.replace("acquire", "relaxed"), "FIX bar.sync 0;", LOAD),
         ),
         "fence.acq_rel.gpu;",
         "",
         "global-race",
     ),
     "a relaxed atomic that polls": (
-        (FIRST, STORE, "bar.sync 0;", SET, OTHERS, "@!%p1 bra SEEN; MEND SEEN: bar.sync 0;", LOAD),
+        (FIRST, STORE, "bar.sync 0;", SET, OTHERS, "@!%p1 bra SEEN; FIX SEEN: bar.sync 0;", LOAD),
         ASK.format("acquire"),
         ASK.format("relaxed"),
         "global-race",
     ),
-    "two warps of a CTA": ((STORE, "MEND", "ld.global.u32 %r5, [%rd1];"), "bar.sync 0;", "", "global-race"),
+    "two warps of a CTA": ((STORE, "FIX", "ld.global.u32 %r5, [%rd1];"), "bar.sync 0;", "", "global-race"),
     "a barrier before the last store, none after it": (
-        (STORE, "bar.sync 0;", STORE, "MEND", "ld.global.u32 %r5, [%rd1];"),
+        (STORE, "bar.sync 0;", STORE, "FIX", "ld.global.u32 %r5, [%rd1];"),
         "bar.sync 0;",
         "",
         "global-race",
     ),
     "written after it is read": (
-        (FIRST, "ld.global.u32 %r5, [%rd4]; MEND", OTHERS, WAIT, "bar.sync 0;", STORE),
+        (FIRST, "ld.global.u32 %r5, [%rd4]; FIX", OTHERS, WAIT, "bar.sync 0;", STORE),
         f"bar.sync 0; {SET}",
         SET,
         "global-race",
     ),
     "two CTAs of a cluster": (
-        (FIRST, STORE, "bra JOIN;", "OTHERS:", "JOIN: MEND", LOAD, "@%p2 bra END;"),
+        (FIRST, STORE, "bra JOIN;", "OTHERS:", "JOIN: FIX", LOAD, "@%p2 bra END;"),
         "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
         "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;",
         "global-race",
     ),
     "ordinary stores, then a bulk copy": (
-        (STORE, "MEND bar.sync 0;", BULK_LOAD),
+        (STORE, "FIX bar.sync 0;", BULK_LOAD),
         "fence.proxy.async;",
         "",
         "missing-proxy-fence",
     ),
     "another CTA's stores, then a bulk copy": (
-        (FIRST, STORE, "bar.sync 0;", SET, OTHERS, WAIT, "MEND bar.sync 0;", BULK_LOAD),
+        (FIRST, STORE, "bar.sync 0;", SET, OTHERS, WAIT, "FIX bar.sync 0;", BULK_LOAD),
         "fence.proxy.async;",
         "",
         "missing-proxy-fence",
     ),
     "another CTA's stores without a fence before the flag, then a bulk copy": (
-        (FIRST, STORE, "MEND bar.sync 0;", SET, OTHERS, WAIT, "bar.sync 0;", BULK_LOAD),
+        (FIRST, STORE, "FIX bar.sync 0;", SET, OTHERS, WAIT, "bar.sync 0;", BULK_LOAD),
         "fence.proxy.async;",
         "",
         "missing-proxy-fence",
     ),
     "a flag before the bulk store is complete": (
-        (FIRST, BULK_STORE, "MEND", SET, "STORED:", OTHERS, WAIT, "bar.sync 0;", LOAD),
+        (FIRST, BULK_STORE, "FIX", SET, "STORED:", OTHERS, WAIT, "bar.sync 0;", LOAD),
         "cp.async.bulk.wait_group 0;",
         "cp.async.bulk.wait_group.read 0;",
         "global-race",
     ),
     "the last of all adds up, but nothing orders the others' parts": (
         (
-            "mul.wide.u32 %rd5, %r2, 256; add.s64 %rd5, %rd5, %rd4; st.global.u32 [%rd5], %r1; bar.sync 0; MEND",
-            "@%p1 atom.relaxed.gpu.global.add.u32 %r6, [%rd2], 1; @%p1 st.shared.u32 [%r10], %r6; MEND bar.sync 0;",
+            "mul.wide.u32 %rd5, %r2, 256; add.s64 %rd5, %rd5, %rd4; st.global.u32 [%rd5], %r1; bar.sync 0; FIX",
+            "@%p1 atom.relaxed.gpu.global.add.u32 %r6, [%rd2], 1; @%p1 st.shared.u32 [%r10], %r6; FIX bar.sync 0;",
             "ld.shared.u32 %r6, [%r10]; setp.ne.u32 %p3, %r6, 3; @%p3 bra END;",
             *(f"ld.global.u32 %r5, [%rd4+{256 * i}];" for i in range(4)),
         ),
@@ -127,7 +127,7 @@ FAULTS = {
             COUNT.format("red.release.gpu"),
             f"@!%p1 bra ONE; {POLL.format(1, 'acquire', 4)} ONE: bar.sync 0;",
             "add.u32 %r8, %r2, 1; and.b32 %r8, %r8, 3; mul.wide.u32 %rd6, %r8, 256; add.s64 %rd6, %rd6, %rd4;",
-            "ld.global.u32 %r5, [%rd6]; bar.sync 0; MEND",
+            "ld.global.u32 %r5, [%rd6]; bar.sync 0; FIX",
             "st.global.u32 [%rd5], %r5;",
         ),
         COUNT.format("red.release.gpu") + f"@!%p1 bra TWO; {POLL.format(2, 'acquire', 8)} TWO: bar.sync 0;",
@@ -155,11 +155,11 @@ def run(lines: tuple[str, ...], mode: str = "eager", **launch: int) -> tuple[str
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_race_is_found_in_every_mode_and_its_absence_is_clean(name):
-    lines, mended, faulty, kind = FAULTS[name]
+    lines, fixed, faulty, kind = FAULTS[name]
     launch = LAUNCH.get(name, {})
     for mode in MODES:
-        assert run(tuple(line.replace("MEND", mended) for line in lines), mode, **launch) == ("clean", set()), mode
-        verdict, kinds = run(tuple(line.replace("MEND", faulty) for line in lines), mode, **launch)
+        assert run(tuple(line.replace("FIX", fixed) for line in lines), mode, **launch) == ("clean", set()), mode
+        verdict, kinds = run(tuple(line.replace("FIX", faulty) for line in lines), mode, **launch)
         assert verdict == "error" and kind in kinds and kinds <= {kind, "overwrite-while-read"}, (mode, kinds)
 
 

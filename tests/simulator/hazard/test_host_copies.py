@@ -82,15 +82,15 @@ def test_a_copy_waits_for_the_kernel_of_another_queue(copy, waits):
 
 
 def test_a_kernel_waits_for_a_copy_of_another_queue():
-    for mended in (False, True):
+    for fixed in (False, True):
         q = Queues()
         q.select(0)
         assert q.call("sim_fill", q.memory, ctypes.c_int(3), BYTES) == 0
-        if mended:
+        if fixed:
             assert q.lib.sim_queue_synchronize(q.sim.sim, q.queues[0]) == 0
         q.launch("reader", 1)
-        assert q.sim.kinds == (set() if mended else {"queue-race"}), q.sim.findings
-        assert mended or (q.sim.findings[0]["other_kernel"], q.sim.findings[0]["other_ptx_line"]) == ("fill", 0)
+        assert q.sim.kinds == (set() if fixed else {"queue-race"}), q.sim.findings
+        assert fixed or (q.sim.findings[0]["other_kernel"], q.sim.findings[0]["other_ptx_line"]) == ("fill", 0)
 
 
 def test_copies_move_the_bytes_and_check_the_ranges():

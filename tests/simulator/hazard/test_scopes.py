@@ -11,40 +11,40 @@ JOIN = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 PEER = (
     f"mov.u32 %r12, %cluster_ctarank; xor.b32 %r12, %r12, 1; mapa.shared::cluster.u32 %r13, %r11, %r12; {JOIN}"
     "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r13];"
-    "PEER: mbarrier.try_wait.parity.MENDshared::cta.b64 %p3, [%r11], 0; @!%p3 bra PEER;"
+    "PEER: mbarrier.try_wait.parity.FIXshared::cta.b64 %p3, [%r11], 0; @!%p3 bra PEER;"
 )
 SET, WAIT = "@%p1 st.release.{0}.global.u32 [%rd2], %r9;", "FLAG: {0}.global.u32 %r6, [%rd2]; {1} @%p3 bra FLAG;"
 SEEN = "setp.eq.u32 %p3, %r6, 0;"
-# Lines with MEND, the text for MEND in the correct and in the faulty kernel, and the launch.
+# Lines with FIX, the text for FIX in the correct and in the faulty kernel, and the launch.
 SCOPES = {
     "an mbarrier's wait": ((PEER, JOIN), "acquire.cluster.", "acquire.cta.", {"cluster": 2}),
     "an mbarrier's test": ((PEER.replace("try_wait", "test_wait"), JOIN), "", "acquire.cta.", {"cluster": 2}),
-    "a load's": ((FIRST, SET.format("gpu"), OTHERS, WAIT.format("ld.acquire.MEND", SEEN)), "gpu", "cta", {}),
-    "a store's": ((FIRST, SET.format("MEND"), OTHERS, WAIT.format("ld.acquire.gpu", SEEN)), "gpu", "cta", {}),
+    "a load's": ((FIRST, SET.format("gpu"), OTHERS, WAIT.format("ld.acquire.FIX", SEEN)), "gpu", "cta", {}),
+    "a store's": ((FIRST, SET.format("FIX"), OTHERS, WAIT.format("ld.acquire.gpu", SEEN)), "gpu", "cta", {}),
     "an atomic's": (
         (
             *(FIRST, "@%p1 red.release.gpu.global.add.u32 [%rd2], 1;", OTHERS),
-            "FLAG: atom.acquire.MEND.global.add.u32 %r6, [%rd2], 0; setp.eq.u32 %p3, %r6, 0; @%p3 bra FLAG;",
+            "FLAG: atom.acquire.FIX.global.add.u32 %r6, [%rd2], 0; setp.eq.u32 %p3, %r6, 0; @%p3 bra FLAG;",
         ),
         "sys",
         "cta",
         {},
     ),
     "a flag inside a cluster": (
-        (FIRST, SET.format("cluster"), OTHERS, WAIT.format("ld.acquire.MEND", SEEN)), "cluster", "cta", {"cluster": 2},
+        (FIRST, SET.format("cluster"), OTHERS, WAIT.format("ld.acquire.FIX", SEEN)), "cluster", "cta", {"cluster": 2},
     ),
     "a flag that is set with it inside a cluster": (
-        (FIRST, SET.format("MEND"), OTHERS, WAIT.format("ld.acquire.cluster", SEEN)), "cluster", "cta", {"cluster": 2},
+        (FIRST, SET.format("FIX"), OTHERS, WAIT.format("ld.acquire.cluster", SEEN)), "cluster", "cta", {"cluster": 2},
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_a_scope_without_the_other_thread_is_a_review(name):
-    lines, mended, faulty, launch = SCOPES[name]
+    lines, fixed, faulty, launch = SCOPES[name]
     for mode in MODES:
-        assert run(tuple(line.replace("MEND", mended) for line in lines), mode, **launch) == ("clean", set()), mode
-        verdict = run(tuple(line.replace("MEND", faulty) for line in lines), mode, **launch)
+        assert run(tuple(line.replace("FIX", fixed) for line in lines), mode, **launch) == ("clean", set()), mode
+        verdict = run(tuple(line.replace("FIX", faulty) for line in lines), mode, **launch)
         assert verdict == ("review", {"narrow-scope"}), mode
 
 
@@ -65,11 +65,11 @@ COPY = (
 READ = "mad.lo.u32 %r12, %r1, 4, %r10; ld.shared.u32 %r5, [%r12];"
 
 
-@pytest.mark.parametrize(("mended", "block"), [("fence.proxy.async;", 32), ("bar.sync 0;", 32), ("bar.sync 0;", 64)])
-def test_a_copy_over_what_its_warp_has_just_read_needs_a_proxy_fence(mended, block):
+@pytest.mark.parametrize(("fixed", "block"), [("fence.proxy.async;", 32), ("bar.sync 0;", 32), ("bar.sync 0;", 64)])
+def test_a_copy_over_what_its_warp_has_just_read_needs_a_proxy_fence(fixed, block):
     """DeepEP's combine lacked it.  After a barrier of the CTA, omitting it is common practice and not reported."""
     for mode in MODES:
-        assert run((COPY.format(0), READ, mended, "bar.warp.sync -1;", COPY.format(1)), mode, grid=1, block=block) == (
+        assert run((COPY.format(0), READ, fixed, "bar.warp.sync -1;", COPY.format(1)), mode, grid=1, block=block) == (
             "clean",
             set(),
         ), mode

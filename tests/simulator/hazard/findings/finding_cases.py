@@ -20,29 +20,29 @@ FILL = "@%p2 st.shared.u32 [%r6], %r1; @%p2 st.shared.u32 [%r6+4], %r1; @%p2 st.
 
 
 class Case(NamedTuple):
-    """A faulty kernel.  `mend` replaces MEND in its correction; HERE and OTHER mark the lines of the finding."""
+    """A faulty kernel.  `fix` replaces FIX in its correction; HERE and OTHER mark the lines of the finding."""
 
     kind: str
     lines: tuple[str, ...]
-    mend: str = ""
+    fix: str = ""
     verdict: str = "error"
     launch: dict = {}  # noqa: RUF012
     also: frozenset = frozenset()  # further kinds that mode random may find
-    mended: tuple[str, str] | None = None  # for corrections that replace a text instead: old, new
+    fixed: tuple[str, str] | None = None  # for corrections that replace a text instead: old, new
 
 
 SWAPPED = frozenset({"read-after-write-race", "write-after-read-race", "write-race"})
 RACES = {
     "two warps write": Case(
         "write-race",
-        ("@%p2 st.shared.u32 [%r2], %r1; //OTHER", "MEND @%p3 st.shared.u32 [%r2], %r1; //HERE"),
+        ("@%p2 st.shared.u32 [%r2], %r1; //OTHER", "FIX @%p3 st.shared.u32 [%r2], %r1; //HERE"),
         "bar.sync 0;",
     ),
     "two warps write the same": Case(
         "write-race",
         (
             "mov.u32 %r3, 5; @%p2 st.shared.u32 [%r2], %r3; //OTHER",
-            "MEND @%p3 st.shared.u32 [%r2], %r3; //HERE",
+            "FIX @%p3 st.shared.u32 [%r2], %r3; //HERE",
         ),
         "bar.sync 0;",
         verdict="review",
@@ -51,7 +51,7 @@ RACES = {
         "write-race",
         (
             "mov.u32 %r3, 5; @%p2 st.shared.v2.u32 [%r2], {%r1, %r3}; //OTHER",
-            "MEND @%p3 st.shared.u32 [%r2+4], %r3; //HERE",
+            "FIX @%p3 st.shared.u32 [%r2+4], %r3; //HERE",
         ),
         "bar.sync 0;",
         verdict="review",
@@ -60,14 +60,14 @@ RACES = {
         "write-race",
         (
             "mov.u32 %r3, 5; @%p2 st.shared.u32 [%r2], %r1; @%p2 st.shared.u32 [%r2], %r3; //OTHER",
-            "MEND @%p3 st.shared.u32 [%r2], %r3; //HERE",
+            "FIX @%p3 st.shared.u32 [%r2], %r3; //HERE",
         ),
         "bar.sync 0;",
         also=SWAPPED,
     ),
     "a warp reads what another wrote": Case(
         "read-after-write-race",
-        ("@%p2 st.shared.u32 [%r2], %r1; //OTHER", "MEND @%p3 ld.shared.u32 %r3, [%r2]; //HERE"),
+        ("@%p2 st.shared.u32 [%r2], %r1; //OTHER", "FIX @%p3 ld.shared.u32 %r3, [%r2]; //HERE"),
         "bar.sync 0;",
         also=SWAPPED | {"uninitialised-read"},
     ),
@@ -76,7 +76,7 @@ RACES = {
         (
             "@%p2 st.shared.u32 [%r2], %r1; bar.sync 0;",
             "@%p3 ld.shared.u32 %r3, [%r2]; //OTHER",
-            "MEND @%p2 st.shared.u32 [%r2], %r1; //HERE",
+            "FIX @%p2 st.shared.u32 [%r2], %r1; //HERE",
         ),
         "bar.sync 0;",
         also=SWAPPED,
@@ -85,14 +85,14 @@ RACES = {
         "write-race",
         (
             "@%p2 st.shared.u32 [%r2], %r1; bar.sync 0; @%p3 st.shared.u32 [%r2], %r1; //OTHER",
-            "MEND @%p2 atom.shared.add.u32 %r3, [%r2], 1; //HERE",
+            "FIX @%p2 atom.shared.add.u32 %r3, [%r2], 1; //HERE",
         ),
         "bar.sync 0;",
     ),
     "a barrier that only one side reaches": Case(
         "read-after-write-race",
-        ("@%p2 st.shared.u32 [%r2], %r1; //OTHER", "bar.arrive 1, 64; MEND @%p3 ld.shared.u32 %r3, [%r2]; //HERE"),
-        mended=("bar.arrive 1, 64;", "bar.sync 1, 64;"),
+        ("@%p2 st.shared.u32 [%r2], %r1; //OTHER", "bar.arrive 1, 64; FIX @%p3 ld.shared.u32 %r3, [%r2]; //HERE"),
+        fixed=("bar.arrive 1, 64;", "bar.sync 1, 64;"),
         also=SWAPPED | {"uninitialised-read"},
     ),
     "a relaxed flag": Case(
@@ -104,15 +104,15 @@ RACES = {
             "ld.shared.u32 %r3, [%r2]; //HERE",
             "END:",
         ),
-        mended=("relaxed", "ORDERED"),
+        fixed=("relaxed", "ORDERED"),
     ),
     "an atomic without an order": Case(  # relaxed by default (PTX ISA), unless combined with fences
         "read-after-write-race",
         (
             "@%p2 st.shared.u32 [%r2+64], 0; bar.sync 0; @%p2 st.shared.u32 [%r2], %r1; //OTHER",
-            "MEND @%p2 red.shared.add.u32 [%r2+64], 1; @!%p3 bra END;",
+            "FIX @%p2 red.shared.add.u32 [%r2+64], 1; @!%p3 bra END;",
             "SPIN: atom.shared.or.b32 %r3, [%r2+64], 0; setp.eq.u32 %p4, %r3, 0; @%p4 bra SPIN;",
-            "MEND ld.shared.u32 %r3, [%r2]; //HERE",
+            "FIX ld.shared.u32 %r3, [%r2]; //HERE",
             "END:",
         ),
         "membar.cta;",
@@ -123,7 +123,7 @@ RACES = {
             "@%p2 st.shared.u32 [%r2+64], 0; bar.sync 0; @%p2 st.shared.u32 [%r2], %r1; //OTHER",
             "fence.acq_rel.cta; @%p2 st.relaxed.cta.shared.u32 [%r2+64], 1; @!%p3 bra END;",
             "SPIN: ld.relaxed.cta.shared.u32 %r3, [%r2+64]; setp.eq.u32 %p4, %r3, 0; @%p4 bra SPIN;",
-            "MEND ld.shared.u32 %r3, [%r2]; //HERE",
+            "FIX ld.shared.u32 %r3, [%r2]; //HERE",
             "END:",
         ),
         "fence.acq_rel.cta;",
@@ -137,15 +137,15 @@ RACES = {
             "fence.sc.cta; ld.shared.u32 %r3, [%r2]; //HERE",
             "END:",
         ),
-        mended=("fence.acquire", "fence.release"),
+        fixed=("fence.acquire", "fence.release"),
     ),
     "a relaxed arrival without a fence": Case(
         "read-after-write-race",
         (
             "@%p2 mbarrier.init.shared.b64 [%r4], 1; bar.sync 0; @%p2 st.shared.u32 [%r2], %r1; //OTHER",
-            "MEND @%p2 mbarrier.arrive.relaxed.cta.shared.b64 _, [%r4]; @!%p3 bra END;",
+            "FIX @%p2 mbarrier.arrive.relaxed.cta.shared.b64 _, [%r4]; @!%p3 bra END;",
             "SPIN: mbarrier.try_wait.parity.relaxed.cta.shared.b64 %p4, [%r4], 0; @!%p4 bra SPIN;",
-            "MEND ld.shared.u32 %r3, [%r2]; //HERE",
+            "FIX ld.shared.u32 %r3, [%r2]; //HERE",
             "END:",
         ),
         "fence.acq_rel.cta;",
@@ -154,7 +154,7 @@ RACES = {
         "lane-race",
         (
             "setp.eq.u32 %p4, %r1, 1; @%p2 st.shared.u32 [%r2], %r1; //OTHER",
-            "MEND @%p4 st.shared.u32 [%r2], %r1; //HERE",
+            "FIX @%p4 st.shared.u32 [%r2], %r1; //HERE",
         ),
         "bar.warp.sync -1;",
         "review",
@@ -164,7 +164,7 @@ RACES = {
         "lane-race",
         (
             "shl.b32 %r3, %r1, 2; add.u32 %r3, %r3, %r2; st.shared.u32 [%r3], %r1; //OTHER",
-            "xor.b32 %r5, %r1, 1; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, %r2; MEND ld.shared.u32 %r7, [%r5]; //HERE",
+            "xor.b32 %r5, %r1, 1; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, %r2; FIX ld.shared.u32 %r7, [%r5]; //HERE",
         ),
         "bar.warp.sync -1;",
         "review",
@@ -175,7 +175,7 @@ RACES = {
         (
             "@%p2 st.shared.u32 [%r2], %r1; bar.warp.sync -1; setp.eq.u32 %p4, %r1, 5;"
             " @%p4 ld.shared.u32 %r3, [%r2]; //OTHER",
-            "MEND @%p2 st.shared.u32 [%r2], %r1; //HERE",
+            "FIX @%p2 st.shared.u32 [%r2], %r1; //HERE",
         ),
         "bar.warp.sync -1;",
         "review",
@@ -183,13 +183,13 @@ RACES = {
     ),
     "memory that no thread has written": Case(
         "uninitialised-read",
-        ("MEND ld.shared.u32 %r3, [%r2]; //HERE",),
+        ("FIX ld.shared.u32 %r3, [%r2]; //HERE",),
         "@%p2 st.shared.u32 [%r2], %r1; bar.sync 0;",
         "review",
     ),
     "half of it written": Case(
         "uninitialised-read",
-        ("@%p2 st.shared.u32 [%r2], %r1; MEND bar.sync 0;", "ld.shared.u64 %rd3, [%r2]; //HERE"),
+        ("@%p2 st.shared.u32 [%r2], %r1; FIX bar.sync 0;", "ld.shared.u64 %rd3, [%r2]; //HERE"),
         "@%p2 st.shared.u32 [%r2+4], %r1;",
         "review",
     ),
@@ -198,7 +198,7 @@ RACES = {
         (
             INIT,
             "shl.b32 %r3, %r9, 2; add.u32 %r3, %r3, %r2; @%p1 st.shared.u32 [%r3], %r1; //OTHER",
-            "MEND @%p2 mbarrier.arrive.shared.b64 _, [%r4]; @%p1 bra END;",
+            "FIX @%p2 mbarrier.arrive.shared.b64 _, [%r4]; @%p1 bra END;",
             TRY.format(0),
             "ld.shared.u32 %r5, [%r3]; //HERE",
             "END:",
@@ -212,7 +212,7 @@ RACES = {
             INIT,
             EXPECT.format(16),
             LOAD + " //OTHER",
-            "MEND",
+            "FIX",
             "@%p2 ld.shared.u32 %r5, [%r6]; //HERE",
             TRY.format(0).replace("TRY", "LATE"),
         ),
@@ -225,7 +225,7 @@ RACES = {
             INIT,
             "@%p3 st.shared.v4.u32 [%r6], {%r1, %r1, %r1, %r1}; fence.proxy.async; bar.sync 0; bar.sync 0;",
             "@%p3 ld.shared.u32 %r5, [%r6]; //OTHER",
-            "MEND",
+            "FIX",
             EXPECT.format(16),
             LOAD + " //HERE",
             TRY.format(0),
@@ -239,7 +239,7 @@ RACES = {
             FILL,
             "@%p2 fence.proxy.async; //",
             STORE + " //OTHER",
-            "MEND",
+            "FIX",
             "@%p2 st.shared.u32 [%r6], %r1; //HERE",
             DRAIN,
         ),
@@ -255,7 +255,7 @@ RACES = {
             "@%p2 st.shared.u32 [%r6+16], %r1; //HERE",
             DRAIN,
         ),
-        mended=("st.shared.u32 [%r6+16], %r1; //HERE", "st.shared.u32 [%r6], %r1; //HERE"),
+        fixed=("st.shared.u32 [%r6+16], %r1; //HERE", "st.shared.u32 [%r6], %r1; //HERE"),
     ),
     "a copy of a thread that the wait leaves out": Case(
         "read-before-completion",
@@ -266,21 +266,21 @@ RACES = {
             "@%p2 ld.shared.u32 %r5, [%r6+16]; //HERE",
             "cp.async.wait_all;",
         ),
-        mended=("%r5, [%r6+16]", "%r5, [%r6]"),
+        fixed=("%r5, [%r6+16]", "%r5, [%r6]"),
     ),
     "two copies to one place": Case(
         "double-write",
         (INIT, EXPECT.format("32"), LOAD + " //OTHER", LOAD + " //HERE", TRY.format(0)),
-        mended=("[%r6], [%rd1], 16, [%r4]; //HERE", "[%r6+16], [%rd1], 16, [%r4]; //HERE"),
+        fixed=("[%r6], [%rd1], 16, [%r4]; //HERE", "[%r6+16], [%rd1], 16, [%r4]; //HERE"),
     ),
     "stores without a proxy fence": Case(
-        "missing-proxy-fence", (FILL + " //OTHER", "MEND", STORE + " //HERE", DRAIN), "@%p2 fence.proxy.async;"
+        "missing-proxy-fence", (FILL + " //OTHER", "FIX", STORE + " //HERE", DRAIN), "@%p2 fence.proxy.async;"
     ),
     "a fence of another thread before the barrier": Case(
         "missing-proxy-fence",
         (
             "@%p3 st.shared.v4.u32 [%r6], {%r1, %r1, %r1, %r1}; //OTHER",
-            "@%p2 fence.proxy.async; MEND bar.sync 0;",
+            "@%p2 fence.proxy.async; FIX bar.sync 0;",
             STORE + " //HERE",
             DRAIN,
         ),
@@ -291,7 +291,7 @@ RACES = {
         (
             "bar.sync 0;",
             "@%p3 st.shared.v4.u32 [%r6], {%r1, %r1, %r1, %r1}; //OTHER",
-            "@%p3 fence.proxy.async; MEND",
+            "@%p3 fence.proxy.async; FIX",
             "@%p3 bra END; @!%p1 bra END;",
             STORE + " //HERE",
             DRAIN,
@@ -301,6 +301,6 @@ RACES = {
         also=frozenset({"overwrite-while-read", "missing-proxy-fence"}),
     ),
     "stores whose reading no thread awaits": Case(
-        "unfinished-store", (FILL, "@%p2 fence.proxy.async;", STORE, "MEND"), DRAIN, "review"
+        "unfinished-store", (FILL, "@%p2 fence.proxy.async;", STORE, "FIX"), DRAIN, "review"
     ),
 }

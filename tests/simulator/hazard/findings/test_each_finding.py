@@ -16,8 +16,8 @@ CASES = RACES | MISUSES
 def texts(case: Case) -> tuple[str, str]:
     """The faulty kernel and the corrected one."""
     lines = "\n".join((BEGIN, *case.lines))
-    faulty = lines.replace("MEND", "")
-    good = lines.replace("MEND", case.mend) if case.mended is None else faulty.replace(*case.mended)
+    faulty = lines.replace("FIX", "")
+    good = lines.replace("FIX", case.fix) if case.fixed is None else faulty.replace(*case.fixed)
     good = good.replace("st.ORDERED", "st.release").replace("ld.ORDERED", "ld.acquire")
     registers = ROOM + " .local .align 8 .b8 depot[16];"
     make = lambda text: body("mov.u64 %rd4, cell;", *text.split("\n"), registers=registers)  # noqa: E731
@@ -68,7 +68,7 @@ def test_bytes_that_arrive_in_a_later_phase_than_their_issue(mode):
         "tx-count",
         lines,
         launch={"block": 1},
-        mended=("mbarrier.arrive.shared.b64 _, [%r4]; //", "mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 16;"),
+        fixed=("mbarrier.arrive.shared.b64 _, [%r4]; //", "mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 16;"),
     )
     faulty, _ = texts(case)
     sim = run(faulty, mode, case)
