@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.simulator.report.test_counters import CLASSES
+from tests.simulator.report.test_report_counters import CLASSES
 from tests.simulator.sim_kit import ROOT, VERDICTS, Counters, Sim, body
 
 HEADER = (ROOT / "simulator/sim.h").read_text()
