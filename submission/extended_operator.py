@@ -212,7 +212,7 @@ def _number(value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Ten
 
 
 def _output_name(out_dtype: str | torch.dtype) -> str:
-    """The operator's name of an output format.  Raises ValueError for a dtype that is none."""
+    """The operator's name of an output format.  Raises ValueError for any other dtype."""
     if not isinstance(out_dtype, torch.dtype):
         return out_dtype
     name = next((name for name in (FP16, BF16) if _DTYPES[name] is out_dtype), None)

@@ -94,7 +94,7 @@ def test_sizes_that_no_case_has_are_named(problem, wrong, words):
     ("m", "n", "by_tensor_cores"),
     [(128, 128, 1), (0, 128, 0), (127, 128, 0), (256, 192, 0), (256, 384, 1)],
 )
-def test_fp4_tensor_cores_are_asked_where_rows_and_columns_are_multiples_of_a_tile(monkeypatch, m, n, by_tensor_cores):
+def test_groups_use_fp4_tensor_cores_for_multiples_of_a_tile(monkeypatch, m, n, by_tensor_cores):
     """The tensor cores' function is replaced, so that no GPU is needed to see which one is called."""
     asked = []
 

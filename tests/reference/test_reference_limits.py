@@ -334,7 +334,7 @@ def test_the_product_turns_tf32_off_and_back_as_it_was(allowed):
         ((10, 0), 128, 200, False),
     ],
 )
-def test_fp4_tensor_cores_are_used_where_the_chip_has_them_and_the_shape_suits(monkeypatch, capability, m, n, scaled):
+def test_fp4_tensor_cores_are_used_if_chip_and_shape_allow(monkeypatch, capability, m, n, scaled):
     """torch._scaled_mm is replaced by a function that counts calls and checks its operands."""
     calls = []
 

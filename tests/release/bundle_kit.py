@@ -1,7 +1,6 @@
 """Tools for bundle tests: a target's loader, compilers that are shell scripts, a stand-in for torch.
 
-A bundle imports torch, which takes longer than all that most of these tests look at; what it takes of torch before its
-first call is in TORCH.
+Importing torch takes longer than most of these tests; TORCH has all that a bundle uses of it before its first call.
 """
 
 from __future__ import annotations

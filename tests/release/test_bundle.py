@@ -185,7 +185,7 @@ def test_a_planted_fault_is_named_by_its_place_in_the_checkout(checkout, name, t
     assert locate(made, "out.py", finding).startswith(f"{name}:{line}:{column}: {message}")
 
 
-def test_a_source_that_does_not_compile_is_refused_with_the_compilers_words(checkout, tmp_path):
+def test_a_compiler_error_is_reported_with_its_place(checkout, tmp_path):
     """Runs the command with a compiler that only checks for errors."""
     environment = {**os.environ, "CC": compiler(tmp_path / "cc", 'exec cc "$@" -fsyntax-only')}
     command = [sys.executable, "-m", "scripts.release.bundle", "--target", "cpu", "--output", "out.py"]

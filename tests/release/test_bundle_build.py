@@ -130,7 +130,7 @@ def test_a_target_has_the_sources_of_its_parts(root, target):
     wanted = {name for name in wanted if not re.match(r"submission/(?!cpu|core)\w+/extended", name)}
     everything = collect_sources(target, problem=PROBLEMS["group_gemm"])
     assert set(everything) == wanted | {"submission/custom_kernel.h"}
-    if target != "cpu":  # the dual GEMM's bundle goes without what the grouped kernels alone need, and none includes
+    if target != "cpu":  # the dual GEMM's bundle has no grouped kernels, and no source includes their headers
         wanted = {name for name in wanted if not re.fullmatch(r"grouped\w*\.(c|cuh)", Path(name).name)}
         assert len(wanted) < len(everything) - 1
     found = collect_sources(target)
@@ -257,7 +257,7 @@ def custom_kernel(data):
 """
 
 
-def test_a_trial_tells_a_right_bundle_from_one_that_is_wrong_fails_or_hangs(monkeypatch):
+def test_a_trial_catches_wrong_failing_and_hanging_bundles(monkeypatch):
     seconds, devices = bundle.try_bundle(RIGHT)
     assert seconds is not None and 0 < seconds < bundle.COMPILE_LIMIT_S and devices == "cpu"
     seconds, said = bundle.try_bundle(RIGHT.replace("oracle(data))", "oracle(data)).zero_()"))

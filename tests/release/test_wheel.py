@@ -58,7 +58,7 @@ print(nvfp4_gemm.submission._library._name)
 """
 
 
-def test_the_installed_package_runs_the_example_and_computes_with_the_library_inside(root, wheel, tmp_path):
+def test_the_installed_package_runs_the_example_with_its_own_library(root, wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, root / "examples" / "torch_mlp.py", root],

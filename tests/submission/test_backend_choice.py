@@ -166,7 +166,7 @@ def test_the_query_lists_backends_that_are_not_built(neither):
     assert (info.name, info.backend, info.built, info.available) == (b"cpu", 1, 1, 1)
 
 
-def test_a_backend_without_the_extended_gemm_refuses_what_the_dual_gemm_is_not(both):
+def test_a_backend_without_extended_gemm_runs_the_dual_gemm_alone(both):
     """All members after queue zero make the call the dual GEMM, the only product that a fake has."""
     assert both(backend=NUMBERS[GEFORCE])[0] == UNAVAILABLE
     both.set(GEFORCE, available=1)

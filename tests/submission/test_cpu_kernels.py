@@ -136,7 +136,7 @@ def test_batches_are_independent(backend, layout):
 
 
 @LAYOUTS
-def test_all_codes_and_finite_scales_overflow_to_infinity_and_stay_accurate(backend, layout):
+def test_full_data_overflows_to_infinity_and_stays_accurate(backend, layout):
     problem = random_problem(67, 90, 448, seed=5)
     got = backend(problem, layout)
     assert np.isinf(got).any()

@@ -221,7 +221,7 @@ def test_several_threads_and_batches_share_blocks_of_rows(library_path, monkeypa
 
 @LAYOUTS
 @pytest.mark.parametrize("operand", [0, 1, 2], ids=["sfa", "sfb1", "sfb2"])
-def test_every_scale_byte_counts_as_its_magnitude_in_every_lane_of_its_tile(backend, layout, operand):
+def test_every_scale_byte_counts_in_every_lane_of_a_tile(backend, layout, operand):
     """Each of the 256 bytes at some row and group of one operand; 0x7f and 0xff are NaN."""
     rows, k = 256, 256
     m, n = (rows, 17) if operand == 0 else (5, rows)

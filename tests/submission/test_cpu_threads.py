@@ -149,7 +149,7 @@ def with_faults(root, library_path, tmp_path_factory):
     return run
 
 
-def test_a_tiny_problem_starts_no_thread_and_a_big_one_as_many_as_asked_for(with_faults):
+def test_the_number_of_threads_follows_the_size_of_the_problem(with_faults):
     with_faults("""
         assert status_of(tiny)[0] == OK and started.value == 0
         assert status_of(big)[0] == OK and started.value == 4
@@ -186,7 +186,7 @@ def test_without_any_memory_the_call_fails_and_says_so(with_faults):
     assert "k = 448" in message
 
 
-def test_the_first_number_of_omp_num_threads_counts_and_anything_else_means_every_processor(with_faults):
+def test_omp_num_threads_first_number_counts_else_every_processor(with_faults):
     with_faults("""
         processors = min(len(os.sched_getaffinity(0)), 12)
         for text, threads in (("3", 3), ("3,9", 3), (" 4", 4), ("010", 10), ("0x3", processors), ("6 ", 6)):
@@ -275,7 +275,7 @@ def test_the_query_says_that_an_unknown_instruction_set_cannot_run(library_path,
     assert detail.startswith("NVFP4_CPU_ISA is 'sse9'; expected ")
 
 
-def test_an_instruction_set_that_the_machine_lacks_is_unavailable_if_named_else_skipped(root, tmp_path, monkeypatch):
+def test_a_missing_instruction_set_is_unavailable_or_skipped(root, tmp_path, monkeypatch):
     """The library on a processor without any vector extension."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if not compiler:

@@ -158,7 +158,7 @@ def test_what_only_one_layout_fits_needs_no_statement(problem):
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_rows_that_may_be_swizzled_are_refused_unless_their_layout_is_stated(problem, place):
+def test_ambiguous_rows_are_refused_unless_their_layout_is_stated(problem, place):
     """Also as fake tensors, and also 128 rows of scale factors for 72 rows of codes."""
     codes, scales = problem
     name = ("sfa", "sfb1", "sfb2")[place]

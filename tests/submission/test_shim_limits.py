@@ -122,7 +122,7 @@ def test_a_shape_that_is_wrong_in_one_dimension_is_named(shape, form):
             assert_says(str(error.value), name, "shape", tuple(larger), tuple(tensor.shape), sizes)
 
 
-def test_another_k_of_a_or_extent_of_c_is_reported_for_the_first_tensor_that_differs():
+def test_a_wrong_k_or_output_size_names_the_first_tensor_that_differs():
     data, other = problem(40, 24, 128, 2), problem(41, 24, 128, 2)
     with pytest.raises(
         ValueError, match=r"^b1 has shape \(24, 64, 2\); expected \(24, 96, 2\) for M = 40, N = 24, K = 192"

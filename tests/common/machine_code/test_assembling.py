@@ -43,7 +43,7 @@ def charged(*code: sass.Instruction) -> dict[int, match.Charge]:
     return match.charges(module, module.functions[0], list(code))
 
 
-def test_each_instruction_of_ptx_has_a_line_of_its_own_and_is_found_again_by_line_and_place():
+def test_each_ptx_instruction_gets_a_line_of_its_own():
     module = ptx.marked(PTX)
     assert [(s.line, s.nth, s.name) for s in module.statements] == [
         (9, 1, "mov.u32"), (10, 1, "add.u32"), (10, 2, "setp.lt.u32"), (11, 1, "mov.u32"),
@@ -55,7 +55,7 @@ def test_each_instruction_of_ptx_has_a_line_of_its_own_and_is_found_again_by_lin
     assert '.file 1 "ptx"' in module.text and ".loc 1 5 3" not in module.text
 
 
-def test_nvdisasms_lines_give_stalls_barriers_and_the_ptx_that_they_are_from():
+def test_nvdisasms_output_gives_stalls_barriers_and_ptx_lines():
     word = (5 | 3 << 5 | 2 << 8 | 0b100001 << 11) << 41
     shown = f"""
 .text.k:
@@ -78,7 +78,7 @@ def test_nvdisasms_lines_give_stalls_barriers_and_the_ptx_that_they_are_from():
     assert (code[0].writes, code[0].reads, code[0].waits, code[0].labels) == (3, 2, 0b100001, [".L_x_1"])
 
 
-def test_what_stands_between_is_charged_to_the_next_instruction_that_ptx_has():
+def test_instructions_between_are_charged_to_the_next_ptx_instruction():
     found = charged(
         instruction(0, "MOV R1, RZ", stall=2),
         instruction(-1, "UMOV UR4, URZ", stall=3),
@@ -126,7 +126,7 @@ COPY = """
 """
 
 
-def test_a_copy_stands_where_it_is_asked_for_and_not_where_its_operands_are_prepared():
+def test_a_bulk_copy_is_charged_where_it_is_issued():
     module = ptx.marked(COPY)
     arrival, copied, end = 0, 1, 2
     code = [
@@ -146,7 +146,7 @@ def test_a_copy_stands_where_it_is_asked_for_and_not_where_its_operands_are_prep
     assert sum(charge.slots for charge in found.values()) == len(code)
 
 
-def test_since_when_an_instruction_waits_for_an_answer_is_told_by_who_gives_it():
+def test_cycles_since_a_slow_read_are_counted_by_kind():
     found = charged(
         instruction(0, "S2UR UR5, SR_CgaCtaId", stall=2, writes=0),
         instruction(0, "LDC R1, c[0x0][0x210]", stall=3, writes=1),
@@ -169,7 +169,7 @@ def test_since_when_an_instruction_waits_for_an_answer_is_told_by_who_gives_it()
     assert found[0].asked == [match.NEVER, 5, 3]
 
 
-def test_lines_of_a_launchs_parameters_are_told_by_where_they_lie_and_who_reads_them():
+def test_parameter_lines_depend_on_address_and_reader():
     found = charged(
         instruction(-1, "LDC R1, c[0x0][0x28]"),  # not a launch parameter
         instruction(0, "ULDC.64 UR4, c[0x0][0x210]"),
@@ -219,13 +219,13 @@ def charged_copies(*between: sass.Instruction, text: str = TWO_COPIES) -> dict[i
     return match.charges(module, module.functions[0], code)
 
 
-def test_a_block_in_which_nothing_of_ptx_stands_is_charged_to_what_follows_it():
+def test_a_block_without_ptx_is_charged_to_the_next_block():
     found = charged_copies(instruction(2, "UIADD3 UR8, UR8, 0x400, URZ", 11), instruction(2, "UMOV UR14, 0x40", 12))
     assert (found[2].before, found[2].slots) == (11 + 12 + 4, 5), "with the election before it and the branch behind"
     assert (found[1].before, found[1].after) == (4, 5 + 6)
 
 
-def test_but_not_where_others_come_in_behind_it():
+def test_but_not_if_another_branch_enters_the_next_block():
     found = charged_copies(
         instruction(-1, "@P3 BRA `(.L_x_2)", 1),
         instruction(2, "UIADD3 UR8, UR8, 0x400, URZ", 11),
@@ -234,12 +234,12 @@ def test_but_not_where_others_come_in_behind_it():
     assert found[2].before == 4, "who comes by the branch has not run it"
 
 
-def test_a_way_round_that_all_lanes_take_is_the_copys():
+def test_a_loop_of_all_lanes_is_charged_to_the_copy():
     assert charged_copies()[1].after == 11
     assert charged_copies(instruction(-1, "BRA `(.L_x_2)", 7))[1].after == 11 + 7
 
 
-def test_a_block_whose_instructions_are_scattered_stands_where_it_ends():
+def test_a_scattered_block_is_at_home_where_it_ends():
     def elsewhere(statement: int) -> list[sass.Instruction]:
         return [instruction(5, "NOP"), instruction(statement, "MOV R2, R1"), instruction(5, "@P1 EXIT")]
 
@@ -253,7 +253,7 @@ def test_a_block_whose_instructions_are_scattered_stands_where_it_ends():
     assert 4 in found and found[4].after == 5
 
 
-def test_all_of_a_kernel_is_charged_and_no_more(tmp_path: Path):
+def test_a_kernels_charges_add_up_to_its_machine_code(tmp_path: Path):
     """A loop that ptxas unrolls."""
     if nvdisasm() is None:
         pytest.skip("no nvdisasm")
@@ -277,7 +277,7 @@ def ours_of(lines: list[str], text: str) -> list[int]:
     return [rows.get((statement.line, statement.nth), 0) for statement in wanted]
 
 
-def test_a_run_is_made_again_until_all_of_it_went_by_machine_code(tmp_path: Path):
+def test_a_run_repeats_until_all_modules_have_machine_code(tmp_path: Path):
     if nvdisasm() is None or shutil.which("nvcc") is None:
         pytest.skip("nothing to assemble with")
     runs = []
