@@ -19,7 +19,7 @@ __attribute__((used)) static const char mark[] = RUN_MARK;
 static struct sim *the_sim;
 static struct run_status *shared; /* of `ptxsim run`; NULL without it */
 /* The counts that are already added to `shared`. */
-static uint64_t told_launches, told_unlisted, told_times[SIM_INCOMPLETE + 1], told_hidden[RUN_RULES];
+static uint64_t sent_launches, sent_unlisted, sent_times[SIM_INCOMPLETE + 1], sent_hidden[RUN_RULES];
 
 static void refuse(const char *path, const char *why) {
     (void)fprintf(stderr, "simulator: %s: %s\n", path, why);
@@ -54,19 +54,19 @@ static void map_status(const char *path) {
     shared = memory;
 }
 
-static void add(atomic_uint_fast64_t *total, uint64_t *told, uint64_t now) {
-    atomic_fetch_add(total, now - *told);
-    *told = now;
+static void add(atomic_uint_fast64_t *total, uint64_t *sent, uint64_t now) {
+    atomic_fetch_add(total, now - *sent);
+    *sent = now;
 }
 
 void outcome_update(const struct sim *sim) {
     if (shared == NULL) {
         return;
     }
-    add(&shared->launches, &told_launches, sim_counters(sim)->launches);
-    add(&shared->unlisted, &told_unlisted, sim_findings_unlisted(sim));
+    add(&shared->launches, &sent_launches, sim_counters(sim)->launches);
+    add(&shared->unlisted, &sent_unlisted, sim_findings_unlisted(sim));
     for (int i = SIM_CLEAN; i <= SIM_INCOMPLETE; i++) {
-        add(&shared->times[i], &told_times[i], sim_finding_times(sim, (enum sim_verdict)i));
+        add(&shared->times[i], &sent_times[i], sim_finding_times(sim, (enum sim_verdict)i));
     }
     for (int i = 0; i < SIM_UNCHECKED; i++) {
         if (sim_unchecked(sim, i)) {
@@ -74,7 +74,7 @@ void outcome_update(const struct sim *sim) {
         }
     }
     for (size_t i = 0; i < RUN_RULES && i < sim_suppression_count(sim); i++) {
-        add(&shared->hidden[i], &told_hidden[i], sim_suppression(sim, i)->times);
+        add(&shared->hidden[i], &sent_hidden[i], sim_suppression(sim, i)->times);
     }
 }
 
