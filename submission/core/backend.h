@@ -49,8 +49,7 @@ struct backend {
      * one line to `detail`: what the backend would run on, or why it cannot.  Every call with an automatic
      * choice asks with detail = NULL, so that path must be cheap. */
     int (*available)(int32_t device, char *detail, size_t detail_bytes);
-    /* The run functions return a status, and on failure have called set_message().  `run` computes a dual GEMM.
-     */
+    /* The run functions return a status, after set_message() if they failed.  `run` computes a dual GEMM. */
     int32_t (*run)(const struct problem *problem);
     /* Computes `count` >= 1 groups, all with m >= 1, which share scale layout, device and queue.  NULL if the
      * backend has no grouped GEMM. */

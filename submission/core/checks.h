@@ -6,8 +6,7 @@
 
 #include "backend.h"
 
-/* K elements in one block of scale factors and in one block-scaled MMA (PTX ISA, tcgen05.mma kind::mxf4nvf4).
- */
+/* K elements of a block of scale factors and of a block-scaled MMA (PTX ISA, tcgen05.mma kind::mxf4nvf4). */
 #define K_MULTIPLE_ELEMS (SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS)
 
 /* HW: TMA needs a 16-byte aligned global address (CUDA driver API, cuTensorMapEncodeTiled). */
@@ -48,11 +47,12 @@ int32_t check_extent(int32_t group, const char *name, int64_t value, int64_t lea
 /* k is a multiple of K_MULTIPLE_ELEMS */
 int32_t check_k(int32_t group, int64_t k);
 
+/* A tensor argument: its name in messages and the memory that it takes. */
 struct tensor {
     const char *name;
     const void *pointer;
     int64_t bytes;
-    int32_t group; /* or NO_GROUP */
+    int32_t group; /* the group that it belongs to, or NO_GROUP */
 };
 
 /* *bytes = round_up(rows, rows_unit) * row_bytes * l; false if that overflows. */

@@ -1,5 +1,4 @@
-/* Validation of custom_kernel()'s arguments: the rules of custom_kernel.h, in the order of the struct's
- * members. */
+/* Validation of custom_kernel()'s arguments: custom_kernel.h's rules, in the order of the struct's members. */
 #include "validate.h"
 
 #include "checks.h"

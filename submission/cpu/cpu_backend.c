@@ -309,8 +309,7 @@ static int32_t run_problems(const struct problem *problems, int64_t count) {
                            "no host memory to pack %zu rows of A with k = %lld",
                            work.tiles * (size_t)work.kernels->tile_rows, (long long)work.longest_k);
     }
-    /* The calling thread works too.  If other threads cannot start or get no memory, it computes their tasks.
-     */
+    /* The calling thread works too, and computes the tasks of threads that cannot start or get no memory. */
     pthread_t handles[MACHINE_MOST_THREADS];
     int64_t started = 1;
     while (started < threads && allocate(&workers[started], &work)) {

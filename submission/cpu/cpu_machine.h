@@ -10,8 +10,7 @@
 enum { MACHINE_MOST_THREADS = 256 };
 
 /* Chooses the set that NVFP4_CPU_ISA names, else the fastest for `rows` rows of A that this machine can run.  A
- * name that is not built in is CUSTOM_KERNEL_ERROR_ARGUMENT; one that this machine cannot run, ..._UNAVAILABLE.
- */
+ * name that is not built in is CUSTOM_KERNEL_ERROR_ARGUMENT; one that cannot run here, ..._UNAVAILABLE. */
 int32_t machine_kernels(int64_t rows, const struct kernels **chosen);
 
 /* The first number in OMP_NUM_THREADS if it is at least 1, else the number of processors that this process may

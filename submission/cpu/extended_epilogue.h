@@ -1,14 +1,13 @@
 /* The extended GEMM on the CPU backend: panels of B and the epilogue. */
-#ifndef CPU_EXTENDED_H
-#define CPU_EXTENDED_H
+#ifndef CPU_EXTENDED_EPILOGUE_H
+#define CPU_EXTENDED_EPILOGUE_H
 
 #include "kernel_set.h"
 
 /* Columns of C in a panel: both halves' for a plain product, else one half's. */
 int64_t extended_panel_cols(const struct extension *extension);
 
-/* The rows of B in a panel's halves, for `cols` columns of C from first_col on: the first row and the number.
- */
+/* First row and number of rows of B in each half of a panel, for `cols` columns of C from first_col on. */
 void extended_panel_rows(const struct extension *extension, int64_t first_col, int cols, int64_t first[2],
                          int present[2]);
 

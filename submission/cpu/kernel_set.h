@@ -6,8 +6,8 @@
  * times both scale factors is exact in fp32 (12 + 8 significant bits).  So a group is rounded once, in the fp32
  * addition, fused or not, and every instruction set except AMX (tiles.h) gives the same bits.
  */
-#ifndef CPU_KERNELS_H
-#define CPU_KERNELS_H
+#ifndef CPU_KERNEL_SET_H
+#define CPU_KERNEL_SET_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -56,8 +56,7 @@ struct operand {
     int32_t scale_layout;
 };
 
-/* The kernels of one instruction set.  Packed A, panel and sums have types of the set's own; their sizes are
- * below. */
+/* The kernels of one instruction set.  The types of packed A, panel and sums are the set's own; sizes below. */
 struct kernels {
     const char *name;   /* the value of NVFP4_CPU_ISA */
     const char *detail; /* for custom_kernel_backend_query() */
@@ -83,8 +82,7 @@ struct kernels {
                          int64_t first_group, int groups);
     /* Copies the sums of TILE_ROWS rows from first_row on; NULL if the sums are a struct accumulators. */
     void (*take_sums)(struct accumulators *to, const void *sums, int first_row);
-    /* Writes fp16(silu(gate) * up) for rows x cols accumulators to c, whose rows are c_stride elements apart.
-     */
+    /* Writes fp16(silu(gate) * up) of rows x cols accumulators to c, whose rows are c_stride elements apart. */
     void (*epilogue)(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                      int cols);
     /* The grouped GEMM's epilogue: writes fp16 of the accumulators, up to 2 * PANEL_COLS columns. */
@@ -116,8 +114,7 @@ extern const struct kernels kernels_amx;
 /* The value of an e4m3 byte without its sign; NaN for 0x7f and 0xff. */
 float scale_value(uint8_t byte);
 
-/* Scale factors of a row's groups `group` to `group` + 3, `group` a multiple of 4: four bytes in either layout.
- */
+/* Scale factors of a row's groups `group` (a multiple of 4) to `group` + 3: four bytes in either layout. */
 static inline const uint8_t *scale_quad(const struct operand *b, int64_t row, int64_t group) {
     return b->scales + scale_offset(b->scale_layout, row, group, b->k / NVFP4_GROUP_ELEMS);
 }
