@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common.dense_json import dumps
-from scripts.rounds import render
 from scripts.rounds.ledger import read as read_ledger
 from scripts.rounds.model import Tank
+from scripts.rounds.pages import round_page, tables
 
 PNG_KEYWORD = "Rounds-Digest"
 COMMITS_FILE = "commits.json"
@@ -64,8 +64,8 @@ def by_commit(tank: Tank, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def shape_series(tank: Tank, rounds: list[dict[str, Any]], backend: str = "hopper") -> list[ShapeSeries]:
     """Series per benchmark shape of one backend, from the measured rounds and the latest baselines."""
-    target = render.targets(tank)[backend]
-    baselines = render.latest_baselines(tank, rounds, backend)
+    target = tables.targets(tank)[backend]
+    baselines = tables.latest_baselines(tank, rounds, backend)
     series = []
     measured = [data for data in by_commit(tank, rounds) if data["backend"] == backend and data["measurement"]]
     ledger = read_ledger(tank)
@@ -75,7 +75,7 @@ def shape_series(tank: Tank, rounds: list[dict[str, Any]], backend: str = "hoppe
         one = ShapeSeries(shape, floor, target["floor"]["label"])
         best = math.inf
         for data in measured:
-            found, verdict = data["measurement"], render.verdict_state(data) or "measured"
+            found, verdict = data["measurement"], round_page.verdict_state(data) or "measured"
             leads = verdict == "adopted" and found["geomean"]["candidate_us"] < best
             leads = leads if steps is None else data["number"] in steps
             best = found["geomean"]["candidate_us"] if leads else best

@@ -10,11 +10,12 @@ from typing import Any
 from scripts.history import markdown, plots, variants
 from scripts.history.data import by_commit, chip_of, shape_series
 from scripts.history.style import CSS
-from scripts.rounds import ledger, render
+from scripts.rounds import ledger
 from scripts.rounds.check import noise_or_none
 from scripts.rounds.model import Tank
-from scripts.rounds.render import NO_DATA
-from scripts.rounds.words import diff_command, plain
+from scripts.rounds.pages import round_page, tables
+from scripts.rounds.pages.round_page import NO_DATA
+from scripts.rounds.pages.words import diff_command, plain
 
 Resolve = Callable[[str], str | None]
 
@@ -81,7 +82,7 @@ def _tiles(tank: Tank, rounds: list[dict[str, Any]]) -> str:
     if head:
         tiles.insert(0, (f"{head['us']:.1f} us", f"geometric mean now, {head['chip']}"))
         if head["of_cublas"]:
-            label = render.targets(tank)["hopper"]["baselines"]["cublas_one_gemm"]
+            label = tables.targets(tank)["hopper"]["baselines"]["cublas_one_gemm"]
             tiles.insert(1, (f"{head['of_cublas']:.2f}", f"of the time of {label}"))
     found = ledger.load(tank)
     if found:
@@ -119,8 +120,8 @@ def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
     series = shape_series(tank, rounds)
     chip = chip_of(rounds)
     index = "".join(
-        f"<h3>{html.escape(title)}</h3>{coloured(html_of(render.progress_table(members)))}"
-        for title, members in render.chapters(rounds)
+        f"<h3>{html.escape(title)}</h3>{coloured(html_of(tables.progress_table(members)))}"
+        for title, members in tables.chapters(rounds)
     )
     shape_plots = "".join(
         "<figure>" + plots.svg(plots.shape_figure(one), f"s{i}", f"time by round, {one.shape}, {chip}") + "</figure>"
@@ -136,12 +137,14 @@ def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
     )
     runs = "".join(
         f"<h3>Run {html.escape(run)}</h3><p>{html.escape(sentence)}</p>{coloured(html_of(text))}"
-        for run, sentence, text in variants.tables(tank, rounds, repo_url)
+        for run, sentence, text in variants.run_tables(tank, rounds, repo_url)
     )
     details = []
     for data in rounds:
-        folder = render.round_id(data)
-        text = render.whole_page(data, (tank.rounds_dir / folder / "round.md").read_text(), noise_or_none(tank, data))
+        folder = round_page.round_id(data)
+        text = round_page.whole_page(
+            data, (tank.rounds_dir / folder / "round.md").read_text(), noise_or_none(tank, data)
+        )
         text = re.sub(r"\A# .*\n", "", text)
         body = markdown.render(text, resolver(repo_url, f"shark_tank/rounds/{folder}"), shift=2)
         commits = ""
@@ -154,7 +157,7 @@ def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
         state = VERDICTS.get(data["state"], "")
         title = (
             f"{data['number']:04d} {html.escape(data['title'])} "
-            f'(<span class="{state}">{html.escape(render.state_text(data))}</span>)'
+            f'(<span class="{state}">{html.escape(round_page.state_text(data))}</span>)'
             f'<span class="short">{html.escape(plain(data))}</span>'
         )
         details.append(  # The anchor is inside, so that following a link to it opens the round.
@@ -196,15 +199,15 @@ stood. A kept round off the line measured a feature that the kernel already had,
 <h2 id="rounds">Rounds</h2>
 {index}
 <h2 id="failures">What did not work</h2>
-{html_of(render.failures_table(rounds))}
+{html_of(tables.failures_table(rounds))}
 <h2 id="shapes">Per shape, against the floor and the baselines</h2>
-{html_of(render.shapes_table(tank, rounds))}
+{html_of(tables.shapes_table(tank, rounds))}
 <h2 id="variants">All variants, losers included</h2>
 <p>A variant is a build of the library with its settings: <code>base/auto</code> is the library before the change, with
 its own choice of tile, <code>auto</code> the library after it; a name like <code>f64x128</code> forces one tile.</p>
 {runs or "<p>No variant has been measured yet.</p>"}
 <h2 id="calibration">Calibration of the predictions</h2>
-{html_of(render.calibration_table(rounds))}
+{html_of(tables.calibration_table(rounds))}
 <h2 id="learnings">Learnings</h2>
 {html_of(re.sub(r"^# .*", "", (tank.dir / "LEARNINGS.md").read_text()))}
 <h2 id="details">Round by round</h2>

@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from scripts.history.data import PNG_KEYWORD, ShapeSeries
-from scripts.rounds import render
 from scripts.rounds.ledger import Ledger
 from scripts.rounds.model import VIEWPOINTS
+from scripts.rounds.pages import round_page
 
 matplotlib.use("Agg")
 
@@ -127,7 +127,7 @@ def shape_figure(series: ShapeSeries) -> Figure:
 
 def _prediction_row(axes: Axes, at: float, data: dict[str, Any]) -> None:
     """Title, predicted interval, viewpoints, and the measured ratio or the reason why there is none."""
-    low, high = render.predicted_geomean(data)
+    low, high = round_page.predicted_geomean(data)
     title = f"{data['number']:04d} {data['title']}" + (" (inherited)" if "inherited" in data else "")
     place = {"transform": axes.get_yaxis_transform(), "va": "center"}
     axes.text(0.0, at - 0.42, title, fontsize=8, **place)
@@ -135,8 +135,8 @@ def _prediction_row(axes: Axes, at: float, data: dict[str, Any]) -> None:
     for name, view in (data["prediction"] or {"viewpoints": {}})["viewpoints"].items():
         axes.plot([view["ratio"]], [at], VIEW_MARKS[name], color=BASELINES[0], markersize=4.5)
     found = data["measurement"]["geomean"] if data["measurement"] else None
-    ratio = found["ratio"] if found else render.inherited_ratio(data)
-    color = MARKS.get(render.verdict_state(data) or "", ("s", OPEN))[1]
+    ratio = found["ratio"] if found else round_page.inherited_ratio(data)
+    color = MARKS.get(round_page.verdict_state(data) or "", ("s", OPEN))[1]
     if ratio:
         if found:
             axes.plot([found["low"], found["high"]], [at, at], color=color, linewidth=2)
@@ -147,7 +147,7 @@ def _prediction_row(axes: Axes, at: float, data: dict[str, Any]) -> None:
 
 def prediction_figure(rounds: list[dict[str, Any]], limits: tuple[float, float] | None = None) -> Figure | None:
     """Two lines a round, narrow enough for a phone: title, prediction and measurement. None without a prediction."""
-    rows = [data for data in rounds if render.predicted_geomean(data)]
+    rows = [data for data in rounds if round_page.predicted_geomean(data)]
     if not rows:
         return None
     with matplotlib.rc_context(STYLE):
@@ -174,10 +174,10 @@ def prediction_figure(rounds: list[dict[str, Any]], limits: tuple[float, float] 
 
 def prediction_figures(rounds: list[dict[str, Any]]) -> list[Figure]:
     """Prediction figures of PREDICTIONS_A_FIGURE rounds each, on one scale."""
-    rows = [data for data in rounds if render.predicted_geomean(data)]
-    values = [value for data in rows for value in render.predicted_geomean(data)]
+    rows = [data for data in rounds if round_page.predicted_geomean(data)]
+    values = [value for data in rows for value in round_page.predicted_geomean(data)]
     values += [data["measurement"]["geomean"]["ratio"] for data in rows if data["measurement"]]
-    values += [ratio for data in rows if (ratio := render.inherited_ratio(data))]
+    values += [ratio for data in rows if (ratio := round_page.inherited_ratio(data))]
     limits = (0.95 * min(values), 1.05 * max(values)) if values else None
     parts = [rows[at : at + PREDICTIONS_A_FIGURE] for at in range(0, len(rows), PREDICTIONS_A_FIGURE)]
     return [prediction_figure(part, limits) for part in parts]

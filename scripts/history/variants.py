@@ -7,9 +7,9 @@ from statistics import geometric_mean
 from typing import Any
 
 from scripts.common.markdown import table
-from scripts.rounds import render
 from scripts.rounds.model import Tank
-from scripts.rounds.render import NO_DATA
+from scripts.rounds.pages import tables
+from scripts.rounds.pages.round_page import NO_DATA
 from scripts.rounds.stats import shape_key
 
 # f64x128c4s2k2w4: features x tokens, then what the round tried; m256n64k2: a tile's name today.
@@ -76,16 +76,16 @@ def _commit_text(commit: str | None, repo_url: str | None) -> str:
 MOST_COLUMNS = 8  # of shapes: a page as wide as a desk's screen holds no more
 
 
-def tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> list[tuple[str, str, str]]:
+def run_tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> list[tuple[str, str, str]]:
     """(run, sentence, Markdown table) of each run, in the order of its first round."""
-    baselines = {name: label for target in render.targets(tank).values() for name, label in target["baselines"].items()}
+    baselines = {name: label for target in tables.targets(tank).values() for name, label in target["baselines"].items()}
     runs: dict[str, list[dict[str, Any]]] = {}
     for data in rounds:
         if data["measurement"]:
             runs.setdefault(data["measurement"]["run"], []).append(data)
     found = []
     for run, of_run in runs.items():
-        medians, rows = render.run_medians(tank, run), []
+        medians, rows = tables.run_medians(tank, run), []
         shapes = sorted(of_run[0]["measurement"]["shapes"], key=shape_key)
         columns = shapes if len(shapes) <= MOST_COLUMNS else []  # else the round's page has them, a row each
         for variant in sorted(medians, key=lambda name, of=medians: geometric_mean(of[name].values())):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.history.data import COMMITS_FILE, commits_text, png_digest, series_digest, shape_series
-from scripts.rounds import ledger, origin, render, stats
+from scripts.rounds import ledger, origin, stats
 from scripts.rounds.figures import link_problems, prose_problems, superlative_problems
 from scripts.rounds.model import (
     FINAL,
@@ -26,6 +26,7 @@ from scripts.rounds.model import (
     schema_problems,
     transitions,
 )
+from scripts.rounds.pages import round_page, tables
 from scripts.rounds.simulated import modelled, simulation
 
 CHIPLESS_RULES = ("unmeasured-v1", modelled.RULE)
@@ -40,7 +41,7 @@ def noise_measurement(tank: Tank, data: dict[str, Any]) -> dict[str, Any]:
     if number is None:
         raise RoundError(f"round {data['number']}: its rule names no noise_round")
     noise = tank.get(number)
-    if noise["kind"] != "noise-floor" or render.verdict_state(noise) != "adopted":
+    if noise["kind"] != "noise-floor" or round_page.verdict_state(noise) != "adopted":
         raise RoundError(f"round {data['number']}: noise_round {number} is not an adopted A/A round")
     return noise["measurement"]
 
@@ -63,18 +64,18 @@ def expected_texts(tank: Tank) -> dict[Path, str]:
     texts = {tank.dir / COMMITS_FILE: commits_text(tank)}
     for folder in tank.round_dirs():
         data, path = tank.load(folder), folder / "round.md"
-        texts[path] = render.render_round_md(data, path.read_text(), tank.relative(path))
+        texts[path] = round_page.render_round_md(data, path.read_text(), tank.relative(path))
     readme = tank.dir / "README.md"
     text = readme.read_text()
-    for name, content in render.readme_blocks(tank).items():
-        text = render.put_block(text, name, content, tank.relative(readme))
+    for name, content in tables.readme_blocks(tank).items():
+        text = round_page.put_block(text, name, content, tank.relative(readme))
     texts[readme] = text
     return texts
 
 
 def text_problems(tank: Tank, data: dict[str, Any], upto: str | None = None) -> list[str]:
     """Sections of round.md that are missing, out of order or not written yet for the round's state."""
-    path = tank.rounds_dir / render.round_id(data) / "round.md"
+    path = tank.rounds_dir / round_page.round_id(data) / "round.md"
     where, text = tank.relative(path), path.read_text()
     state = upto or data["state"]
     heads = re.findall(r"^## (.+)$", text, re.MULTILINE)
@@ -148,7 +149,7 @@ def _evidence_problems(data: dict[str, Any]) -> list[str]:
         return [f"evidence is {evidence} without such a measurement"]
     if (evidence == "simulated") != ("simulation" in data):
         return ["evidence simulated and a simulation must go together"]
-    verdict = render.verdict_state(data)
+    verdict = round_page.verdict_state(data)
     if verdict in ("adopted", "rejected", "inconclusive") and evidence == "predicted":
         return [f"{verdict} on a prediction alone"]
     if verdict == "adopted" and data["backend"] not in UNMEASURED_BACKENDS:
@@ -266,8 +267,8 @@ def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
     problems = schema_problems(data)
     if problems:
         return problems
-    if render.round_id(data) != folder.name:
-        return [f"number and slug give {render.round_id(data)}"]
+    if round_page.round_id(data) != folder.name:
+        return [f"number and slug give {round_page.round_id(data)}"]
     problems = state_problems(data) + relation_problems(tank, data)
     if not {"inherited", "reconstructed"} & data.keys() and data["state"] not in ("draft", "blocked"):
         problems += prediction_problems(data, round_shapes(data, tank.root))

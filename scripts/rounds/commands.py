@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from scripts.rounds import check as rounds_check
-from scripts.rounds import render as rounds_render
 from scripts.rounds import rerun as rounds_rerun
 from scripts.rounds.model import (
     FINAL,
@@ -19,6 +18,7 @@ from scripts.rounds.model import (
     prediction_problems,
     round_shapes,
 )
+from scripts.rounds.pages import round_page
 from scripts.rounds.steps import advance, again, measure, model, render, simulate, today, write_round
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,10 +86,10 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
     if args.reconstructed:
         before, _, why = args.reconstructed.partition(":")
         data["reconstructed"] = {"from": tank.commit(before.strip()) or before, "why": why.strip()}
-    folder = tank.rounds_dir / rounds_render.round_id(data)
+    folder = tank.rounds_dir / round_page.round_id(data)
     folder.mkdir(parents=True)
     tank.save(data)
-    (folder / "round.md").write_text(rounds_render.new_round_md(data))
+    (folder / "round.md").write_text(round_page.new_round_md(data))
     render(tank)
     print(f"{tank.relative(folder)}: fill round.md, then `./nvfp4 rounds predict {number} ...`")
 
@@ -156,7 +156,7 @@ def close(tank: Tank, args: argparse.Namespace) -> None:
         data["evidence"] = args.evidence or data["evidence"]
     advance(data, args.state)
     write_round(tank, data)
-    print(f"round {args.number}: {rounds_render.state_text(data)}")
+    print(f"round {args.number}: {round_page.state_text(data)}")
 
 
 def finish(tank: Tank, args: argparse.Namespace) -> None:
@@ -187,7 +187,7 @@ def show(tank: Tank, args: argparse.Namespace) -> None:
     """Print a round's page with its tables of prediction and measurement."""
     data = tank.get(args.number)
     text = (tank.find(args.number) / "round.md").read_text()
-    print(rounds_render.whole_page(data, text, rounds_check.noise_or_none(tank, data)), end="")
+    print(round_page.whole_page(data, text, rounds_check.noise_or_none(tank, data)), end="")
 
 
 def rerun(tank: Tank, args: argparse.Namespace) -> None:

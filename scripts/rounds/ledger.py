@@ -15,7 +15,7 @@ from typing import Any
 from scripts.common import measured
 from scripts.common.markdown import table
 from scripts.rounds.model import Tank
-from scripts.rounds.words import diff_command, percent, plain
+from scripts.rounds.pages.words import diff_command, percent, plain
 
 LEDGER_FILE = "ledger.json"
 COMPARISON = "hopper_comparison"  # data set

@@ -14,8 +14,8 @@ from scripts.history import markdown as history_markdown
 from scripts.history import page as history_page
 from scripts.history import site as history
 from scripts.history.data import png_digest, series_digest, shape_series
-from scripts.rounds import render
 from scripts.rounds.model import Tank
+from scripts.rounds.pages import tables
 from tests.rounds.rounds_kit import ROOT, SHAPES, make_tank, measure_all
 
 REPO = "https://example.org/repo"
@@ -143,9 +143,9 @@ def test_plotted_times_are_those_of_the_record(tank):
 
 def test_a_baseline_that_was_not_timed_at_a_shape_has_no_line_there(tank, monkeypatch):
     timed = {"cublas": {SHAPES[0]: 20.0}}
-    target = render.targets(tank)["hopper"] | {"baselines": {"cublas": "cuBLAS"}}
-    monkeypatch.setattr(render, "targets", lambda tank: {"hopper": target})
-    monkeypatch.setattr(render, "latest_baselines", lambda *of: timed)
+    target = tables.targets(tank)["hopper"] | {"baselines": {"cublas": "cuBLAS"}}
+    monkeypatch.setattr(tables, "targets", lambda tank: {"hopper": target})
+    monkeypatch.setattr(tables, "latest_baselines", lambda *of: timed)
     series = shape_series(tank, tank.all())
     assert [one.baselines for one in series] == [{"cuBLAS": 20.0}, *({} for _ in SHAPES[1:])]
 

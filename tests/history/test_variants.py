@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from scripts.history import variants
-from scripts.rounds import render
 from scripts.rounds.model import Tank
+from scripts.rounds.pages import tables
 from tests.rounds.rounds_kit import ROOT
 
 
@@ -112,15 +112,15 @@ def test_each_run_is_a_table_of_all_its_variants(monkeypatch):
         "two": {"auto": dict.fromkeys(many, 2.5), "m64k2": dict.fromkeys(many[1:], 2.0)},
     }
     environments = {"one": {"chip": "H200", "driver": "1.2"}, "two": {"chip": "B200", "driver": "3", "program": {}}}
-    monkeypatch.setattr(render, "run_medians", lambda tank, run: medians[run])
-    monkeypatch.setattr(render, "targets", lambda tank: {"hopper": {"baselines": {"cublas": "cuBLAS, fp16"}}})
+    monkeypatch.setattr(tables, "run_medians", lambda tank, run: medians[run])
+    monkeypatch.setattr(tables, "targets", lambda tank: {"hopper": {"baselines": {"cublas": "cuBLAS, fp16"}}})
     rounds = [
         {"number": 3, "measurement": None},
         a_round(4, few, "base/m16", "auto"),
         a_round(5, many, "m64k2", "auto", (None, None), "two"),
         a_round(6, few, "base/m16", "auto"),
     ]
-    found = variants.tables(SimpleNamespace(env=environments.get), rounds, "https://example.org/r")
+    found = variants.run_tables(SimpleNamespace(env=environments.get), rounds, "https://example.org/r")
     of_auto = "https://example.org/r/commit/" + "b" * 40
     of_base = "https://example.org/r/commit/" + "a" * 40
     own = "the library's own choice of tile"
@@ -146,4 +146,4 @@ def test_each_run_is_a_table_of_all_its_variants(monkeypatch):
             f"| `auto` | {own} | candidate of 0005: adopted | - | 2.50 |",
         ),
     ]
-    assert "| `bbbbbbbbb` |" in variants.tables(SimpleNamespace(env=environments.get), rounds, None)[0][2]
+    assert "| `bbbbbbbbb` |" in variants.run_tables(SimpleNamespace(env=environments.get), rounds, None)[0][2]

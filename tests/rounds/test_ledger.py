@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from scripts.history import data as history_data
-from scripts.rounds import ledger, rerun, words
+from scripts.rounds import ledger, rerun
 from scripts.rounds.model import Tank, write_json
-from scripts.rounds.render import state_text
+from scripts.rounds.pages import words
+from scripts.rounds.pages.round_page import state_text
 from tests.rounds.rounds_kit import ROOT
 
 

@@ -9,9 +9,9 @@ import re
 
 import pytest
 
-from scripts.rounds import render
 from scripts.rounds.commands import WRITING, parser
 from scripts.rounds.model import RoundError, Tank
+from scripts.rounds.pages import round_page
 from scripts.rounds.simulated import modelled
 
 READING = {"show", "check", "render", "rerun"}  # they write nothing, or only pages
@@ -165,11 +165,11 @@ def test_the_times_of_a_run_and_their_mean_stand_in_the_page(record):
 
 def test_a_table_of_rounds_says_where_a_ratio_is_from(record):
     _, data = record
-    assert render._measured_text(data | {"measurement": None}) == "0.5000 (simulated)"
+    assert round_page.measured_text(data | {"measurement": None}) == "0.5000 (simulated)"
     figures = [{"after_us": 1.0, "before_us": 2.0}]
     inherited = {"measurement": None, "inherited": {"figures": figures}}
-    assert render._measured_text(inherited) == "0.500"
-    assert render._measured_text({"measurement": None}) == render.NO_DATA
+    assert round_page.measured_text(inherited) == "0.500"
+    assert round_page.measured_text({"measurement": None}) == round_page.NO_DATA
 
 
 def test_every_command_that_writes_puts_back_what_it_wrote_when_it_refuses():

@@ -6,10 +6,10 @@ import pytest
 
 from scripts.rounds import check as rounds_check
 from scripts.rounds import commands as rounds
-from scripts.rounds import render as rounds_render
 from scripts.rounds import rerun
 from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import RoundError, Tank, parse_samples, write_json
+from scripts.rounds.pages import round_page, tables
 from tests.rounds.rounds_kit import (
     ENV,
     ROOT,
@@ -70,8 +70,8 @@ def test_the_index_has_each_round_once_in_the_chapter_of_its_backend_and_shapes(
         "Hopper: grouped GEMM": of("hopper", ["80,176x4096x7168"]),
         "GeForce: dual GEMM": of("geforce"),
     }
-    assert {title: rounds_render.chapter(data) for title, data in named.items()} == {title: title for title in named}
-    index = rounds_render.rounds_index(measured.all())
+    assert {title: tables.chapter(data) for title, data in named.items()} == {title: title for title in named}
+    index = tables.rounds_index(measured.all())
     assert [index.count(f"[000{number}](rounds/000{number}-") for number in range(1, 8)] == [1] * 7
     assert "<summary>Hopper: dual GEMM: 4 rounds, 2 adopted</summary>" in index
 
@@ -95,13 +95,13 @@ def test_measured_ratio_is_the_one_that_was_put_into_the_samples(measured):
 def test_generated_tables_show_winners_losers_and_baselines(measured):
     text = (measured.dir / "README.md").read_text()
     assert "[0005](rounds/0005-deep/round.md)" in text
-    failures = rounds_render.failures_table(measured.all())
+    failures = tables.failures_table(measured.all())
     assert "0007-mixed" in failures and "0005-deep" not in failures
-    assert "cuBLAS fp16, one [2N, K] GEMM" in rounds_render.shapes_table(measured, measured.all())
+    assert "cuBLAS fp16, one [2N, K] GEMM" in tables.shapes_table(measured, measured.all())
 
 
 def test_calibration_is_bias_and_error_of_each_viewpoint(measured):
-    found = rounds_render.calibration(measured.all())
+    found = tables.calibration(measured.all())
     ratios = [measured.get(n)["measurement"]["geomean"]["ratio"] for n in (5, 6, 7)]
     expected = (ratios[0] * ratios[1] * ratios[2] / 0.97**3) ** (1 / 3)
     assert found["practicality"]["bias"] == pytest.approx(expected, rel=1e-9)
@@ -118,7 +118,7 @@ def test_a_round_can_be_superseded_only_by_an_existing_round(measured):
     assert run(measured, "close", 5, "--state", "superseded", "--by", 99) == 1
     assert run(measured, "close", 5, "--state", "superseded", "--by", 7) == 0
     assert problems_of(measured) == ""
-    assert rounds_render.state_text(measured.get(5)) == "superseded by 0007"
+    assert round_page.state_text(measured.get(5)) == "superseded by 0007"
 
 
 def test_blackwell_round_ends_at_best_as_adopted_unmeasured(tank):
@@ -132,7 +132,7 @@ def test_blackwell_round_ends_at_best_as_adopted_unmeasured(tank):
     edit(tank, 4, lambda data: data.update(reopen_if="a B200 measures it"))
     rounds.render(tank)
     assert problems_of(tank) == ""
-    assert rounds_render.state_text(tank.get(4)) == "adopted (unmeasured)"
+    assert round_page.state_text(tank.get(4)) == "adopted (unmeasured)"
 
 
 def test_geforce_can_have_a_round(tank):

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from scripts.rounds import commands as rounds
-from scripts.rounds import render as rounds_render
 from scripts.rounds.model import read_bytes
+from scripts.rounds.pages import round_page
 from scripts.rounds.simulated import simulation
 from tests.rounds.rounds_kit import SHAPES, commit, edit, git, make_tank, problems_of, run, write_prose, write_run
 
@@ -64,7 +64,7 @@ def test_counts_give_ratios_and_the_round_ends_adopted_unmeasured(predicted, cap
     entry = data["simulation"]["shapes"][SHAPES[0]]
     assert entry["bytes"] == {"base": 4000, "candidate": 3000, "ratio": 0.75}
     assert entry["none"]["ratio"] is None
-    assert rounds_render.state_text(data) == "adopted (unmeasured)"
+    assert round_page.state_text(data) == "adopted (unmeasured)"
     assert run(predicted, "show", 4) == 0
     assert "4,000 to 3,000 (0.750)" in capsys.readouterr().out
 

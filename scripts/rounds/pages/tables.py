@@ -1,0 +1,212 @@
+"""Tables over all rounds, for shark_tank/README.md and the history page."""
+
+from __future__ import annotations
+
+import json
+import math
+from statistics import geometric_mean, median
+from typing import Any
+
+from scripts.common.markdown import table
+from scripts.rounds.ledger import record_table
+from scripts.rounds.model import VIEWPOINTS, Tank
+from scripts.rounds.pages.round_page import (
+    NO_DATA,
+    inherited_ratio,
+    measured_text,
+    predicted_text,
+    round_id,
+    state_text,
+    verdict_state,
+)
+
+
+def targets(tank: Tank) -> dict[str, Any]:
+    """shark_tank/targets.json: floors, baselines and published entries by backend."""
+    return json.loads((tank.dir / "targets.json").read_text())
+
+
+def readme_blocks(tank: Tank, base: str = "") -> dict[str, str]:
+    """Content of the generated tables; `base` is the path prefix of links."""
+    rounds = tank.all()
+    return {
+        "record": record_table(tank, base),
+        "rounds": rounds_index(rounds, base),
+        "calibration": calibration_table(rounds),
+    }
+
+
+def _link(data: dict[str, Any], base: str) -> str:
+    return f"[{data['number']:04d}]({base}rounds/{round_id(data)}/round.md)"
+
+
+_BACKENDS = {"hopper": "Hopper", "blackwell": "Blackwell", "geforce": "GeForce", "cpu": "CPU"}
+
+
+def chapter(data: dict[str, Any]) -> str:
+    """The chapter of the record that a round belongs to: its backend and its shapes."""
+    if "inherited" in data:
+        return "Published by others before this project"
+    shapes = data.get("shapes", [])
+    kind = "grouped GEMM" if "," in "".join(shapes) else "dual GEMM at other shapes" if shapes else "dual GEMM"
+    return f"{_BACKENDS[data['backend']]}: {kind}"
+
+
+def chapters(rounds: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Rounds by chapter, the chapters in the order of their first rounds."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for data in rounds:
+        found.setdefault(chapter(data), []).append(data)
+    return list(found.items())
+
+
+def _short_ratio(data: dict[str, Any]) -> str:
+    if data["measurement"]:
+        return f"{data['measurement']['geomean']['ratio']:.3f}"
+    if "model" in data:
+        return f"{data['model']['geomean']:.3f} (simulated)"
+    ratio = inherited_ratio(data)
+    return f"{ratio:.3f}" if ratio else NO_DATA
+
+
+def rounds_index(rounds: list[dict[str, Any]], base: str = "") -> str:
+    """All rounds in a line each, folded by chapter."""
+    parts = []
+    for title, members in chapters(rounds):
+        kept = sum(data["state"] == "adopted" for data in members)
+        rows = [[_link(data, base), data["title"], _short_ratio(data), state_text(data)] for data in members]
+        parts.append(
+            f"<details><summary>{title}: {len(members)} rounds, {kept} adopted</summary>\n\n"
+            + table(["round", "idea", "ratio", "state"], rows)
+            + "\n\n</details>"
+        )
+    return "\n\n".join(parts)
+
+
+def progress_table(rounds: list[dict[str, Any]], base: str = "") -> str:
+    """Every round: prediction, measurement, verdict, evidence."""
+    rows = [
+        [_link(r, base), r["title"], r["backend"], predicted_text(r), measured_text(r), state_text(r), r["evidence"]]
+        for r in rounds
+    ]
+    return table(["round", "idea", "backend", "predicted", "measured ratio", "state", "evidence"], rows)
+
+
+def failures_table(rounds: list[dict[str, Any]], base: str = "") -> str:
+    """Rounds that were rejected, inconclusive or blocked, superseded since or not."""
+    failed = [r for r in rounds if verdict_state(r) in ("rejected", "inconclusive", "blocked")]
+    if not failed:
+        return "None yet."
+    rows = [
+        [
+            _link(r, base),
+            r["title"] + (" (inherited)" if "inherited" in r else ""),
+            predicted_text(r),
+            measured_text(r),
+            r["verdict"]["why"],
+            r["reopen_if"],
+        ]
+        for r in failed
+    ]
+    return table(["round", "idea", "predicted", "measured", "why", "reopen if"], rows)
+
+
+def current_best(rounds: list[dict[str, Any]], backend: str) -> dict[str, Any] | None:
+    """The fastest adopted round at the benchmark's shapes that is not superseded; the A/A round before there is one."""
+    standing = [r for r in rounds if r["backend"] == backend and r["measurement"] and r["state"] == "adopted"]
+    standing = [r for r in standing if "shapes" not in r]
+    changes = [r for r in standing if r["kind"] == "change"]
+    return min(changes or standing, key=lambda r: r["measurement"]["geomean"]["candidate_us"], default=None)
+
+
+def run_medians(tank: Tank, run: str) -> dict[str, dict[str, float]]:
+    """Median us of every variant of a run: variant -> shape -> us."""
+    medians: dict[str, dict[str, float]] = {}
+    for shape, variants in tank.samples(run).items():
+        for variant, repeats in variants.items():
+            medians.setdefault(variant, {})[shape] = median(repeats.values())
+    return medians
+
+
+def latest_baselines(tank: Tank, rounds: list[dict[str, Any]], backend: str) -> dict[str, dict[str, float]]:
+    """Medians of each baseline named in targets.json, from the latest run that timed it."""
+    names = targets(tank)[backend]["baselines"]
+    found: dict[str, dict[str, float]] = {}
+    for data in rounds:
+        if data["backend"] == backend and data["measurement"]:
+            medians = run_medians(tank, data["measurement"]["run"])
+            found.update({name: medians[name] for name in names if name in medians})
+    return found
+
+
+def shapes_table(tank: Tank, rounds: list[dict[str, Any]]) -> str:
+    """Per backend and shape, us: the present kernel, the floor and the baselines."""
+    parts = []
+    for backend, target in targets(tank).items():
+        shapes = list(target["floor"]["us"])
+        best = current_best(rounds, backend)
+        rows = []
+
+        def add(label: str, times: dict[str, float], evidence: str, rows: list = rows, shapes: list = shapes) -> None:
+            cells = [f"{times[s]:g}" if s in times else NO_DATA for s in shapes]
+            whole = all(s in times for s in shapes)
+            mean = f"{geometric_mean(times[s] for s in shapes):.2f}" if whole else NO_DATA
+            rows.append([label, evidence, *cells, mean])
+
+        add(target["floor"]["label"], target["floor"]["us"], target["floor"]["evidence"])
+        if best:
+            times = {s: round(e["candidate_us"], 2) for s, e in best["measurement"]["shapes"].items()}
+            add(f"ours, round {best['number']:04d} (`{best['candidate']['variant']}`)", times, best["evidence"])
+        else:
+            add("ours", {}, "not measured yet")
+        for name, times in latest_baselines(tank, rounds, backend).items():
+            rounded = {s: round(us, 2) for s, us in times.items()}
+            add(target["baselines"][name], rounded, f"measured:{best['measurement']['chip']}" if best else "measured")
+        for entry in target.get("published", []):
+            add(entry["label"], entry["us"], entry["evidence"])
+        head = [f"{backend}, us", "evidence", *(s.replace("x", " ") for s in shapes), "geomean"]
+        parts.append(table(head, rows, len(shapes) + 1) + f"\n\nFloor: {target['floor']['source']}")
+    return "\n\n".join(parts)
+
+
+def calibration(rounds: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Per viewpoint: rounds, mean of log(measured / predicted) as a ratio, and the typical error as a factor - 1."""
+    result: dict[str, dict[str, float]] = {}
+    measured = [r for r in rounds if r["measurement"] and r["prediction"] and r["kind"] == "change"]
+    for name in VIEWPOINTS:
+        errors = [
+            math.log(r["measurement"]["geomean"]["ratio"] / r["prediction"]["viewpoints"][name]["ratio"])
+            for r in measured
+        ]
+        if errors:
+            result[name] = {
+                "rounds": len(errors),
+                "bias": math.exp(sum(errors) / len(errors)),
+                "error": math.exp(sum(map(abs, errors)) / len(errors)) - 1.0,
+            }
+    inside = total = 0
+    for r in measured:
+        for shape, entry in r["measurement"]["shapes"].items():
+            if shape in r["prediction"]["shapes"]:
+                low, high = r["prediction"]["shapes"][shape]
+                inside, total = inside + (low <= entry["ratio"] <= high), total + 1
+    if total:
+        result["intervals"] = {"inside": inside, "total": total}
+    return result
+
+
+def calibration_table(rounds: list[dict[str, Any]]) -> str:
+    """Errors of the predictions by viewpoint, and how many intervals held the measured ratio."""
+    found = calibration(rounds)
+    if not found:
+        return "No round of ours has been measured yet."
+    rows = [
+        [name, f"{found[name]['rounds']}", f"{found[name]['bias']:.3f}", f"{100 * found[name]['error']:.1f} %"]
+        for name in VIEWPOINTS
+    ]
+    inside, total = found["intervals"]["inside"], found["intervals"]["total"]
+    return (
+        table(["viewpoint", "rounds", "measured / predicted", "typical error"], rows, 3)
+        + f"\n\nPer-shape intervals that held the measured ratio: {inside} of {total}. Above 1 in the third column "
+        "means the viewpoint promised too much."
+    )
