@@ -57,7 +57,10 @@ AREAS: dict[str, Area] = {
     "blackwell": Area(("submission/blackwell/**/*.cu*",), GPU_TESTS[::-1], SIMULATED),
     "geforce": Area(("submission/geforce/**/*.cu*",), GPU_TESTS[::-1], SIMULATED),
     "reference": Area(("reference/**/*.py",), ("tests/reference/test_*.py", "tests/eval/test_*.py")),
-    "eval": Area(("eval/**/*.py", "eval/**/*.[ch]"), ("tests/eval/**/test_*.py",)),
+    "eval": Area(
+        ("eval/**/*.py", "eval/**/*.[ch]"),
+        ("tests/eval/**/test_*.py", "tests/release/test_execbench.py"),
+    ),
     "release": Area(("scripts/release/**/*.py",), ("tests/release/test_*.py",)),
     "rounds": Area(
         ("scripts/rounds/**/*.py", "scripts/history/*.py"), ("tests/rounds/test_*.py", "tests/history/test_*.py")
