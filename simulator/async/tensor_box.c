@@ -97,8 +97,7 @@ void tensor_box_make(const struct sim_tensor_map *map, const struct tensor_place
     tensor_unit(map->data_type, &elements, &global, &shared);
     *box = (struct tensor_box){.map = *map, .place = *place};
     box->rows = count_rows(map, place);
-    box->row_elements =
-        map->box[0]; /* dimension 0's element stride is ignored: cuda.h, cuTensorMapEncodeTiled */
+    box->row_elements = map->box[0]; /* its element stride is ignored: cuda.h, cuTensorMapEncodeTiled */
     box->row_bytes = box->row_elements / elements * global;
     box->shared_row_bytes = box->row_elements / elements * shared;
     box->pitch = width > box->shared_row_bytes ? width : box->shared_row_bytes;

@@ -233,8 +233,7 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
         char why[MESSAGE_BYTES] = "";
         bool classified = launch.timing == NULL || timing_classify(module->ptx, launch.timing, why, sizeof why);
         launch.reordered = launch.timing != NULL && module->ptx->machine != NULL;
-        launch.no_values =
-            launch.no_values || launch.reordered; /* registers may be overwritten before an MMA reads them */
+        launch.no_values |= launch.reordered; /* registers may be overwritten before an MMA reads them */
         status = classified       ? run_in_order(sim, &launch)
                  : why[0] == '\0' ? launch_refuse(sim, SIM_NO_MEMORY, kernel, "out of memory")
                                   : launch_refuse(sim, SIM_BAD_ARGUMENT, kernel, why);

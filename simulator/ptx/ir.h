@@ -111,8 +111,7 @@ struct variable {
     uint8_t space, is_extern;
     uint32_t align;
     uint64_t bytes;
-    uint64_t
-        offset; /* const and global variables: in the module's memory; shared ones are placed by each launch */
+    uint64_t offset;       /* in the module's memory; shared variables are placed by each launch */
     const uint8_t *init;   /* NULL: zeros */
     struct init_ref *refs; /* addresses inside the initialiser */
 };

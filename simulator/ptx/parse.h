@@ -139,11 +139,10 @@ void *parse_grow(struct parser *parser, void *array, uint32_t count, uint32_t *r
 void parse_advance(struct parser *parser);
 bool parse_accept(struct parser *parser, const char *text);
 void parse_expect(struct parser *parser, const char *text);
-uint64_t parse_integer(struct parser *parser);  /* optionally signed */
-uint64_t parse_constant(struct parser *parser); /* an expression of numbers */
-uint64_t parse_addend(struct parser *parser);   /* the sum of + and - terms after a name or register */
-bool parse_starts_constant(
-    const struct parser *parser); /* at a "(": it opens an expression, not an operand list */
+uint64_t parse_integer(struct parser *parser);           /* optionally signed */
+uint64_t parse_constant(struct parser *parser);          /* an expression of numbers */
+uint64_t parse_addend(struct parser *parser);            /* the sum of + and - terms after a name or register */
+bool parse_starts_constant(const struct parser *parser); /* a "(" opens an expression */
 unsigned parse_type_name(const char *text, size_t length); /* T_NONE: not a type */
 
 uint32_t register_bytes(unsigned type); /* bytes of a row in the register file */

@@ -107,8 +107,7 @@ static void put_value(struct parser *parser, uint8_t *to, unsigned type, struct 
         struct init_ref *ref = parse_take(parser, sizeof *ref);
         ref->symbol = parse_string(parser, token.text, token.length);
         ref->at = at;
-        ref->bytes =
-            (uint8_t)(bytes < 8 ? bytes : 8); /* an address; the upper bytes of a wider element stay zero */
+        ref->bytes = (uint8_t)(bytes < 8 ? bytes : 8); /* upper bytes stay zero */
         if (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
             ref->addend = (int64_t)parse_integer(parser);
         }

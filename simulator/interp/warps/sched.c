@@ -7,12 +7,13 @@
 #include "isa/tcgen05/tcgen05_interp.h"
 #include "machine/schedule.h"
 
-#define QUANTUM     4096  /* instructions a warp executes per turn */
-#define IDLE_ROUNDS 20000 /* rounds of polling with nothing in flight before it counts as a deadlock */
-#define IDLE_BESIDE_OTHERS                                                                                     \
-    (100 * IDLE_ROUNDS) /* other workers may still write what is polled, and their rounds are long */
-#define TABLE_BYTES  4096
-#define RANDOM_STEPS 4
+#define QUANTUM 4096 /* instructions a warp executes per turn */
+/* Rounds of nothing but polling, with no operation in flight, that count as a deadlock; more if other workers
+ * may still write what is polled, since their rounds are long. */
+#define IDLE_ROUNDS        20000
+#define IDLE_ROUNDS_SHARED (100 * IDLE_ROUNDS)
+#define TABLE_BYTES        4096
+#define RANDOM_STEPS       4
 
 static void describe(char *to, size_t room, const struct warp *warp, const struct split *split) {
     const struct module *module = warp->cta->cluster->launch->module;
@@ -140,7 +141,7 @@ enum cluster_state run_cluster(struct cluster *cluster) {
             cluster->others = rounds;
             cluster->idle = 0;
         }
-        const uint32_t most = atomic_load(&cluster->launch->working) > 1 ? IDLE_BESIDE_OTHERS : IDLE_ROUNDS;
+        const uint32_t most = atomic_load(&cluster->launch->working) > 1 ? IDLE_ROUNDS_SHARED : IDLE_ROUNDS;
         if (polling && ++cluster->idle < most) { /* another cluster may write what is polled */
             return CLUSTER_IDLE;
         }

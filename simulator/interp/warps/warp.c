@@ -4,9 +4,8 @@
 #include "hazard/hazard.h"
 #include "interp/interp.h"
 
-#define POLL_LOOP 64 /* most instructions between two polls of a polling loop */
-#define FAIR_STEPS                                                                                             \
-    20000 /* instructions after which a split lets its siblings run: it may be polling for them */
+#define POLL_LOOP  64    /* most instructions between two polls of a polling loop */
+#define FAIR_STEPS 20000 /* instructions after which a split lets its siblings run */
 
 static bool wait_ready(struct warp *warp, const struct split *split) {
     const struct wait *wait = &split->wait;

@@ -206,8 +206,7 @@ void decode_mbarrier(struct decoder *d) {
     insn->mbarrier.relaxed = mod(d, "relaxed");
     (void)mod(d, "acquire");
     (void)mod(d, "release");
-    insn->mbarrier.of_cta =
-        mod_of(d, COUNTED(scopes)) == 0; /* without a scope, that of the barrier's space applies */
+    insn->mbarrier.of_cta = mod_of(d, COUNTED(scopes)) == 0; /* default: the scope of the barrier's space */
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     if (mod_type(d) != T_B64) {
         decode_fail(d, "only with type .b64");

@@ -214,8 +214,7 @@ static enum next exec_mapa(struct run *run, const struct insn *insn, uint32_t ma
         int lane = LANE(rest);
         uint64_t address = lane_u64(run, insn->op[1], lane);
         uint32_t rank = lane_u32(run, insn->op[2], lane);
-        rank = rank < NO_RANK ? rank
-                              : NO_RANK; /* a rank that does not exist is reported when the address is used */
+        rank = rank < NO_RANK ? rank : NO_RANK; /* reported when the address is used */
         if (insn->space == SP_GENERIC && (address & WINDOW_MASK) != SHARED_WINDOW) {
             return sim_report(run, SIM_ERROR, "bad-address", lane,
                               "mapa of %#llx, which is not a shared address", (unsigned long long)address);

@@ -110,8 +110,7 @@ static void check(struct run *run, const struct cta *cta, const struct tensor_wa
                         advice(before->kind, now->kind, true));
         return;
     }
-    if (acquired) { /* complete and ordered by a barrier, without the fences: CUTLASS relies on that, so a
-                       review */
+    if (acquired) { /* a review: CUTLASS relies on a barrier without the fences */
         bool released = !access || run->warp->clock->acquired[before->clock_index + 1] >= before->value;
         report_conflict(run, cta, SIM_REVIEW, "missing-tcgen05-fence", before, now->kind,
                         released ? "no tcgen05.fence::after_thread_sync since the barrier that ordered them"

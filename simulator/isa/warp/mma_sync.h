@@ -7,8 +7,7 @@
 
 /* m16n8k...: A has 4 or 2 registers, B has 4, 2 or 1, C and D have 4 (f32) or 2 (f16). */
 struct mma_form {
-    struct tc_mma_rule
-        rule; /* rule.k: products per element; with a sparse A, those that the metadata selects */
+    struct tc_mma_rule rule; /* rule.k: products per element; sparse A: selected ones */
     int a_regs, b_regs, d_regs;
     int scales;        /* scales per row; 0: no block scaling */
     bool contains;     /* one element per byte, .e2m1 in its middle bits (PTX ISA, mma: .kind::f8f6f4) */

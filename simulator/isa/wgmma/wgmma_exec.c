@@ -212,8 +212,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
         uint32_t before = run->warp->npending;
         wgmma_release_registers(run, open - 1 > pending ? open - 1 - pending : 0);
         const struct vector_clock *issuers = run->cta->warpgroups[run->warp->index / 4].issuers;
-        if (issuers != NULL &&
-            run->warp->npending != before) { /* a completed wgmma implies that all four warps issued it */
+        if (issuers != NULL && run->warp->npending != before) { /* all four warps issued a completed wgmma */
             causal_join(run->cluster, run->warp->clock, issuers);
         }
     }

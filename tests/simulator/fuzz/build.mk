@@ -15,7 +15,7 @@ fuzz_objs = $(BUILD)/tests/simulator/fuzz/$(1).o
 $(BUILD)/abi_fuzz: $(ABI_FUZZ_OBJS) $(OBJS)
 $(BUILD)/ptx_fuzz: $(call fuzz_objs,ptx_target) $(call fuzz_objs,grammar) $(SIM_OBJS)
 $(BUILD)/descriptors_fuzz: $(call fuzz_objs,descriptors_target) $(call fuzz_objs,forms) $(SIM_OBJS)
-$(BUILD)/fatbin_fuzz: $(call fuzz_objs,fatbin_target) $(filter-out %/registry.o %/fatbin.o,$(CUDART_OBJS)) $(SIM_OBJS)
+$(BUILD)/fatbin_fuzz: $(call fuzz_objs,fatbin_target) $(filter-out %/process_sim.o %/registry.o %/fatbin.o,$(CUDART_OBJS)) $(SIM_OBJS)
 $(FUZZ_TARGETS): $(FUZZ_DRIVER)
 	$(call step,LINK,$@)
 	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) $(if $(FUZZER),-fsanitize=fuzzer) -o $@ $^ $(LDLIBS) -lpthread

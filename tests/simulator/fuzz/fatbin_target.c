@@ -1,6 +1,8 @@
 /* Fuzz target: the input is a fat binary that a program registers, with a kernel and a variable. */
 #include "cudart/image/fatbin.c"
-#include "cudart/registry.c" /* to empty, after each input, the lists that a process normally keeps */
+/* To empty, after each input, the lists that a process normally keeps. */
+#include "cudart/process_sim.c"
+#include "cudart/registry.c"
 
 #include "fuzz.h"
 
@@ -65,9 +67,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     __cudaRegisterFunction(handle, &host, name, name, -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterVar(handle, name, name, name, 0, 4, 0, 0);
     __cudaRegisterFatBinaryEnd(handle);
-    if (runtime_lock() != NULL) {
-        (void)registry_module(registry_kernel(&host)->binary, &error);
-        (void)registry_variable(name, &bytes, &error);
+    struct sim *sim = runtime_lock();
+    if (sim != NULL) {
+        (void)registry_module(sim, registry_kernel(&host)->binary, &error);
+        (void)registry_variable(sim, name, &bytes, &error);
         runtime_unlock();
     }
     forget();
