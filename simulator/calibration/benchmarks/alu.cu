@@ -1,5 +1,5 @@
 /* Latency of dependent instructions, and how many an SM takes a cycle, by family. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define SHORT_CHAIN 64
 #define LONG_CHAIN  192

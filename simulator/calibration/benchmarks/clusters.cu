@@ -1,5 +1,5 @@
 /* Clusters: their barrier, distributed shared memory, and arrivals on another CTA's mbarrier. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define TURNS       64
 #define CHASE_STEPS 64

@@ -1,6 +1,6 @@
 /* Bytes a second of bulk copies into shared memory against bytes in flight an SM, by where they come from and
  * how many SMs ask; of stores out of it; and of multicast in a cluster. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define RING_BYTES    (192 * 1024)
 #define MAX_SLOTS     64
@@ -110,11 +110,9 @@ static void measure(const char *name, const void *kernel, struct plan plan, int 
     void *arguments[] = {&span, &bytes, &plan};
     struct shape shape = {ctas, 1, (int)plan.shared_by, RING_BYTES};
     double ns = measured_span(kernel, shape, arguments, span);
-    char parameters[192];
-    snprintf(parameters, sizeof parameters,
-             "\"bytes\": %u, \"in_flight_bytes\": %u, \"ctas\": %d, \"multicast\": %u, \"memory\": \"%s\"",
-             plan.bytes, plan.bytes * plan.slots, ctas, plan.shared_by, where);
-    report(name, parameters, (double)plan.bytes * plan.copies * ctas / ns, "delivered bytes a ns");
+    reportf(name, (double)plan.bytes * plan.copies * ctas / ns, "delivered bytes a ns",
+            "\"bytes\": %u, \"in_flight_bytes\": %u, \"ctas\": %d, \"multicast\": %u, \"memory\": \"%s\"",
+            plan.bytes, plan.bytes * plan.slots, ctas, plan.shared_by, where);
 }
 
 void copy_rates(void) {

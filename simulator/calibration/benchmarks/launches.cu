@@ -1,9 +1,8 @@
 /* Launches: the gap between dependent kernels, with and without PDL, how fast CTAs start, and the SM's clock.
  */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define KERNELS_IN_A_ROW 200
-#define HOLD_CYCLES      4000000 /* 2 ms: longer than the host takes to enqueue a row */
 #define MAX_CTAS         4096
 #define SPIN_CYCLES      200000
 #define STAMP_SPIN       4000 /* cycles that a stamped CTA stays, so that a wave fills the chip */
@@ -42,76 +41,16 @@ static __global__ void clock_kernel(uint64_t *out, uint64_t cycles) {
     out[1] = globaltimer_now() - timer;
 }
 
-static cudaStream_t queue(void) {
-    static cudaStream_t made;
-    if (made == NULL) {
-        check("cudaStreamCreate", cudaStreamCreate(&made));
-    }
-    return made;
-}
-
-static void enqueue(const void *kernel, int ctas, int threads, struct launch_kind kind, void **arguments) {
-    cudaLaunchAttribute attributes[2];
-    int count = 0;
-    if (kind.cluster > 1) {
-        attributes[count].id = cudaLaunchAttributeClusterDimension;
-        attributes[count].val.clusterDim.x = (unsigned)kind.cluster;
-        attributes[count].val.clusterDim.y = attributes[count].val.clusterDim.z = 1;
-        count++;
-    }
-    if (kind.pdl) {
-        attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attributes[count].val.programmaticStreamSerializationAllowed = 1;
-        count++;
-    }
-    cudaLaunchConfig_t config;
-    memset(&config, 0, sizeof config);
-    config.gridDim = dim3((unsigned)ctas, 1, 1);
-    config.blockDim = dim3((unsigned)threads, 1, 1);
-    config.dynamicSmemBytes = (size_t)kind.shared_bytes;
-    config.stream = queue();
-    config.attrs = attributes;
-    config.numAttrs = (unsigned)count;
-    check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
-}
-
-static void allow_shared(const void *kernel, int bytes) {
-    check("cudaFuncSetAttribute",
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes > 0 ? bytes : 1024));
-}
-
 /* Microseconds a launch in a row of empty kernels. A kernel that spins stands before them, so that all are
  * enqueued when the first starts and the host does not bind. */
 static void measure_row(struct launch_kind kind, int ctas, int threads) {
     allow_shared((const void *)empty_kernel, kind.shared_bytes);
-    cudaEvent_t start, end;
-    check("event", cudaEventCreate(&start));
-    check("event", cudaEventCreate(&end));
-    uint64_t *out = results(2), cycles = HOLD_CYCLES;
-    void *arguments[] = {&out, &cycles};
-    struct launch_kind plain = {1, 0, false};
-    double us[LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
-        enqueue((const void *)clock_kernel, 1, 1, plain, arguments);
-        check("event", cudaEventRecord(start, queue()));
-        for (int k = 0; k < KERNELS_IN_A_ROW; k++) {
-            enqueue((const void *)empty_kernel, ctas, threads, kind, NULL);
-        }
-        check("event", cudaEventRecord(end, queue()));
-        check("row", cudaStreamSynchronize(queue()));
-        float ms;
-        check("event", cudaEventElapsedTime(&ms, start, end));
-        if (i >= 0) {
-            us[i] = ms * 1e3 / KERNELS_IN_A_ROW;
-        }
-    }
-    check("event", cudaEventDestroy(start));
-    check("event", cudaEventDestroy(end));
-    char parameters[160];
-    snprintf(parameters, sizeof parameters,
-             "\"ctas\": %d, \"threads\": %d, \"cluster\": %d, \"shared_bytes\": %d, \"pdl\": %d", ctas, threads,
-             kind.cluster, kind.shared_bytes, kind.pdl);
-    report("launch_in_a_row_us", parameters, median(us, LAUNCHES), "us");
+    double us = queued_us(KERNELS_IN_A_ROW, [&] {
+        enqueue((const void *)empty_kernel, {ctas, threads, kind.cluster, kind.shared_bytes}, kind.pdl, NULL);
+    });
+    reportf("launch_in_a_row_us", us, "us",
+            "\"ctas\": %d, \"threads\": %d, \"cluster\": %d, \"shared_bytes\": %d, \"pdl\": %d", ctas, threads,
+            kind.cluster, kind.shared_bytes, kind.pdl);
 }
 
 struct moments {
@@ -137,12 +76,13 @@ static void measure_pair(struct launch_kind kind, int ctas, int threads) {
     static uint64_t stamps[2][MAX_CTAS * 3];
     uint64_t *first = results(6 * MAX_CTAS), *second = first + 3 * MAX_CTAS;
     uint32_t spin = STAMP_SPIN;
+    struct shape shape = {ctas, threads, kind.cluster, kind.shared_bytes};
     void *arguments[2][2] = {{&first, &spin}, {&second, &spin}};
     double start_gap[LAUNCHES], released_gap[LAUNCHES], spread[LAUNCHES];
     allow_shared((const void *)stamp_kernel, kind.shared_bytes);
     for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
-        enqueue((const void *)stamp_kernel, ctas, threads, kind, arguments[0]);
-        enqueue((const void *)stamp_kernel, ctas, threads, kind, arguments[1]);
+        enqueue((const void *)stamp_kernel, shape, kind.pdl, arguments[0]);
+        enqueue((const void *)stamp_kernel, shape, kind.pdl, arguments[1]);
         check("pair", cudaStreamSynchronize(queue()));
         for (int k = 0; k < 2; k++) {
             check("cudaMemcpy",

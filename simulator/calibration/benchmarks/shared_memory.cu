@@ -1,5 +1,5 @@
 /* Shared memory of one SM: latency of a load, bytes a cycle by width, and the cost of bank conflicts. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define CHASE_SHORT 32
 #define CHASE_LONG  160

@@ -1,5 +1,5 @@
 /* What ordering costs inside a CTA: mbarriers, named barriers, fences; cycles of one thread or of all. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define TURNS 64
 

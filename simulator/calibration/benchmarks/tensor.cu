@@ -3,7 +3,7 @@
  *
  * The accumulators live inside one asm block, so that one text serves every N; one of them is kept. Operands
  * are zeros in shared memory: what zeros save in power does not show in cycles. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define OPERAND_BYTES 65536 /* A: 64 x 16, B: up to 256 x 16, both K-major in 128-byte swizzled rows */
 /* HW: 65,536 registers an SM, 255 a thread (CUDA programming guide): N = 192 and 256 leave room for two. */

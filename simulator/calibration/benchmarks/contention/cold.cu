@@ -1,6 +1,6 @@
 /* Rows that lie far apart, from HBM: what of a row comes to L2 with the first part of it that is asked for, by
  * boxes of each promotion and by each other way; and what a kernel's first box waits for beside memory. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define ROWS        64
 #define ROW_BYTES   64 /* of a box: half a line */
@@ -18,11 +18,6 @@ struct cold_plan {
     uint32_t described, touched; /* cycles before, the descriptor; another line of the same rows */
 };
 
-static __device__ __forceinline__ void spin(uint32_t cycles) {
-    for (uint64_t until = clock64_now() + cycles; clock64_now() < until;) {
-    }
-}
-
 static __device__ __forceinline__ void one_box(uint32_t to, const CUtensorMap *map, uint32_t row,
                                                uint32_t column, struct mbarrier barrier) {
     mbarrier_arrive_expect_tx(barrier, ROWS * ROW_BYTES);
@@ -34,8 +29,8 @@ static __global__ void cold_kernel(uint64_t *spans, const __grid_constant__ CUte
                                    struct cold_plan plan) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t word;
-    const uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, row = blockIdx.x * ROWS;
-    const uint32_t to = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    const uint32_t row = blockIdx.x * ROWS;
+    const uint32_t to = swizzle_aligned(memory);
     struct mbarrier barrier = {cvta_to_shared(&word)};
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();
@@ -128,28 +123,17 @@ static void measure_parts(unsigned char *bytes, enum way way, int ctas, int warp
         (const void *)part_kernel<LOAD>,        (const void *)part_kernel<COPY>,
         (const void *)part_kernel<COPY_HINTED>, (const void *)part_kernel<COPY_CACHED>,
         (const void *)part_kernel<BLOCK>,       (const void *)part_kernel<PREFETCH>};
-    static uint64_t measured[SPARE];
-    static double of[MAX_CTAS * MOST_WARPS];
     uint64_t *spans = results(SPARE + 2);
     void *arguments[] = {&spans, &bytes};
-    double all[PARTS][LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+    double all[PARTS];
+    medians_of(ctas * warps, PARTS, all, [&] {
         replace_l2();
         launch(kernels[way], {ctas, warps * WARP_LANES, 1, 0}, arguments);
-        check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
-        for (int part = 0; part < PARTS && i >= 0; part++) {
-            for (int warp = 0; warp < ctas * warps; warp++) {
-                of[warp] = (double)measured[warp * PARTS + part];
-            }
-            all[part][i] = median(of, ctas * warps);
-        }
-    }
+    });
     for (int part = 0; part < PARTS; part++) {
-        char parameters[128];
-        snprintf(parameters, sizeof parameters,
-                 "\"by\": \"%s\", \"ctas\": %d, \"warps\": %d, \"offset_bytes\": %d", way_names[way], ctas,
-                 warps, part * PART_APART);
-        report("row_part_cycles", parameters, median(all[part], LAUNCHES), "cycles");
+        reportf("row_part_cycles", all[part], "cycles",
+                "\"by\": \"%s\", \"ctas\": %d, \"warps\": %d, \"offset_bytes\": %d", way_names[way], ctas,
+                warps, part * PART_APART);
     }
 }
 
@@ -176,20 +160,14 @@ static void measure_lanes(unsigned char *bytes, uint32_t lanes) {
     static const char *const memories[] = {"HBM", "L2"};
     uint64_t *spans = results(4);
     void *arguments[] = {&spans, &bytes, &lanes};
-    double all[2][LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
-        uint64_t measured[2];
+    double all[2];
+    medians_of(1, 2, all, [&] {
         replace_l2();
         launch((const void *)lanes_kernel, {1, WARP_LANES, 1, 0}, arguments);
-        check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
-        for (int again = 0; again < 2 && i >= 0; again++) {
-            all[again][i] = (double)measured[again];
-        }
-    }
+    });
     for (int again = 0; again < 2; again++) {
-        char parameters[64];
-        snprintf(parameters, sizeof parameters, "\"lanes\": %u, \"from\": \"%s\"", lanes, memories[again]);
-        report("rows_load_cycles", parameters, median(all[again], LAUNCHES), "cycles");
+        reportf("rows_load_cycles", all[again], "cycles", "\"lanes\": %u, \"from\": \"%s\"", lanes,
+                memories[again]);
     }
 }
 
@@ -201,33 +179,20 @@ static void measure_cold(unsigned char *bytes, int ctas, CUtensorMapL2promotion 
     CUtensorMap map =
         promoted_map(bytes, {ROW_BYTES / 2, MAX_CTAS * ROWS, COLUMNS_ALL}, {PITCH, ROW_BYTES}, ROWS, promotion);
     void *arguments[] = {&spans, &map, &plan};
-    double all[COLUMNS][LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
-        uint64_t measured[MAX_CTAS * COLUMNS];
+    double all[COLUMNS];
+    medians_of(ctas, COLUMNS, all, [&] {
         replace_l2();
         launch((const void *)cold_kernel, {ctas, 1, 1, ROWS * ROW_BYTES + SWIZZLE_ATOM}, arguments);
-        check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
-        for (uint32_t column = 0; column < COLUMNS && i >= 0; column++) {
-            double of[MAX_CTAS];
-            for (int cta = 0; cta < ctas; cta++) {
-                of[cta] = (double)measured[(uint32_t)cta * COLUMNS + column];
-            }
-            all[column][i] = median(of, ctas);
-        }
-    }
+    });
     for (uint32_t column = 0; column < COLUMNS; column++) {
-        char parameters[160];
-        snprintf(parameters, sizeof parameters,
-                 "\"ctas\": %d, \"promotion\": %d, \"described\": %u, \"touched\": %u, \"column\": %u", ctas,
-                 promoted[promotion], described, touched, column);
-        report("cold_box_cycles", parameters, median(all[column], LAUNCHES), "cycles");
+        reportf("cold_box_cycles", all[column], "cycles",
+                "\"ctas\": %d, \"promotion\": %d, \"described\": %u, \"touched\": %u, \"column\": %u", ctas,
+                promoted[promotion], described, touched, column);
     }
 }
 
 void cold(void) {
-    unsigned char *bytes;
-    check("cudaMalloc", cudaMalloc((void **)&bytes, BYTES));
-    check("cudaMemset", cudaMemset(bytes, 0, BYTES));
+    unsigned char *bytes = zeroed(BYTES);
     for (int promotion = 0; promotion <= CU_TENSOR_MAP_L2_PROMOTION_L2_256B; promotion++) {
         measure_cold(bytes, 1, (CUtensorMapL2promotion)promotion, 1, 1);
         measure_cold(bytes, MAX_CTAS, (CUtensorMapL2promotion)promotion, 1, 1);

@@ -1,6 +1,6 @@
 /* A dependent launch: from the trigger of the kernel before until its CTAs begin, and from that kernel's end
  * until they may go on, both by the clock of the SM that the kernel before has run on. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define BEFORE_CYCLES 20000 /* until the trigger: longer than the host takes to ask for the next launch */
 #define MAX_SMS       256
@@ -9,17 +9,6 @@
 struct moments { /* of an SM's clock; 0: there has been none */
     uint64_t triggered, ended, began, released;
 };
-
-static __device__ __forceinline__ void spin(uint32_t cycles) {
-    for (uint64_t until = clock64_now() + cycles; clock64_now() < until;) {
-    }
-}
-
-static __device__ __forceinline__ uint32_t sm_now(void) {
-    uint32_t sm;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-    return sm;
-}
 
 /* Its lanes store so many vectors before its last word. */
 static __global__ void first_kernel(struct moments *moments, uint4 *out, uint32_t after, uint32_t vectors) {
@@ -45,8 +34,9 @@ static __global__ void next_kernel(struct moments *moments) {
     }
 }
 
-static void enqueue(const void *kernel, int ctas, bool dependent, int cluster, int shared_bytes,
-                    void **arguments) {
+/* With the cluster attribute also for clusters of one, which start differently from CTAs without it. */
+static void enqueue_clusters(const void *kernel, int ctas, bool dependent, int cluster, int shared_bytes,
+                             void **arguments) {
     cudaLaunchAttribute attributes[2];
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = dependent;
@@ -72,8 +62,8 @@ static void measure_dependent(struct moments *moments, uint4 *out, int cluster, 
     for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
         struct moments of[MAX_SMS];
         check("cudaMemset", cudaMemset(moments, 0, sizeof of));
-        enqueue((const void *)first_kernel, 1, false, 1, 0, first);
-        enqueue((const void *)next_kernel, sm_count(), true, cluster, shared_bytes, next);
+        enqueue_clusters((const void *)first_kernel, 1, false, 1, 0, first);
+        enqueue_clusters((const void *)next_kernel, sm_count(), true, cluster, shared_bytes, next);
         check("cudaMemcpy", cudaMemcpy(of, moments, sizeof of, cudaMemcpyDeviceToHost));
         for (int sm = 0; i >= 0 && sm < MAX_SMS; sm++) {
             if (of[sm].triggered != 0) {

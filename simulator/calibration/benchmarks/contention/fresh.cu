@@ -1,6 +1,6 @@
 /* What others have just written: copies of lines that the kernel before has stored, and a release to the
  * cluster behind stores to the other CTA. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define COPY_BYTES   16384
 #define COPIES       2    /* one after the other: the first finds the lines as they were left */
@@ -14,8 +14,7 @@
 /* Stores the part of a CTA far from this one, or only reads it. */
 static __global__ void __launch_bounds__(THREADS) writing_kernel(uint4 *to, uint32_t stores, uint32_t cycles) {
     griddepcontrol_launch_dependents();
-    for (uint64_t until = clock64_now() + cycles; clock64_now() < until;) {
-    }
+    spin(cycles);
     uint4 *part = to + (blockIdx.x + gridDim.x / 2) % gridDim.x * (COPY_BYTES / sizeof(uint4));
     for (uint32_t i = threadIdx.x; i < COPY_BYTES / sizeof(uint4); i += THREADS) {
         if (stores != 0) {
@@ -43,60 +42,25 @@ static __global__ void copying_kernel(uint64_t *spans, const unsigned char *from
     }
 }
 
-static cudaStream_t queue(void) {
-    static cudaStream_t made;
-    if (made == NULL) {
-        check("cudaStreamCreate", cudaStreamCreate(&made));
-    }
-    return made;
-}
-
-static void enqueue(const void *kernel, int ctas, int threads, int shared_bytes, bool pdl, void **arguments) {
-    cudaLaunchAttribute attribute;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config;
-    memset(&config, 0, sizeof config);
-    config.gridDim = dim3((unsigned)ctas, 1, 1);
-    config.blockDim = dim3((unsigned)threads, 1, 1);
-    config.dynamicSmemBytes = (size_t)shared_bytes;
-    config.stream = queue();
-    config.attrs = &attribute;
-    config.numAttrs = (unsigned)pdl;
-    check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
-}
-
 /* pdl: the copies wait in place for the stores' end; otherwise the host lies between. */
 static void measure_copies(uint4 *bytes, bool stored, bool pdl, bool one_part) {
     int ctas = sm_count();
     uint32_t stores = stored, spin = SPIN_CYCLES, apart = one_part ? 0 : COPY_BYTES;
     uint64_t *spans = results(COPIES * MOST_CTAS);
-    double cycles[COPIES][LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+    double cycles[COPIES];
+    medians_of(ctas, COPIES, cycles, [&] {
         flush_l2();
         void *before[] = {&bytes, &stores, &spin}, *then[] = {&spans, &bytes, &apart};
-        enqueue((const void *)writing_kernel, ctas, THREADS, 0, false, before);
+        enqueue((const void *)writing_kernel, {ctas, THREADS, 1, 0}, false, before);
         if (!pdl) {
             check("kernel", cudaStreamSynchronize(queue()));
         }
-        enqueue((const void *)copying_kernel, ctas, 1, COPY_BYTES, pdl, then);
+        enqueue((const void *)copying_kernel, {ctas, 1, 1, COPY_BYTES}, pdl, then);
         check("kernels", cudaStreamSynchronize(queue()));
-        uint64_t measured[COPIES * MOST_CTAS];
-        check("cudaMemcpy",
-              cudaMemcpy(measured, spans, COPIES * (size_t)ctas * sizeof *measured, cudaMemcpyDeviceToHost));
-        for (int copy = 0; copy < COPIES && i >= 0; copy++) {
-            double of[MOST_CTAS];
-            for (int cta = 0; cta < ctas; cta++) {
-                of[cta] = (double)measured[COPIES * cta + copy];
-            }
-            cycles[copy][i] = median(of, ctas);
-        }
-    }
+    });
     for (int copy = 0; copy < COPIES; copy++) {
-        char parameters[96];
-        snprintf(parameters, sizeof parameters, "\"stored\": %d, \"pdl\": %d, \"one_part\": %d, \"copy\": %d",
-                 stored, pdl, one_part, copy + 1);
-        report("fresh_copy_cycles", parameters, median(cycles[copy], LAUNCHES), "cycles");
+        reportf("fresh_copy_cycles", cycles[copy], "cycles",
+                "\"stored\": %d, \"pdl\": %d, \"one_part\": %d, \"copy\": %d", stored, pdl, one_part, copy + 1);
     }
 }
 
@@ -128,26 +92,14 @@ static __global__ void __launch_bounds__(THREADS) exchange_kernel(uint64_t *span
 
 static void measure_exchange(int ctas, uint32_t vectors) {
     uint64_t *spans = results(2 * MOST_CTAS);
-    double cycles[2][LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+    double cycles[2];
+    medians_of(ctas, 2, cycles, [&] {
         void *arguments[] = {&spans, &vectors};
         launch((const void *)exchange_kernel, {ctas, THREADS, 2, 0}, arguments);
-        uint64_t measured[2 * MOST_CTAS];
-        check("cudaMemcpy",
-              cudaMemcpy(measured, spans, 2 * (size_t)ctas * sizeof *measured, cudaMemcpyDeviceToHost));
-        for (int part = 0; part < 2 && i >= 0; part++) {
-            double of[MOST_CTAS];
-            for (int cta = 0; cta < ctas; cta++) {
-                of[cta] = (double)measured[2 * cta + part];
-            }
-            cycles[part][i] = median(of, ctas);
-        }
-    }
+    });
     for (int part = 0; part < 2; part++) {
-        char parameters[96];
-        snprintf(parameters, sizeof parameters, "\"ctas\": %d, \"vectors\": %u, \"until\": \"%s\"", ctas,
-                 vectors, part == 0 ? "sent" : "met");
-        report("cluster_exchange_cycles", parameters, median(cycles[part], LAUNCHES), "cycles");
+        reportf("cluster_exchange_cycles", cycles[part], "cycles",
+                "\"ctas\": %d, \"vectors\": %u, \"until\": \"%s\"", ctas, vectors, part == 0 ? "sent" : "met");
     }
 }
 

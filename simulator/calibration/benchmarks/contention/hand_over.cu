@@ -1,6 +1,6 @@
 /* What hands shared memory over while copies are under way: arrivals and fences of the scope of a cluster or a
  * GPU, by other warps than the one that copies and by that one; and how many clusters a chip holds at once. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define TURNS       256
 #define RING_COPIES 512
@@ -126,12 +126,10 @@ template <enum order order> static void measure_order(int ctas, uint32_t slots, 
     void *arguments[] = {&span, &bytes, &ring};
     struct shape shape = {ctas, WARP_LANES * (1 + warps), 1, RING_BYTES};
     double cycles = measured_span((const void *)hand_over_kernel<order>, shape, arguments, span);
-    char parameters[192];
-    snprintf(parameters, sizeof parameters,
-             "\"order\": \"%s\", \"in_flight_bytes\": %u, \"warps\": %d, \"ctas\": %d, \"memory\": \"%s\"",
-             order_name[order], slots * SLOT_BYTES, warps, ctas, near ? "L2" : "HBM");
-    report(warps == 0 ? "ring_hand_over_cycles" : "hand_over_cycles", parameters,
-           cycles / (warps == 0 ? RING_COPIES : TURNS), "cycles");
+    reportf(warps == 0 ? "ring_hand_over_cycles" : "hand_over_cycles",
+            cycles / (warps == 0 ? RING_COPIES : TURNS), "cycles",
+            "\"order\": \"%s\", \"in_flight_bytes\": %u, \"warps\": %d, \"ctas\": %d, \"memory\": \"%s\"",
+            order_name[order], slots * SLOT_BYTES, warps, ctas, near ? "L2" : "HBM");
 }
 
 template <enum order order> static void measure_orders(void) {
@@ -176,9 +174,7 @@ static void measure_resident(int cluster) {
     for (int i = 0; i < clusters; i++) {
         together += spans[2 * i] < first_end;
     }
-    char parameters[64];
-    snprintf(parameters, sizeof parameters, "\"cluster\": %d", cluster);
-    report("clusters_at_once", parameters, together, "clusters");
+    reportf("clusters_at_once", together, "clusters", "\"cluster\": %d", cluster);
 }
 
 void hand_over(void) {

@@ -1,7 +1,7 @@
 /* A consumer's main loop in small: warpgroups that compute the next fragments of A while the tensor cores work
  * on the last ones, beside shared loads and beside copies into the same shared memory. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define STEPS      4 /* MMAs of a group */
 #define FEW_LAPS   8
@@ -36,8 +36,7 @@ template <int n, int operations, int loads, int threads>
 static __global__ void __launch_bounds__(threads, 1) loop_kernel(uint64_t *span, struct plan plan) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t barriers[RING_SLOTS];
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM;
-    uint32_t base = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    uint32_t base = swizzle_aligned(memory);
     uint32_t ring = base + B_BYTES, full = cvta_to_shared(barriers);
     if (threadIdx.x == 0) {
         for (int i = 0; i < RING_SLOTS; i++) {
@@ -174,8 +173,7 @@ template <int n> static void measure_all(void) {
 template <int groups>
 static __global__ void __launch_bounds__(256, 1) power_kernel(uint64_t *out, uint32_t noise, uint32_t laps) {
     extern __shared__ unsigned char memory[];
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM;
-    uint32_t base = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    uint32_t base = swizzle_aligned(memory);
     uint32_t state = (blockIdx.x * blockDim.x + threadIdx.x) * 2654435761u + 1;
     for (uint32_t i = threadIdx.x * 4; i < B_BYTES; i += blockDim.x * 4) {
         state = state * 1664525u + 1013904223u; /* halves between 1 and 4, either sign */
@@ -236,10 +234,8 @@ template <int groups> static void measure_clock(int ctas, uint32_t noise, uint32
             ghz[i] = (double)measured[0] / (double)measured[1];
         }
     }
-    char parameters[128];
-    snprintf(parameters, sizeof parameters, "\"wgmma\": %d, \"ctas\": %d, \"noise\": %u, \"laps\": %u", groups,
-             ctas, noise, laps);
-    report("working_clock_ghz", parameters, median(ghz, LAUNCHES), "GHz");
+    reportf("working_clock_ghz", median(ghz, LAUNCHES), "GHz",
+            "\"wgmma\": %d, \"ctas\": %d, \"noise\": %u, \"laps\": %u", groups, ctas, noise, laps);
 }
 
 void overlap(void) {

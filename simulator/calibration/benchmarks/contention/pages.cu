@@ -1,6 +1,6 @@
 /* What the first access of a page costs: its address is not known where it is asked for yet.  A lone thread
  * that goes round pages, and all SMs that ask for pages which no thread has touched since many others. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define PAGE_BYTES  ((size_t)2 << 20) /* of cudaMalloc's memory */
 #define PAGES       512
@@ -73,42 +73,27 @@ static void measure_round(uint64_t base, uint32_t pages) {
     uint64_t *span = results(3);
     void *arguments[] = {&span, &base, &pages};
     double cycles = measured_span((const void *)round_kernel, {1, 1, 1, 0}, arguments, span);
-    char parameters[64];
-    snprintf(parameters, sizeof parameters, "\"pages\": %u", pages);
-    report("page_load_cycles", parameters, cycles / pages, "cycles");
+    reportf("page_load_cycles", cycles / pages, "cycles", "\"pages\": %u", pages);
 }
 
 static void measure_first(unsigned char *bytes, uint32_t ctas, uint32_t pages, uint32_t copies) {
     uint64_t *spans = results(MOST_CTAS * ACCESSES + 1), base = (uint64_t)bytes;
-    double cycles[ACCESSES][LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+    double cycles[ACCESSES];
+    medians_of(ctas, ACCESSES, cycles, [&] {
         flush_l2();
         void *others[] = {&spans, &base}, *arguments[] = {&spans, &bytes, &pages, &copies};
         launch((const void *)touch_kernel, {sm_count(), 1, 1, 0}, others);
         launch((const void *)first_kernel, {(int)ctas, 1, 1, 0}, arguments);
-        uint64_t measured[MOST_CTAS * ACCESSES];
-        check("cudaMemcpy",
-              cudaMemcpy(measured, spans, ctas * ACCESSES * sizeof *measured, cudaMemcpyDeviceToHost));
-        for (int at = 0; i >= 0 && at < ACCESSES; at++) {
-            double of[MOST_CTAS];
-            for (uint32_t cta = 0; cta < ctas; cta++) {
-                of[cta] = (double)measured[cta * ACCESSES + (uint32_t)at];
-            }
-            cycles[at][i] = median(of, (int)ctas);
-        }
-    }
+    });
     for (int at = 0; at < ACCESSES; at++) {
-        char parameters[128];
-        snprintf(parameters, sizeof parameters, "\"by\": \"%s\", \"ctas\": %u, \"pages\": %u, \"access\": %d",
-                 copies != 0 ? "copy" : "load", ctas, pages, at + 1);
-        report("first_access_cycles", parameters, median(cycles[at], LAUNCHES), "cycles");
+        reportf("first_access_cycles", cycles[at], "cycles",
+                "\"by\": \"%s\", \"ctas\": %u, \"pages\": %u, \"access\": %d", copies != 0 ? "copy" : "load",
+                ctas, pages, at + 1);
     }
 }
 
 void pages(void) {
-    unsigned char *bytes;
-    check("cudaMalloc", cudaMalloc((void **)&bytes, PAGES * PAGE_BYTES));
-    check("cudaMemset", cudaMemset(bytes, 0, PAGES * PAGE_BYTES));
+    unsigned char *bytes = zeroed(PAGES * PAGE_BYTES);
     for (uint32_t of = 1; of <= PAGES; of *= of == 1 ? 8 : 2) {
         measure_round((uint64_t)bytes, of);
     }

@@ -1,6 +1,6 @@
 /* Boxes of A as the tiles of a GEMM copy them: that reach past its end, by how many SMs copy such a box at
  * once, and the same box for several SMs. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define COLUMNS   64   /* halves: one swizzled row */
 #define K         4096 /* halves a row of A */
@@ -28,8 +28,8 @@ static __global__ void end_kernel(uint64_t *span, const __grid_constant__ CUtens
                                   struct end_plan plan) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t words[SLOTS];
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, full = cvta_to_shared(words);
-    uint32_t to = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    uint32_t full = cvta_to_shared(words);
+    uint32_t to = swizzle_aligned(memory);
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         mbarrier_init({full + slot * 8}, 1);
     }
@@ -65,8 +65,8 @@ static __global__ void shared_kernel(uint64_t *span, const __grid_constant__ CUt
                                      uint32_t sharers) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t words[SLOTS];
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, full = cvta_to_shared(words);
-    uint32_t to = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    uint32_t full = cvta_to_shared(words);
+    uint32_t to = swizzle_aligned(memory);
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         mbarrier_init({full + slot * 8}, 1);
     }
@@ -107,9 +107,7 @@ static void shared_boxes(void) {
         void *arguments[] = {&span, &map, &of};
         double ns = measured_span((const void *)shared_kernel, {sms, 1, 1, SLOTS * BOX_BYTES + SWIZZLE_ATOM},
                                   arguments, span);
-        char parameters[96];
-        snprintf(parameters, sizeof parameters, "\"sharers\": %u", of);
-        report("box_shared_ns", parameters, ns / (LAPS * K / COLUMNS), "ns a box");
+        reportf("box_shared_ns", ns / (LAPS * K / COLUMNS), "ns a box", "\"sharers\": %u", of);
     }
     check("cudaFree", cudaFree(bytes));
 }
@@ -117,9 +115,7 @@ static void shared_boxes(void) {
 /* Half of the SMs past the end, or none, and a block from elsewhere with each box. */
 static void boxes_beside_blocks(unsigned char *bytes, uint64_t *span) {
     int sms = sm_count();
-    unsigned char *blocks;
-    check("cudaMalloc", cudaMalloc((void **)&blocks, FAR_BYTES));
-    check("cudaMemset", cudaMemset(blocks, 0, FAR_BYTES));
+    unsigned char *blocks = zeroed(FAR_BYTES);
     for (uint32_t rows = 160; rows <= MOST_ROWS; rows += 96) {
         CUtensorMap map = strided_map(bytes, {COLUMNS, rows, K / COLUMNS}, {PITCH, COLUMNS * 2}, BOX_ROWS);
         for (int far = 0; far <= 1; far++) {
@@ -128,10 +124,8 @@ static void boxes_beside_blocks(unsigned char *bytes, uint64_t *span) {
             double ns =
                 measured_span((const void *)end_kernel,
                               {sms, 1, 1, SLOTS * (BOX_BYTES + BESIDE_BYTES) + SWIZZLE_ATOM}, arguments, span);
-            char parameters[96];
-            snprintf(parameters, sizeof parameters, "\"rows\": %u, \"beside\": \"%s\"", rows,
-                     far ? "HBM" : "L2");
-            report("box_past_end_beside_ns", parameters, ns / (LAPS * K / COLUMNS), "ns a box");
+            reportf("box_past_end_beside_ns", ns / (LAPS * K / COLUMNS), "ns a box",
+                    "\"rows\": %u, \"beside\": \"%s\"", rows, far ? "HBM" : "L2");
         }
     }
     check("cudaFree", cudaFree(blocks));
@@ -150,10 +144,8 @@ void past_end(void) {
             void *arguments[] = {&span, &map, &plan};
             double ns = measured_span((const void *)end_kernel, {sms, 1, 1, SLOTS * BOX_BYTES + SWIZZLE_ATOM},
                                       arguments, span);
-            char parameters[96];
-            snprintf(parameters, sizeof parameters, "\"rows\": %u, \"sms_past_end\": %d", rows,
-                     sms * quarter / 4);
-            report("box_past_end_ns", parameters, ns / (LAPS * K / COLUMNS), "ns a box");
+            reportf("box_past_end_ns", ns / (LAPS * K / COLUMNS), "ns a box",
+                    "\"rows\": %u, \"sms_past_end\": %d", rows, sms * quarter / 4);
         }
     }
     boxes_beside_blocks(bytes, span);

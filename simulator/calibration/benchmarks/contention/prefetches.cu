@@ -1,5 +1,5 @@
 /* A load of a line that L2 was asked for before: how much sooner it comes; and what it takes to ask. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define LINES      16
 #define LINE_BYTES 4096 /* apart: no load brings another's line */
@@ -13,8 +13,7 @@ static __global__ void prefetch_kernel(uint64_t *spans, const unsigned char *byt
         if (asked != 0) {
             prefetch_global_l2(line);
         }
-        for (uint64_t until = clock64_now() + wait; clock64_now() < until;) {
-        }
+        spin(wait);
         uint64_t start = clock64_now();
         uint32_t word;
         asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(line) : "memory");
@@ -27,24 +26,13 @@ static __global__ void prefetch_kernel(uint64_t *spans, const unsigned char *byt
 
 static void measure(const unsigned char *bytes, uint32_t asked, uint32_t wait) {
     uint64_t *spans = results(LINES);
-    double cycles[LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+    double cycles;
+    medians_of(LINES, 1, &cycles, [&] {
         flush_l2();
         void *arguments[] = {&spans, &bytes, &asked, &wait};
         launch((const void *)prefetch_kernel, {1, 1, 1, 0}, arguments);
-        uint64_t measured[LINES];
-        check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
-        double of[LINES];
-        for (int k = 0; k < LINES; k++) {
-            of[k] = (double)measured[k];
-        }
-        if (i >= 0) {
-            cycles[i] = median(of, LINES);
-        }
-    }
-    char parameters[64];
-    snprintf(parameters, sizeof parameters, "\"asked\": %u, \"wait\": %u", asked, wait);
-    report("load_after_prefetch_cycles", parameters, median(cycles, LAUNCHES), "cycles");
+    });
+    reportf("load_after_prefetch_cycles", cycles, "cycles", "\"asked\": %u, \"wait\": %u", asked, wait);
 }
 
 /* ---- bulk prefetches ---- */
@@ -74,27 +62,20 @@ static __global__ void bulk_kernel(uint64_t *spans, const unsigned char *bytes, 
 
 static void measure_bulk(const unsigned char *bytes, uint32_t lanes, uint32_t asked) {
     uint64_t *spans = results(2);
-    double cycles[2][LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+    double cycles[2];
+    medians_of(1, 2, cycles, [&] {
         flush_l2();
         void *arguments[] = {&spans, &bytes, &lanes, &asked};
         launch((const void *)bulk_kernel, {1, WARP_LANES, 1, 0}, arguments);
-        uint64_t measured[2];
-        check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
-        for (int k = 0; i >= 0 && k < 2; k++) {
-            cycles[k][i] = (double)measured[k];
-        }
-    }
+    });
     char parameters[64];
     snprintf(parameters, sizeof parameters, "\"lanes\": %u, \"bytes\": %u", lanes, asked);
-    report("bulk_prefetch_cycles", parameters, median(cycles[0], LAUNCHES), "cycles");
-    report("load_after_bulk_prefetch_cycles", parameters, median(cycles[1], LAUNCHES), "cycles");
+    report("bulk_prefetch_cycles", parameters, cycles[0], "cycles");
+    report("load_after_bulk_prefetch_cycles", parameters, cycles[1], "cycles");
 }
 
 void prefetches(void) {
-    unsigned char *bytes;
-    check("cudaMalloc", cudaMalloc((void **)&bytes, LINES * LINE_BYTES));
-    check("cudaMemset", cudaMemset(bytes, 0, LINES * LINE_BYTES));
+    unsigned char *bytes = zeroed(LINES * LINE_BYTES);
     measure(bytes, 0, 2000);
     for (uint32_t wait = 0; wait <= 2000; wait += wait == 0 ? 250 : wait) {
         measure(bytes, 1, wait);

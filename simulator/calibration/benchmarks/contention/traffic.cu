@@ -1,6 +1,6 @@
 /* Rates of what kernels do at once: boxes through tensor maps, loads and stores of warps, stores into the other
  * CTA of every cluster, arrivals of many threads. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define RING_BYTES    (160 * 1024)
 #define MAX_SLOTS     32
@@ -23,8 +23,8 @@ static __global__ void box_kernel(uint64_t *span, const __grid_constant__ CUtens
                                   struct box_plan plan) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t words[MAX_SLOTS];
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, full = cvta_to_shared(words);
-    uint32_t to = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    uint32_t full = cvta_to_shared(words);
+    uint32_t to = swizzle_aligned(memory);
     for (uint32_t slot = 0; slot < plan.slots; slot++) {
         mbarrier_init({full + slot * 8}, 1);
     }
@@ -61,11 +61,9 @@ static void measure_boxes(unsigned char *bytes, uint32_t row_bytes, uint32_t row
     void *arguments[] = {&span, &map, &plan};
     double ns =
         measured_span((const void *)box_kernel, {ctas, 1, 1, RING_BYTES + SWIZZLE_ATOM}, arguments, span);
-    char parameters[160];
-    snprintf(parameters, sizeof parameters,
-             "\"row_bytes\": %u, \"rows\": %u, \"in_flight_bytes\": %u, \"ctas\": %d, \"memory\": \"%s\"",
-             row_bytes, rows, slots * box, ctas, far ? "HBM" : "L2");
-    report("box_rate", parameters, (double)box * BOXES_OF_CTA * ctas / ns, "delivered bytes a ns");
+    reportf("box_rate", (double)box * BOXES_OF_CTA * ctas / ns, "delivered bytes a ns",
+            "\"row_bytes\": %u, \"rows\": %u, \"in_flight_bytes\": %u, \"ctas\": %d, \"memory\": \"%s\"",
+            row_bytes, rows, slots * box, ctas, far ? "HBM" : "L2");
 }
 
 /* ---- loads and stores of warps, 16 bytes a lane ---- */
@@ -112,11 +110,10 @@ static void measure_warps(unsigned char *bytes, int warps, int ctas, bool far) {
     void *arguments[] = {&span, &bytes, &mask};
     double ns = measured_span((const void *)warps_kernel<ahead, store>, {ctas, warps * WARP_LANES, 1, 0},
                               arguments, span);
-    char parameters[160];
-    snprintf(parameters, sizeof parameters, "\"ahead\": %d, \"warps\": %d, \"ctas\": %d, \"memory\": \"%s\"",
-             ahead, warps, ctas, far ? "HBM" : "L2");
-    report(store ? "warp_store_rate" : "warp_load_rate", parameters,
-           (double)LOADS_OF_WARP * 16 * WARP_LANES * warps * ctas / ns, "bytes a ns");
+    reportf(store ? "warp_store_rate" : "warp_load_rate",
+            (double)LOADS_OF_WARP * 16 * WARP_LANES * warps * ctas / ns, "bytes a ns",
+            "\"ahead\": %d, \"warps\": %d, \"ctas\": %d, \"memory\": \"%s\"", ahead, warps, ctas,
+            far ? "HBM" : "L2");
 }
 
 /* ---- every cluster's CTAs store into each other ---- */
@@ -169,9 +166,7 @@ static __global__ void arrivals_kernel(uint64_t *span, uint32_t lanes) {
 
 void traffic(void) {
     int sms = sm_count();
-    unsigned char *bytes;
-    check("cudaMalloc", cudaMalloc((void **)&bytes, FAR_BYTES));
-    check("cudaMemset", cudaMemset(bytes, 0, FAR_BYTES));
+    unsigned char *bytes = zeroed(FAR_BYTES);
     static const uint32_t boxes[][2] = {{64, 32},  {64, 64},   {64, 128}, {128, 32},
                                         {128, 64}, {128, 128}, {128, 256}};
     for (size_t b = 0; b < sizeof boxes / sizeof *boxes; b++) {

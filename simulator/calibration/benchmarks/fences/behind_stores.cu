@@ -1,6 +1,6 @@
 /* What comes behind stores: a fence for the tensor cores behind those to shared memory, and one of the chip
  * behind those that leave sectors of memory half written. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define LAPS         3 /* the last counts */
 #define MOST_THREADS 512
@@ -39,20 +39,13 @@ static __global__ void __launch_bounds__(MOST_THREADS)
 
 static void measure_fence(int threads, uint32_t stores, int fence) {
     uint64_t *span = results(1);
-    double cycles[LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+    double cycles;
+    medians_of(1, 1, &cycles, [&] {
         void *arguments[] = {&span, &stores, &fence};
         launch((const void *)fence_kernel, {1, threads, 1, threads * (int)stores * UNIT}, arguments);
-        uint64_t measured;
-        check("cudaMemcpy", cudaMemcpy(&measured, span, sizeof measured, cudaMemcpyDeviceToHost));
-        if (i >= 0) {
-            cycles[i] = (double)measured;
-        }
-    }
-    char parameters[128];
-    snprintf(parameters, sizeof parameters, "\"fence\": \"%s\", \"stores\": %u, \"threads\": %d",
-             fence_names[fence], stores, threads);
-    report("fence_behind_stores_cycles", parameters, median(cycles, LAUNCHES), "cycles");
+    });
+    reportf("fence_behind_stores_cycles", cycles, "cycles",
+            "\"fence\": \"%s\", \"stores\": %u, \"threads\": %d", fence_names[fence], stores, threads);
 }
 
 /* ---- global memory ---- */
@@ -83,24 +76,12 @@ static __global__ void __launch_bounds__(MOST_THREADS)
 
 static void measure_scattered(unsigned char *to, int ctas, uint32_t apart) {
     uint64_t *spans = results(MOST_CTAS);
-    double cycles[LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+    double cycles;
+    medians_of(ctas, 1, &cycles, [&] {
         void *arguments[] = {&spans, &to, &apart};
         launch((const void *)scattered_kernel, {ctas, MOST_THREADS, 1, 0}, arguments);
-        uint64_t measured[MOST_CTAS];
-        double of[MOST_CTAS];
-        check("cudaMemcpy",
-              cudaMemcpy(measured, spans, (size_t)ctas * sizeof *measured, cudaMemcpyDeviceToHost));
-        for (int cta = 0; cta < ctas; cta++) {
-            of[cta] = (double)measured[cta];
-        }
-        if (i >= 0) {
-            cycles[i] = median(of, ctas);
-        }
-    }
-    char parameters[64];
-    snprintf(parameters, sizeof parameters, "\"ctas\": %d, \"apart\": %u", ctas, apart);
-    report("scattered_store_cycles", parameters, median(cycles, LAUNCHES), "cycles");
+    });
+    reportf("scattered_store_cycles", cycles, "cycles", "\"ctas\": %d, \"apart\": %u", ctas, apart);
 }
 
 void behind_stores(void) {

@@ -1,5 +1,5 @@
 /* A pair's barrier behind copies that have come: its arrival releases, which is a fence in machine code. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define PAIR        2
 #define THREADS     256
@@ -48,17 +48,14 @@ static __global__ void __cluster_dims__(PAIR, 1, 1) __launch_bounds__(THREADS, 1
 
 void cluster_fences(void) {
     uint64_t *span = results(2);
-    unsigned char *bytes;
-    check("cudaMalloc", cudaMalloc((void **)&bytes, NEAR_BYTES));
-    check("cudaMemset", cudaMemset(bytes, 0, NEAR_BYTES));
+    unsigned char *bytes = zeroed(NEAR_BYTES);
     for (int ctas = PAIR; ctas <= 128; ctas *= 64) {
         for (uint32_t copies = 0; copies <= 8; copies = copies == 0 ? 1 : copies * 8) {
             void *arguments[] = {&span, &bytes, &copies};
             double cycles = measured_span((const void *)fenced_kernel, {ctas, THREADS, PAIR, 8 * BLOCK_BYTES},
                                           arguments, span);
-            char parameters[64];
-            snprintf(parameters, sizeof parameters, "\"ctas\": %d, \"copies\": %u", ctas, copies);
-            report("cluster_barrier_behind_copies_cycles", parameters, cycles / ROUNDS, "cycles");
+            reportf("cluster_barrier_behind_copies_cycles", cycles / ROUNDS, "cycles",
+                    "\"ctas\": %d, \"copies\": %u", ctas, copies);
         }
     }
     check("cudaFree", cudaFree(bytes));

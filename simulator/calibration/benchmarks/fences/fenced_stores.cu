@@ -35,8 +35,7 @@ template <int stores> static __global__ void fenced_stores_kernel(uint64_t *span
         return;
     }
     uint32_t thread = threadIdx.x - WARP_LANES;
-    for (uint64_t until = clock64_now() + 4000; clock64_now() < until;) { /* until the ring is full */
-    }
+    spin(4000); /* until the ring is full */
     bar_sync(TURN_BARS, threads);
     uint64_t start = clock64_now();
 #pragma unroll 1
@@ -67,14 +66,12 @@ static void measure_fenced(const struct fenced_plan &memory, int warps, int ctas
     void *arguments[] = {&span, &plan};
     double cycles = measured_span((const void *)fenced_stores_kernel<stores>,
                                   {ctas, WARP_LANES * (1 + warps), 1, MAX_SLOTS * SLOT_BYTES}, arguments, span);
-    char parameters[128];
-    snprintf(parameters, sizeof parameters,
-             "\"stores\": %d, \"warps\": %d, \"ctas\": %d, \"in_flight_bytes\": %u, \"memory\": \"%s\"", stores,
-             warps, ctas, slots * SLOT_BYTES,
-             slots == 0 ? "none"
-             : near     ? "L2"
-                        : "HBM");
-    report("fenced_stores_cycles", parameters, cycles / TURNS, "cycles");
+    reportf("fenced_stores_cycles", cycles / TURNS, "cycles",
+            "\"stores\": %d, \"warps\": %d, \"ctas\": %d, \"in_flight_bytes\": %u, \"memory\": \"%s\"", stores,
+            warps, ctas, slots * SLOT_BYTES,
+            slots == 0 ? "none"
+            : near     ? "L2"
+                       : "HBM");
 }
 
 template <int stores> static void measure_warps(const struct fenced_plan &memory) {

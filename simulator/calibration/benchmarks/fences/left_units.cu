@@ -1,6 +1,6 @@
 /* What a thread leaves in global memory by bulk stores: until its shared memory has been read, until the stores
  * count as written, and until a fence of the whole GPU behind them is over. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define TURNS      32
 #define LEAST_UNIT 4096
@@ -40,10 +40,8 @@ template <enum until until> static void measure_left(unsigned char *units, int c
     uint64_t *span = results(2);
     void *arguments[] = {&span, &units, &bytes};
     double cycles = measured_span((const void *)left_kernel<until>, {ctas, 1, 1, MOST_UNIT}, arguments, span);
-    char parameters[96];
-    snprintf(parameters, sizeof parameters, "\"bytes\": %u, \"until\": \"%s\", \"ctas\": %d", bytes,
-             until_names[until], ctas);
-    report("left_unit_cycles", parameters, cycles / TURNS, "cycles");
+    reportf("left_unit_cycles", cycles / TURNS, "cycles", "\"bytes\": %u, \"until\": \"%s\", \"ctas\": %d",
+            bytes, until_names[until], ctas);
 }
 
 void left_units(void) {

@@ -14,11 +14,6 @@ struct rounds_plan {
     uint32_t apart;
 };
 
-static __device__ __forceinline__ void spin_until(uint64_t until) {
-    while (clock64_now() < until) {
-    }
-}
-
 /* spans: a warpgroup's cycles from its begin to the end of its fence, all turns together. */
 template <bool stores> static __global__ void rounds_kernel(uint64_t *spans, struct rounds_plan plan) {
     extern __shared__ __align__(128) unsigned char memory[];
@@ -65,30 +60,22 @@ template <bool stores> static __global__ void rounds_kernel(uint64_t *spans, str
 template <bool stores>
 static void measure_rounds(struct rounds_plan plan, uint32_t slots, bool near, uint32_t apart) {
     uint64_t *spans = results(GROUPS);
-    double cycles[GROUPS][LAUNCHES];
+    double cycles[GROUPS];
     plan.traffic.slots = slots;
     plan.traffic.bytes = near ? NEAR_BYTES : FAR_BYTES;
     plan.apart = apart;
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
-        uint64_t measured[GROUPS];
+    medians_of(1, GROUPS, cycles, [&] {
         void *arguments[] = {&spans, &plan};
         launch((const void *)rounds_kernel<stores>,
                {sm_count(), WARP_LANES + GROUPS * WARPGROUP_LANES, 1, MAX_SLOTS * SLOT_BYTES}, arguments);
-        check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
-        for (int group = 0; i >= 0 && group < GROUPS; group++) {
-            cycles[group][i] = (double)measured[group] / COUNTED;
-        }
-    }
+    });
     for (int group = 0; group < GROUPS; group++) {
-        char parameters[128];
-        snprintf(
-            parameters, sizeof parameters,
-            "\"stores\": %d, \"apart\": %u, \"warpgroup\": %d, \"in_flight_bytes\": %u, \"memory\": \"%s\"",
-            stores, apart, group, slots * SLOT_BYTES,
-            slots == 0 ? "none"
-            : near     ? "L2"
-                       : "HBM");
-        report("fence_rounds_cycles", parameters, median(cycles[group], LAUNCHES), "cycles");
+        reportf("fence_rounds_cycles", cycles[group] / COUNTED, "cycles",
+                "\"stores\": %d, \"apart\": %u, \"warpgroup\": %d, \"in_flight_bytes\": %u, \"memory\": \"%s\"",
+                stores, apart, group, slots * SLOT_BYTES,
+                slots == 0 ? "none"
+                : near     ? "L2"
+                           : "HBM");
     }
 }
 

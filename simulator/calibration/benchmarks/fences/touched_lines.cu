@@ -1,6 +1,6 @@
 /* A fence of the whole GPU behind loads and stores of so many lines that have long been answered, by its own
  * warp and by another one of its CTA: whether it costs more than one behind nothing. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define TURNS     32
 #define ANSWERED  2000 /* cycles: then all has been answered */
@@ -8,11 +8,6 @@
 
 enum touch { TOUCH_NOTHING, TOUCH_LOAD, TOUCH_STORE, TOUCHES };
 static const char *const touch_names[] = {"nothing", "load", "store"};
-
-static __device__ __forceinline__ void spin(uint32_t cycles) {
-    for (uint64_t until = clock64_now() + cycles; clock64_now() < until;) {
-    }
-}
 
 /* Warp 1 fences, warp `toucher` has touched before; span: cycles of all fences. */
 template <enum touch touch>
@@ -50,10 +45,9 @@ template <enum touch touch> static void measure_touched(uint32_t *words, uint32_
     void *arguments[] = {&span, &words, &lines, &toucher};
     double cycles =
         measured_span((const void *)touched_kernel<touch>, {1, 2 * WARP_LANES, 1, 0}, arguments, span);
-    char parameters[96];
-    snprintf(parameters, sizeof parameters, "\"touched\": \"%s\", \"lines\": %u, \"by\": \"%s\"",
-             touch_names[touch], lines, toucher == 1 ? "its warp" : "another warp");
-    report("fence_after_lines_cycles", parameters, cycles / TURNS, "cycles");
+    reportf("fence_after_lines_cycles", cycles / TURNS, "cycles",
+            "\"touched\": \"%s\", \"lines\": %u, \"by\": \"%s\"", touch_names[touch], lines,
+            toucher == 1 ? "its warp" : "another warp");
 }
 
 void touched_lines(void) {

@@ -2,7 +2,7 @@
 #ifndef MICRO_TRAFFIC_CUH
 #define MICRO_TRAFFIC_CUH
 
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define SLOT_BYTES 8192
 #define MAX_SLOTS  16

@@ -1,5 +1,5 @@
 /* What a warp waits for that no pipe computes: a special register, a constant, and the code behind a branch. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define FEW_LAPS    16
 #define MANY_LAPS   80
@@ -79,10 +79,8 @@ static double lap_cycles(const void *kernel, void *last) {
 
 template <enum asked asked> static void measure_answer(void) {
     struct constants constants = {{0}};
-    char parameters[96];
-    snprintf(parameters, sizeof parameters, "\"asked\": \"%s\", \"reads\": %d", asked_names[asked],
-             asked == SM_ID ? 1 : READS);
-    report("answer_cycles", parameters, lap_cycles((const void *)answer_kernel<asked>, &constants), "cycles");
+    reportf("answer_cycles", lap_cycles((const void *)answer_kernel<asked>, &constants), "cycles",
+            "\"asked\": \"%s\", \"reads\": %d", asked_names[asked], asked == SM_ID ? 1 : READS);
 }
 
 template <int skipped> static void measure_branch(void) {

@@ -2,7 +2,7 @@
  * second MMA of a group, or behind the last one.  They need nothing of the MMAs, so that ptxas alone says where
  * they lie. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define STEPS      4 /* MMAs of a group */
 #define CHAINS     16
@@ -41,8 +41,7 @@ template <int n, int family, int operations, bool behind_last>
 static __global__ void __launch_bounds__(TWO_GROUPS, 1)
     beside_kernel(uint64_t *span, uint32_t laps, uint32_t zero) {
     extern __shared__ unsigned char memory[];
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM;
-    uint32_t base = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    uint32_t base = swizzle_aligned(memory);
     for (uint32_t i = threadIdx.x * 4; i < B_BYTES; i += blockDim.x * 4) {
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + i), "r"(0) : "memory");
     }
@@ -103,11 +102,9 @@ template <int n, int family, int operations, bool behind_last> static void measu
             struct shape shape = {1, warpgroups * WARPGROUP_LANES, 1, B_BYTES + SWIZZLE_ATOM};
             cycles[many] = measured_span(kernel, shape, arguments, span);
         }
-        char parameters[160];
-        snprintf(parameters, sizeof parameters,
-                 "\"n\": %d, \"family\": \"%s\", \"operations\": %d, \"behind\": \"%s\", \"warpgroups\": %d", n,
-                 family_names[family], operations, behind_last ? "the last" : "the first", warpgroups);
-        report("beside_mma_cycles", parameters, (cycles[1] - cycles[0]) / (MANY_LAPS - FEW_LAPS), "cycles");
+        reportf("beside_mma_cycles", (cycles[1] - cycles[0]) / (MANY_LAPS - FEW_LAPS), "cycles",
+                "\"n\": %d, \"family\": \"%s\", \"operations\": %d, \"behind\": \"%s\", \"warpgroups\": %d", n,
+                family_names[family], operations, behind_last ? "the last" : "the first", warpgroups);
     }
 }
 

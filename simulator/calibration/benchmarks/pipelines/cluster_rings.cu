@@ -1,7 +1,7 @@
 /* What a ring of few stages takes a stage where a cluster's CTAs share its copies: a thread that copies, warps
  * of every CTA that read nothing and hand the stage back to all of them, in the order of a CTA: without a
  * fence. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define COPIES      128
 #define MAX_SLOTS   4
@@ -79,17 +79,13 @@ static void measure_ring(struct cluster_ring ring, int warps, int ctas) {
     void *arguments[] = {&span, &ring};
     struct shape shape = {ctas, WARP_LANES * (1 + warps), (int)ring.cluster, MAX_SLOTS * MAX_BYTES};
     double cycles = measured_span((const void *)cluster_ring_kernel, shape, arguments, span);
-    char parameters[128];
-    snprintf(parameters, sizeof parameters,
-             "\"cluster\": %u, \"multicast\": %d, \"bytes\": %u, \"slots\": %u, \"warps\": %d, \"ctas\": %d",
-             ring.cluster, ring.multicast, ring.bytes, ring.slots, warps, ctas);
-    report("cluster_ring_cycles", parameters, cycles / COPIES, "cycles");
+    reportf("cluster_ring_cycles", cycles / COPIES, "cycles",
+            "\"cluster\": %u, \"multicast\": %d, \"bytes\": %u, \"slots\": %u, \"warps\": %d, \"ctas\": %d",
+            ring.cluster, ring.multicast, ring.bytes, ring.slots, warps, ctas);
 }
 
 void cluster_rings(void) {
-    unsigned char *bytes;
-    check("cudaMalloc", cudaMalloc((void **)&bytes, NEAR_BYTES + CTAS * MAX_BYTES));
-    check("cudaMemset", cudaMemset(bytes, 0, NEAR_BYTES + CTAS * MAX_BYTES));
+    unsigned char *bytes = zeroed(NEAR_BYTES + CTAS * MAX_BYTES);
     for (uint32_t cluster = 1; cluster <= MAX_CLUSTER; cluster *= 2) {
         for (int multicast = 0; multicast <= (cluster > 1); multicast++) {
             for (uint32_t stage = 4096; stage <= MAX_BYTES; stage *= 8) {

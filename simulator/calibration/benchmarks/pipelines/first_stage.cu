@@ -1,6 +1,6 @@
 /* A GEMM's first stages: boxes of B asked for before the wait for the kernel before, and boxes of A, which that
  * kernel has written and half the SMs share, right behind it. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define CTAS          96
 #define SHARES        2 /* of K: every second CTA takes the same boxes of A */
@@ -29,11 +29,6 @@ struct stage_plan {
     uint32_t stages, a, b, again; /* whether there are boxes of A, and of B; again: the second asking counts */
     const unsigned char *scales;
 };
-
-static __device__ __forceinline__ void spin(uint32_t cycles) {
-    for (uint64_t until = clock64_now() + cycles; clock64_now() < until;) {
-    }
-}
 
 /* Lets the next kernel start when the host has launched it, and writes A so long after that, or reads it. */
 static __global__ void writer_kernel(uint4 *to, uint32_t ahead, uint32_t stores) {
@@ -75,8 +70,8 @@ static __global__ void stage_kernel(uint64_t *spans, const __grid_constant__ CUt
                                     const __grid_constant__ CUtensorMap map_b, struct stage_plan plan) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t words[MOST_STAGES];
-    const uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, full = cvta_to_shared(words);
-    const uint32_t a = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    const uint32_t full = cvta_to_shared(words);
+    const uint32_t a = swizzle_aligned(memory);
     const uint32_t b = a + MOST_STAGES * 2 * A_ROWS * A_ROW_BYTES, first_k = blockIdx.x % SHARES * plan.stages;
     const uint32_t a_bytes = 2 * A_ROWS * A_ROW_BYTES, b_bytes = 2 * (B_ROWS * B_ROW_BYTES + SCALES);
     prefetch_tensormap(&map_a);
@@ -116,8 +111,7 @@ static __global__ void boxes_kernel(uint64_t *spans, const __grid_constant__ CUt
                                     uint32_t bytes, uint32_t rows) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t word;
-    const uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM;
-    const uint32_t to = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    const uint32_t to = swizzle_aligned(memory);
     struct mbarrier barrier = {cvta_to_shared(&word)};
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();
@@ -130,31 +124,6 @@ static __global__ void boxes_kernel(uint64_t *spans, const __grid_constant__ CUt
         wait_parity(barrier, lap & 1);
         spans[0] = clock64_now() - start;
     }
-}
-
-static cudaStream_t queue(void) {
-    static cudaStream_t made;
-    if (made == NULL) {
-        check("cudaStreamCreate", cudaStreamCreate(&made));
-    }
-    return made;
-}
-
-static void enqueue(const void *kernel, int ctas, int threads, int shared_bytes, bool pdl, void **arguments) {
-    cudaLaunchAttribute attribute;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config;
-    memset(&config, 0, sizeof config);
-    config.gridDim = dim3((unsigned)ctas, 1, 1);
-    config.blockDim = dim3((unsigned)threads, 1, 1);
-    config.dynamicSmemBytes = (size_t)shared_bytes;
-    config.stream = queue();
-    config.attrs = &attribute;
-    config.numAttrs = (unsigned)pdl;
-    check("cudaFuncSetAttribute",
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-    check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
 }
 
 struct memory {
@@ -179,11 +148,11 @@ static void pair_cycles(const struct memory &memory, const struct pair &pair, do
                     {K_BYTES, B_ROW_BYTES}, B_ROWS);
     void *before[] = {&a, &ahead, &stores}, *then[] = {&spans, &map_a, &map_b, &plan};
     replace_l2();
-    enqueue((const void *)writer_kernel, WRITER_CTAS, WRITER_LANES, 0, false, before);
+    enqueue((const void *)writer_kernel, {WRITER_CTAS, WRITER_LANES, 1, 0}, false, before);
     if (!pair.pdl) {
         check("kernel", cudaStreamSynchronize(queue()));
     }
-    enqueue((const void *)stage_kernel, CTAS, 1, STAGES_SHARED, pair.pdl, then);
+    enqueue((const void *)stage_kernel, {CTAS, 1, 1, STAGES_SHARED}, pair.pdl, then);
     check("kernels", cudaStreamSynchronize(queue()));
     check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
     for (int part = 0; part < SPANS; part++) {
@@ -206,13 +175,11 @@ static void measure_pair(const struct memory &memory, const struct pair &pair) {
     }
     const int count = pair.a != 0 ? SPANS : SPANS - 1; /* without A it is not asked for */
     for (int part = 0; part < count; part++) {
-        char parameters[192];
-        snprintf(
-            parameters, sizeof parameters,
+        reportf(
+            "first_stage_cycles", median(all[part], LAUNCHES), "cycles",
             "\"a\": %u, \"b\": %u, \"stages\": %u, \"stored\": %u, \"again\": %u, \"ahead\": %u, \"pdl\": %d, "
             "\"full\": \"%s\"",
             pair.a, pair.b, pair.stages, pair.stored, pair.again, pair.ahead, pair.pdl, parts[part]);
-        report("first_stage_cycles", parameters, median(all[part], LAUNCHES), "cycles");
     }
 }
 
@@ -220,20 +187,13 @@ static void measure_boxes(unsigned char *bytes, uint32_t row_bytes, uint32_t box
     uint64_t *spans = results(1);
     uint32_t rows = A_ROWS, box = rows * row_bytes;
     CUtensorMap map = tensor_map(bytes, A_BYTES, row_bytes, rows);
-    double cycles[LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+    double cycles;
+    medians_of(1, 1, &cycles, [&] {
         void *arguments[] = {&spans, &map, &boxes, &box, &rows};
         launch((const void *)boxes_kernel, {1, 1, 1, STAGES_SHARED}, arguments);
-        uint64_t measured;
-        check("cudaMemcpy", cudaMemcpy(&measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
-        if (i >= 0) {
-            cycles[i] = (double)measured;
-        }
-    }
-    char parameters[96];
-    snprintf(parameters, sizeof parameters, "\"boxes\": %u, \"rows\": %u, \"row_bytes\": %u", boxes, rows,
-             row_bytes);
-    report("boxes_at_once_cycles", parameters, median(cycles, LAUNCHES), "cycles");
+    });
+    reportf("boxes_at_once_cycles", cycles, "cycles", "\"boxes\": %u, \"rows\": %u, \"row_bytes\": %u", boxes,
+            rows, row_bytes);
 }
 
 void first_stage(void) {

@@ -2,7 +2,7 @@
  * and stores, to shared memory or to global, while copies come in. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
 #include "../../../submission/gpu/instructions/wgmma_descriptors.h"
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define FEW_ITEMS     8
 #define MANY_ITEMS    24
@@ -167,8 +167,8 @@ static __global__ void __launch_bounds__(THREADS, 1) helper_kernel(uint64_t *spa
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t barriers[RING_SLOTS];
     __shared__ uint32_t ended, stops[GROUPS][2];
-    const uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, full = cvta_to_shared(barriers);
-    const uint32_t base = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    const uint32_t full = cvta_to_shared(barriers);
+    const uint32_t base = swizzle_aligned(memory);
     const uint32_t warp = __shfl_sync(~0u, threadIdx.x / WARP_LANES, 0), ring = base + B_BYTES;
     if (threadIdx.x == 0) {
         ended = 0;
@@ -233,12 +233,10 @@ static void measure(const struct helper_plan &memory, uint32_t warps, enum besid
         plan.items = many ? MANY_ITEMS : FEW_ITEMS;
         cycles[many] = span_cycles((const void *)helper_kernel<bytes, to_shared>, plan, ctas, far);
     }
-    char parameters[256];
-    snprintf(parameters, sizeof parameters,
-             "\"load_bytes\": %d, \"stores\": \"%s\", \"warps\": %u, \"beside\": \"%s\", \"ctas\": %d, "
-             "\"memory\": \"%s\"",
-             bytes, to_shared ? "shared" : "global", warps, beside_names[beside], ctas, far ? "HBM" : "L2");
-    report("helper_item_cycles", parameters, (cycles[1] - cycles[0]) / (MANY_ITEMS - FEW_ITEMS), "cycles");
+    reportf("helper_item_cycles", (cycles[1] - cycles[0]) / (MANY_ITEMS - FEW_ITEMS), "cycles",
+            "\"load_bytes\": %d, \"stores\": \"%s\", \"warps\": %u, \"beside\": \"%s\", \"ctas\": %d, "
+            "\"memory\": \"%s\"",
+            bytes, to_shared ? "shared" : "global", warps, beside_names[beside], ctas, far ? "HBM" : "L2");
 }
 
 void helpers(void) {

@@ -1,6 +1,6 @@
 /* A warpgroup whose last warp comes late to its MMAs: when the first one goes on. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define TURNS   3     /* the last counts */
 #define LEAD    1000  /* cycles from a turn's barrier until the first warps begin */
@@ -12,8 +12,7 @@ static __global__ void __launch_bounds__(WARPGROUP_LANES, 1)
     late_kernel(uint64_t *spans, uint32_t late, uint32_t zero) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t begin;
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM;
-    uint32_t base = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    uint32_t base = swizzle_aligned(memory);
     for (uint32_t i = threadIdx.x * 4; i < B_BYTES; i += blockDim.x * 4) {
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + i), "r"(0) : "memory");
     }
@@ -61,20 +60,15 @@ static __global__ void __launch_bounds__(WARPGROUP_LANES, 1)
 template <int n> static void measure_late(uint32_t late) {
     uint64_t *spans = results(3);
     uint32_t zero = 0;
-    double cycles[2][LAUNCHES];
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
-        uint64_t measured[2];
+    double cycles[2];
+    medians_of(1, 2, cycles, [&] {
         void *arguments[] = {&spans, &late, &zero};
         launch((const void *)late_kernel<n>, {1, WARPGROUP_LANES, 1, B_BYTES + SWIZZLE_ATOM}, arguments);
-        check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
-        for (int k = 0; i >= 0 && k < 2; k++) {
-            cycles[k][i] = (double)measured[k];
-        }
-    }
+    });
     char parameters[64];
     snprintf(parameters, sizeof parameters, "\"n\": %d, \"late\": %u", n, late);
-    report("wgmma_late_warp_first_cycles", parameters, median(cycles[0], LAUNCHES), "cycles");
-    report("wgmma_late_warp_done_cycles", parameters, median(cycles[1], LAUNCHES), "cycles");
+    report("wgmma_late_warp_first_cycles", parameters, cycles[0], "cycles");
+    report("wgmma_late_warp_done_cycles", parameters, cycles[1], "cycles");
 }
 
 void late_warps(void) {

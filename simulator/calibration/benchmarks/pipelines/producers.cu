@@ -1,6 +1,6 @@
 /* A producer that asks for several copies a stage, as a kernel's does, and a consumer that gives each stage
  * back as soon as it is full: cycles a stage, by how many copies it has and how many stages the ring has. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define MAX_STAGES  8
 #define STAGE_BYTES 24576
@@ -85,11 +85,9 @@ template <int boxes, int rest, int rest_bytes> static void measure(void) {
             struct shape shape = {1, BOTH_WARPS, 1, MAX_STAGES * STAGE_BYTES + SWIZZLE_ATOM};
             cycles[many] = measured_span(kernel, shape, arguments, span);
         }
-        char parameters[128];
-        snprintf(parameters, sizeof parameters,
-                 "\"boxes\": %d, \"bulk\": %d, \"bulk_bytes\": %d, \"stages\": %u", boxes, rest, rest_bytes,
-                 stages);
-        report("producer_stage_cycles", parameters, (cycles[1] - cycles[0]) / (MANY_LAPS - FEW_LAPS), "cycles");
+        reportf("producer_stage_cycles", (cycles[1] - cycles[0]) / (MANY_LAPS - FEW_LAPS), "cycles",
+                "\"boxes\": %d, \"bulk\": %d, \"bulk_bytes\": %d, \"stages\": %u", boxes, rest, rest_bytes,
+                stages);
     }
 }
 

@@ -2,7 +2,7 @@
  * has copied itself, asks for the next at once, and computes or multiplies with what it has read. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
 #include "../../../submission/gpu/instructions/wgmma_descriptors.h"
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define FEW_LAPS      4
 #define MANY_LAPS     16
@@ -368,16 +368,14 @@ static void measure(const struct memory &memory, const struct row &row) {
                              STAGES * MOST_THREADS / WARP_LANES * rows * (UNIT_BYTES + WORD_BYTES);
     double few = span_cycles(kernel, plan_of(memory, row, FEW_LAPS), shared_bytes, row.ctas, row.far);
     double many = span_cycles(kernel, plan_of(memory, row, MANY_LAPS), shared_bytes, row.ctas, row.far);
-    char parameters[256];
-    snprintf(parameters, sizeof parameters,
-             "\"reads\": \"%s\", \"copies\": %d, \"scales\": \"%s\", \"whole_lines\": %d, \"phases\": %d, "
-             "\"warpgroups\": %u, \"ctas\": %d, \"memory\": \"%s\"",
-             reader_names[reader], rows,
-             !scaled           ? "none"
-             : row.flat_scales ? "flat"
-                               : "in tiles",
-             row.whole_lines, phases, row.warpgroups, row.ctas, row.far ? "HBM" : "L2");
-    report("async_ring_lap_cycles", parameters, (many - few) / (MANY_LAPS - FEW_LAPS), "cycles");
+    reportf("async_ring_lap_cycles", (many - few) / (MANY_LAPS - FEW_LAPS), "cycles",
+            "\"reads\": \"%s\", \"copies\": %d, \"scales\": \"%s\", \"whole_lines\": %d, \"phases\": %d, "
+            "\"warpgroups\": %u, \"ctas\": %d, \"memory\": \"%s\"",
+            reader_names[reader], rows,
+            !scaled           ? "none"
+            : row.flat_scales ? "flat"
+                              : "in tiles",
+            row.whole_lines, phases, row.warpgroups, row.ctas, row.far ? "HBM" : "L2");
 }
 
 void rings(void) {

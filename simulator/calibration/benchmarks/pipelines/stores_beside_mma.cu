@@ -1,7 +1,7 @@
 /* Stores to shared memory, a fence for asynchronous copies and a barrier, by warpgroups beside another one's
  * MMAs: how what they dequantize is left for the next MMAs.  The MMAs have A in registers or in shared memory,
  * of which these read all of both operands. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define TURNS         24
 #define COUNTED       16   /* the last of them */
@@ -60,8 +60,8 @@ static __global__ void __launch_bounds__((1 + MOST_GROUPS) * WARPGROUP_LANES, 1)
     stores_kernel(uint64_t *spans, uint32_t fragment) {
     extern __shared__ unsigned char memory[];
     __shared__ uint32_t over;
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, threads = blockDim.x - WARPGROUP_LANES;
-    uint32_t base = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    uint32_t threads = blockDim.x - WARPGROUP_LANES;
+    uint32_t base = swizzle_aligned(memory);
     for (uint32_t i = threadIdx.x * 4; i < OPERAND_BYTES + B_BYTES; i += blockDim.x * 4) {
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + i), "r"(0) : "memory");
     }

@@ -1,6 +1,6 @@
 /* mma.sync m16n8k16: what one waits for the one before, and how many a sub-partition takes, by chains of
  * accumulators and warps; and beside operations of the same warps. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define STEPS      16 /* MMAs of each chain a lap */
 #define FEW_LAPS   8
@@ -68,10 +68,8 @@ template <int chains, int operations> static void measure(int warps) {
         cycles[many] = measured_span(kernel, {1, warps * WARP_LANES, 1, 0}, arguments, span);
     }
     const double mmas = (MANY_LAPS - FEW_LAPS) * STEPS * chains * (warps < 4 ? 1 : warps / 4);
-    char parameters[96];
-    snprintf(parameters, sizeof parameters, "\"chains\": %d, \"operations\": %d, \"warps\": %d", chains,
-             operations, warps);
-    report("warp_mma_cycles", parameters, (cycles[1] - cycles[0]) / mmas, "cycles");
+    reportf("warp_mma_cycles", (cycles[1] - cycles[0]) / mmas, "cycles",
+            "\"chains\": %d, \"operations\": %d, \"warps\": %d", chains, operations, warps);
 }
 
 void warp_mma(void) {

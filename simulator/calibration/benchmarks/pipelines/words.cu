@@ -1,6 +1,6 @@
 /* Words in global memory that one CTA leaves for others, which ask for them again and again; and what a release
  * to the whole chip takes behind a warp's stores. All of it in an idle chip and beside copies of every SM. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define TURNS      64
 #define SLOTS      8 /* at the most */
@@ -74,8 +74,7 @@ static __device__ __forceinline__ void copy_until_over(const struct word_plan &p
 }
 
 static __device__ __forceinline__ void settle(void) {
-    for (uint64_t until = clock64_now() + 4000; clock64_now() < until;) {
-    }
+    spin(4000);
 }
 
 /* CTA 0 tells a turn's number, the askers each add one to the answer: cycles of all turns. */
@@ -187,22 +186,18 @@ static void measure_words(enum traffic traffic, const struct word_plan &memory, 
                           bool own = true) {
     struct word_plan plan = plan_of(traffic, memory, askers, slots, own ? 0 : askers + 1);
     double cycles = turn_cycles((const void *)word_kernel<order, false>, plan, sm_count());
-    char parameters[192];
-    snprintf(parameters, sizeof parameters,
-             "\"order\": \"%s\", \"askers\": %u, \"beside\": \"%s\", \"in_flight_bytes\": %u, \"own\": %d",
-             order_names[order], askers, traffic_names[traffic], plan.slots * SLOT_BYTES, own);
-    report("word_round_trip_cycles", parameters, cycles, "cycles");
+    reportf("word_round_trip_cycles", cycles, "cycles",
+            "\"order\": \"%s\", \"askers\": %u, \"beside\": \"%s\", \"in_flight_bytes\": %u, \"own\": %d",
+            order_names[order], askers, traffic_names[traffic], plan.slots * SLOT_BYTES, own);
 }
 
 template <enum order order>
 static void measure_releases(enum traffic traffic, const struct word_plan &memory, int ctas, uint32_t slots) {
     struct word_plan plan = plan_of(traffic, memory, 0, slots, 0);
     double cycles = turn_cycles((const void *)word_kernel<order, true>, plan, ctas);
-    char parameters[192];
-    snprintf(parameters, sizeof parameters,
-             "\"order\": \"%s\", \"ctas\": %d, \"beside\": \"%s\", \"in_flight_bytes\": %u", order_names[order],
-             ctas, traffic_names[traffic], plan.slots * SLOT_BYTES);
-    report("stores_and_word_cycles", parameters, cycles, "cycles");
+    reportf("stores_and_word_cycles", cycles, "cycles",
+            "\"order\": \"%s\", \"ctas\": %d, \"beside\": \"%s\", \"in_flight_bytes\": %u", order_names[order],
+            ctas, traffic_names[traffic], plan.slots * SLOT_BYTES);
 }
 
 void words(void) {

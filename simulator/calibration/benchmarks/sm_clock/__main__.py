@@ -1,9 +1,9 @@
-"""The SMs' clock under our Hopper kernels and under MMAs with pauses, on the card at hand.
+"""Measures the SM clock under our Hopper kernels and under MMAs with pauses, on a card.
 
     python -m simulator.calibration.benchmarks.sm_clock OUT.json                  # half a minute on an H200
-    python -m simulator.calibration.benchmarks.sm_clock OUT.json 256x4096x7168    # these shapes alone
+    python -m simulator.calibration.benchmarks.sm_clock OUT.json 256x4096x7168    # only these shapes
 
-A kernel before and one after rounds of calls read every SM's cycle counter and the card's timer.
+One kernel before and one after a round of calls read every SM's cycle counter and the card's timer.
 """
 
 from __future__ import annotations
@@ -20,35 +20,37 @@ import torch
 from reference.reference import generate_input
 from scripts.bench import provenance
 from scripts.common.toolchain import nvcc
-from simulator.calibration.h200.table import BOARD
+from simulator.calibration.h200.page import BOARD
 from submission.submission import custom_kernel
 
 SHAPES = [*BOARD, *(f"{m}x3072x4096" for m in (1, 8, 16, 32, 64, 128, 192, 384, 512, 1024))]
 ROUNDS = 7
 SMS = 132
-COUNTS = (1, 8, 24)  # calls of a round
+COUNTS = (1, 8, 24)  # calls in a round
 NO_MMAS = 0xFFFFFFFF
 WHAT = (
-    f"median over the SMs of cycles counted a ns of the card's timer, median of {ROUNDS}: over a round of calls from a "
-    "flushed cache (us of the round), or over a launch of laps of four MMAs m64n128k16 of two warpgroups, `pause` "
-    "cycles after each (-1: no MMAs)"
+    f"cycles a ns of the card's timer, median over the SMs and of {ROUNDS} runs: over a round of calls from a flushed "
+    "cache (us of the round), or over a launch of laps of four MMAs m64n128k16 of two warpgroups with `pause` cycles "
+    "after each lap (-1: no MMAs)"
 )
 PAUSES = (NO_MMAS, 0, 50, 100, 200, 400, 800, 1600, 6400)  # cycles
 PLACES = ((SMS, 50), (SMS, 400), (SMS, 2000), (1, 400), (66, 400))  # CTAs and laps
-LONG = 1000  # a pause of more has an eighth of the laps
+LONG = 1000  # longer pauses get an eighth of the laps
 
 
 def library(folder: Path) -> ctypes.CDLL:
-    """probe.cu, compiled for this card."""
+    """Compiles probe.cu for this card."""
     target = folder / "probe.so"
     source = Path(__file__).with_name("probe.cu")
-    flags = ["-std=c++17", "-O2", "-gencode=arch=compute_90a,code=sm_90a", "-Xcompiler", "-fPIC", "-shared"]
+    include = str(Path(__file__).resolve().parents[1])
+    chip = "-gencode=arch=compute_90a,code=sm_90a"
+    flags = ["-std=c++17", "-I", include, "-O2", chip, "-Xcompiler", "-fPIC", "-shared"]
     subprocess.run([nvcc(), *flags, "-o", str(target), str(source)], check=True)
     return ctypes.CDLL(str(target))
 
 
 class Card:
-    """The card's counters and the kernels that fill them."""
+    """The counters on the card and the kernels that fill them."""
 
     def __init__(self, folder: Path) -> None:
         self.library = library(folder)
@@ -57,13 +59,13 @@ class Card:
         self.flush = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
 
     def call(self, name: str, row: int, *values: int) -> None:
-        """One of the library's kernels, into a row of counters."""
+        """Runs a kernel of the library on a row of counters."""
         status = getattr(self.library, name)(self.queue, ctypes.c_void_p(self.out[row].data_ptr()), *values)
         if status != 0:
             raise RuntimeError(f"{name}: CUDA error {status}")
 
     def calls(self, data: list, count: int) -> tuple[float, float]:
-        """Median GHz of all SMs over a round of calls from a flushed cache, and the round's us."""
+        """Median GHz of all SMs over a round of calls from a flushed cache, and the us of the round."""
         found = []
         for _ in range(ROUNDS):
             self.flush.fill_(1)

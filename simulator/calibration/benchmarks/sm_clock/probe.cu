@@ -1,11 +1,10 @@
-/* What each SM's clock has counted and what the card's timer says at that moment: two such moments give the
- * mean clock between them, under whatever ran.  And MMAs with pauses between them, which note their own clock.
- */
+/* Reads each SM's cycle counter together with the card's timer: two readings give the mean clock between them.  And
+ * MMAs with pauses, which measure their own clock. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 
 #include "../../../submission/gpu/instructions/wgmma.cuh"
-#include "../micro/micro.cuh"
+#include "harness.cuh"
 
 #define SMS     132         /* HW: an H200 */
 #define ALONE   (200 << 10) /* bytes of shared memory: one CTA an SM */
@@ -14,7 +13,7 @@
 #define NO_MMAS 0xffffffffu /* as a pause */
 #define SPIN    1000        /* cycles of a lap without MMAs */
 
-/* out: cycles and ns of SM i in words 2 i and 2 i + 1, at an edge of the timer. */
+/* Leaves cycles and ns of SM i in words 2 i and 2 i + 1 of `out`, at a step of the timer. */
 static __global__ void probe_kernel(uint64_t *out) {
     uint32_t sm;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
@@ -32,7 +31,7 @@ extern "C" int probe(void *queue, uint64_t *out) {
     return (int)cudaGetLastError();
 }
 
-/* Laps of four MMAs of two warpgroups on noise or zeros, `pause` cycles after each.  out: as above, by CTA. */
+/* Laps of four MMAs of two warpgroups on noise or zeros, with `pause` cycles after each; `out` as above, by CTA. */
 static __global__ void __launch_bounds__(256, 1)
     laps_kernel(uint64_t *out, uint32_t noise, uint32_t laps, uint32_t pause) {
     extern __shared__ unsigned char memory[];

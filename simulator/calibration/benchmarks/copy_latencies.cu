@@ -1,6 +1,6 @@
 /* Latencies of one thread's accesses: loads through the caches, bulk and tensor copies, by bytes and where they
  * lie. */
-#include "micro.cuh"
+#include "harness.cuh"
 
 #define CHASE_STEPS  64
 #define CHASE_STRIDE 4096 /* bytes: another L2 line and DRAM page each time */
@@ -66,9 +66,7 @@ template <bool l1> static void measure_chase(const char *where, uint32_t stride,
         check("cudaMemcpy", cudaMemcpy(measured, span, sizeof measured, cudaMemcpyDeviceToHost));
         cycles[i] = (double)(measured[1] - measured[0]) / CHASE_STEPS;
     }
-    char parameters[64];
-    snprintf(parameters, sizeof parameters, "\"from\": \"%s\"", where);
-    report("global_load_latency_cycles", parameters, median(cycles, LAUNCHES), "cycles");
+    reportf("global_load_latency_cycles", median(cycles, LAUNCHES), "cycles", "\"from\": \"%s\"", where);
 }
 
 /* ---- copies of one thread, each waited for before the next ---- */
@@ -80,8 +78,7 @@ static __global__ void copy_kernel(uint64_t *span, const unsigned char *from,
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t barrier_words[1];
     struct mbarrier barrier = {cvta_to_shared(barrier_words)};
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM;
-    uint32_t to = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    uint32_t to = swizzle_aligned(memory);
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();
     prefetch_tensormap(&map);
@@ -124,10 +121,9 @@ static void measure_copy(uint32_t bytes, bool tensor, bool cold) {
         check("cudaMemcpy", cudaMemcpy(measured, span, sizeof measured, cudaMemcpyDeviceToHost));
         cycles[i] = (double)(measured[1] - measured[0]) / COPIES;
     }
-    char parameters[128];
-    snprintf(parameters, sizeof parameters, "\"copy\": \"%s\", \"bytes\": %u, \"from\": \"%s\"",
-             tensor ? "tensor" : "bulk", bytes, cold ? "HBM" : "L2");
-    report("copy_latency_cycles", parameters, median(cycles, LAUNCHES), "cycles");
+    reportf("copy_latency_cycles", median(cycles, LAUNCHES), "cycles",
+            "\"copy\": \"%s\", \"bytes\": %u, \"from\": \"%s\"", tensor ? "tensor" : "bulk", bytes,
+            cold ? "HBM" : "L2");
 }
 
 void copies(void) {

@@ -1,16 +1,12 @@
-#include "micro.cuh"
+#include "harness.cuh"
 
-#include <signal.h>
-#include <unistd.h>
+#include <stdarg.h>
 
-#define MAX_SECONDS  170 /* all of it, so that a kernel that hangs costs no more */
-#define RESULT_WORDS (1 << 16)
-#define FLUSH_BYTES  ((size_t)512 << 20)
+#define FLUSH_BYTES ((size_t)512 << 20)
 /* Of each SM, 280 MB in all: more than any L2 holds. */
 #define REPLACING_BYTES  65536
 #define REPLACING_COPIES 32
 #define EXIT_FAILED      1
-#define EXIT_TIMEOUT     3
 
 void check(const char *what, cudaError_t error) {
     if (error != cudaSuccess) {
@@ -25,6 +21,15 @@ void report(const char *name, const char *parameters, double value, const char *
     fflush(stdout);
 }
 
+void reportf(const char *name, double value, const char *unit, const char *format, ...) {
+    char parameters[256];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(parameters, sizeof parameters, format, arguments);
+    va_end(arguments);
+    report(name, parameters, value, unit);
+}
+
 static int ascending(const void *x, const void *y) {
     double left = *(const double *)x, right = *(const double *)y;
     return (left > right) - (left < right);
@@ -37,34 +42,82 @@ double median(double *values, int count) {
 
 uint64_t *results(int words) {
     static uint64_t *buffer;
-    if (words > RESULT_WORDS) {
-        fprintf(stderr, "results: %d words asked for, %d are there\n", words, RESULT_WORDS);
+    if (words > MOST_RESULTS) {
+        fprintf(stderr, "results: %d words asked for, %d are there\n", words, MOST_RESULTS);
         exit(EXIT_FAILED);
     }
     if (buffer == NULL) {
-        check("cudaMalloc", cudaMalloc((void **)&buffer, RESULT_WORDS * sizeof *buffer));
+        check("cudaMalloc", cudaMalloc((void **)&buffer, MOST_RESULTS * sizeof *buffer));
     }
     return buffer;
 }
 
-void launch(const void *kernel, struct shape shape, void **arguments) {
-    cudaLaunchAttribute attribute;
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = (unsigned)(shape.cluster > 0 ? shape.cluster : 1);
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+unsigned char *zeroed(size_t bytes) {
+    unsigned char *memory;
+    check("cudaMalloc", cudaMalloc((void **)&memory, bytes));
+    check("cudaMemset", cudaMemset(memory, 0, bytes));
+    return memory;
+}
+
+void allow_shared(const void *kernel, int bytes) {
+    check("cudaFuncSetAttribute",
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes > 0 ? bytes : 1024));
+}
+
+static void launch_on(cudaStream_t stream, const void *kernel, struct shape shape, bool dependent,
+                      void **arguments) {
+    cudaLaunchAttribute attributes[2];
+    unsigned count = 0;
+    if (shape.cluster > 1) {
+        attributes[count].id = cudaLaunchAttributeClusterDimension;
+        attributes[count].val.clusterDim.x = (unsigned)shape.cluster;
+        attributes[count].val.clusterDim.y = attributes[count].val.clusterDim.z = 1;
+        count++;
+    }
+    if (dependent) {
+        attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[count].val.programmaticStreamSerializationAllowed = 1;
+        count++;
+    }
     cudaLaunchConfig_t config;
     memset(&config, 0, sizeof config);
     config.gridDim = dim3((unsigned)shape.ctas, 1, 1);
     config.blockDim = dim3((unsigned)shape.threads, 1, 1);
     config.dynamicSmemBytes = (size_t)shape.shared_bytes;
-    config.attrs = &attribute;
-    config.numAttrs = shape.cluster > 1;
-    if (shape.shared_bytes > 0) {
-        check("cudaFuncSetAttribute",
-              cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes));
-    }
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = count;
     check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
+}
+
+void launch(const void *kernel, struct shape shape, void **arguments) {
+    if (shape.shared_bytes > 0) {
+        allow_shared(kernel, shape.shared_bytes);
+    }
+    launch_on(NULL, kernel, shape, false, arguments);
     check("kernel", cudaDeviceSynchronize());
+}
+
+cudaStream_t queue(void) {
+    static cudaStream_t made;
+    if (made == NULL) {
+        check("cudaStreamCreate", cudaStreamCreate(&made));
+    }
+    return made;
+}
+
+void enqueue(const void *kernel, struct shape shape, bool dependent, void **arguments) {
+    launch_on(queue(), kernel, shape, dependent, arguments);
+}
+
+static __global__ void hold_kernel(uint64_t cycles) {
+    spin_until(clock64_now() + cycles);
+}
+
+void hold_queue(void) {
+    uint64_t cycles = HOLD_CYCLES;
+    void *arguments[] = {&cycles};
+    enqueue((const void *)hold_kernel, {1, 1, 1, 0}, false, arguments);
 }
 
 double measured_span(const void *kernel, struct shape shape, void **arguments, uint64_t *words) {
@@ -81,6 +134,27 @@ double measured_span(const void *kernel, struct shape shape, void **arguments, u
     return median(spans, LAUNCHES);
 }
 
+static double medians_by_launch[MOST_RESULTS][LAUNCHES];
+
+void note_launch(int number, int rows, int columns) {
+    static uint64_t words[MOST_RESULTS];
+    static double of[MOST_RESULTS];
+    size_t bytes = (size_t)rows * (size_t)columns * sizeof *words;
+    check("cudaMemcpy", cudaMemcpy(words, results(rows * columns), bytes, cudaMemcpyDeviceToHost));
+    for (int column = 0; column < columns; column++) {
+        for (int row = 0; row < rows; row++) {
+            of[row] = (double)words[row * columns + column];
+        }
+        medians_by_launch[column][number] = median(of, rows);
+    }
+}
+
+void take_medians(int columns, double *medians) {
+    for (int column = 0; column < columns; column++) {
+        medians[column] = median(medians_by_launch[column], LAUNCHES);
+    }
+}
+
 static unsigned char *flush_buffer(void) {
     static unsigned char *buffer;
     if (buffer == NULL) {
@@ -94,7 +168,7 @@ void flush_l2(void) {
     check("cudaDeviceSynchronize", cudaDeviceSynchronize());
 }
 
-/* One thread copies its part of what takes the place of other lines. */
+/* One thread copies its part of the memory that replaces L2's contents. */
 static __global__ void replace_kernel(const unsigned char *from) {
     extern __shared__ __align__(128) unsigned char memory[];
     __shared__ uint64_t word;
@@ -156,68 +230,4 @@ CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], con
 
 CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows) {
     return strided_map(memory, {row_bytes / 2, bytes / row_bytes, 1}, {row_bytes, bytes}, rows);
-}
-
-static void out_of_time(int signal) {
-    (void)signal;
-    static const char said[] = "out of time\n";
-    ssize_t ignored = write(STDERR_FILENO, said, sizeof said - 1);
-    (void)ignored;
-    _exit(EXIT_TIMEOUT);
-}
-
-static const struct group {
-    const char *name;
-    void (*run)(void);
-} groups[] = {{"alu", alu},
-              {"shared_memory", shared_memory},
-              {"tensor", tensor},
-              {"synchronisation", synchronisation},
-              {"copies", copies},
-              {"copy_rates", copy_rates},
-              {"clusters", clusters},
-              {"launches", launches},
-              {"overlap", overlap},
-              {"starts", starts},
-              {"traffic", traffic},
-              {"hand_over", hand_over},
-              {"past_end", past_end},
-              {"pages", pages},
-              {"last_stores", last_stores},
-              {"prefetches", prefetches},
-              {"fresh", fresh},
-              {"behind_stores", behind_stores},
-              {"rings", rings},
-              {"words", words},
-              {"helpers", helpers},
-              {"first_stage", first_stage},
-              {"beside_mma", beside_mma},
-              {"cold", cold},
-              {"warp_mma", warp_mma},
-              {"producers", producers},
-              {"answers", answers},
-              {"cluster_fences", cluster_fences},
-              {"fenced_stores", fenced_stores},
-              {"touched_lines", touched_lines},
-              {"dependents", dependents},
-              {"left_units", left_units},
-              {"cluster_rings", cluster_rings},
-              {"rounds", rounds},
-              {"late_warps", late_warps},
-              {"stores_beside_mma", stores_beside_mma}};
-
-/* micro [GROUP...]: the groups named, or all. */
-int main(int count, char **arguments) {
-    signal(SIGALRM, out_of_time);
-    alarm(MAX_SECONDS);
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
-        bool chosen = count == 1;
-        for (int i = 1; i < count; i++) {
-            chosen = chosen || strcmp(arguments[i], groups[g].name) == 0;
-        }
-        if (chosen) {
-            groups[g].run();
-        }
-    }
-    return 0;
 }
