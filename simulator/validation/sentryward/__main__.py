@@ -176,7 +176,7 @@ def measure(program: str, checkout: Path | None) -> list[dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="./nvfp4 validate sentryward", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("program", help="the sentryward command")
     parser.add_argument("checkout", nargs="?", help="learn-cuda=PATH")
     parser.add_argument("--only", metavar="NAME", help="kernels of the GPU backends whose names begin so")
