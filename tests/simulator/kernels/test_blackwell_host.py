@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import cycle
 
 import pytest
@@ -42,21 +43,13 @@ def test_recorded_rows_cover_every_configuration_and_are_right(backend):
 
 
 @pytest.mark.parametrize(
-    ("config", "problem", "message"),
+    ("config", "problem", "named"),
     [
-        (
-            "m1n1",
-            Problem(1, 1, 64),
-            "NVFP4_BLACKWELL_CONFIG is 'm1n1'; expected one of m256n64, m256n96, ",
-        ),
-        (
-            "m256n192k4",
-            Problem(1, 1, 768),
-            "k is 768; expected at least 832 on the blackwell backend with tile m256n192k4",
-        ),
+        ("m1n1", Problem(1, 1, 64), {"NVFP4_BLACKWELL_CONFIG", "m1n1", *BLACKWELL.shares()}),
+        ("m256n192k4", Problem(1, 1, 768), {"k", "768", "832", "blackwell", "m256n192k4"}),
     ],
 )
-def test_problems_that_a_configuration_cannot_run_are_refused(library, config, problem, message):
+def test_problems_that_a_configuration_cannot_run_are_refused(library, config, problem, named):
     row = execute(BLACKWELL, Run("refused", config, "eager", [problem]), library)
     assert row["right"] == 0
-    assert message in row["wrong"][0]
+    assert named <= set(re.findall(r"\w+", row["wrong"][0])), row
