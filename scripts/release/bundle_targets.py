@@ -62,12 +62,21 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
         own=(
             (
                 "run_grouped",
-                ("submission/gpu/gpu_grouped.c", "submission/*/grouped/*.c", "submission/*/grouped/*.cuh"),
+                (
+                    "submission/gpu/gpu_grouped.*",
+                    "submission/gpu/gpu_schedule.c",
+                    "submission/*/grouped/*.c",
+                    "submission/*/grouped/*.cuh",
+                ),
                 "NVFP4_WITHOUT_GROUPED",
             ),
             (
                 "run_extended",
-                (f"submission/{folder}/extended/*.c*",),
+                (
+                    "submission/gpu/gpu_extended*",
+                    f"submission/{folder}/extended/*.c*",
+                    f"submission/{folder}/extended/*_kernels.h",
+                ),
                 "NVFP4_WITHOUT_EXTENDED",
             ),
         ),

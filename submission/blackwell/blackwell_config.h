@@ -1,18 +1,17 @@
-/* The Blackwell kernel's tile configurations, for host and device.
+/* The Blackwell kernels' tile configurations, for host and device.
  *
  * A CTA computes TILE_M rows by tile_n columns of C: 128 rows of A (tcgen05.mma's M) against tile_n rows of B1
  * and of B2 (its N).  A pair of CTAs (`ctas` 2) computes 256 rows of C with one instruction: each CTA holds its
  * own rows of A and half of the rows of B.
  *
- * Of 64 and fewer columns B1 and B2 are stacked to one MMA, since a step of two narrow ones takes longer than
- * its arithmetic: the operands' way out of shared memory (published: 2 x 43.5 cycles in a pair against 64).
- * Scale factors of B lie in TMEM by rows of 128, in tiles that tcgen05.cp moves whole: so warps put those of
- * the stacked rows together in shared memory first.  Wide tiles are two MMAs, which take no longer than one: A
- * is kept in the tensor cores' collector for the second, and the first product can be complete earlier
- * (`tail`).
+ * Narrow tiles stack B1 and B2 in one MMA, because a step of two narrow MMAs takes longer than its arithmetic:
+ * reading the operands from shared memory limits it (published: 2 x 43.5 cycles in a pair against 64).  TMEM
+ * holds B's scale factors in tiles of 128 rows, which tcgen05.cp copies whole, so warps first gather those of
+ * the stacked rows in shared memory. Wide tiles issue two MMAs, which take no longer than one: the tensor
+ * cores' collector keeps A for the second MMA, and the first product can be complete earlier (`tail`).
  *
- * CTAs or pairs (`split_k`) may share a tile's K: then large tiles, which are few, keep as many SMs busy as
- * small ones, and an SM loads less, for a DSMEM reduction at the end. */
+ * CTAs or pairs (`split_k`) may share a tile's K: then a few large tiles keep as many SMs busy as many small
+ * ones, and an SM loads less; the price is a DSMEM reduction at the end. */
 #ifndef BLACKWELL_CONFIG_H
 #define BLACKWELL_CONFIG_H
 
@@ -34,8 +33,8 @@
 #define STAGE_SCALE_BYTES (STAGE_STEPS * SCALE_TILE_BYTES) /* of 128 rows: a scale tile is a step's */
 #define FP16_BYTES        2
 
-/* name, rows of B, stages, CTAs that share an MMA, stages at the end of K whose first products come first (0
- * where one MMA takes both products, or K is split), CTAs or pairs that share a tile's K */
+/* name, rows of B, stages, CTAs that share an MMA, stages at the end of K whose first products all come before
+ * the second ones (0 if one MMA computes both products, or K is split), CTAs or pairs that share a tile's K */
 #define BLACKWELL_CONFIGS(X)                                                                                   \
     X(m256n64, 64, 7, 2, 0, 1)                                                                                 \
     X(m256n96, 96, 5, 2, 0, 1)                                                                                 \
@@ -57,13 +56,13 @@ struct blackwell_config {
 
 #define STACKED(tail, split_k) ((tail) == 0 && (split_k) == 1)
 
-/* A, B1 and B2 in fp4, then their scale factors; `tile_n` of the whole MMA, of which a CTA holds its part. */
+/* A, B1 and B2 in fp4, then their scale factors; `tile_n` is the whole MMA's, of which a CTA holds its part. */
 #define STAGE_BYTES(tile_n, ctas)                                                                              \
     ((TILE_M + 2 * (tile_n) / (ctas)) * STAGE_FP4_BYTES +                                                      \
      (1 + 2 * SCALE_TILES_TOUCHED(tile_n)) * STAGE_SCALE_BYTES)
 
-/* After the stages: four barriers each, one for each step, one for each product, a slot where tcgen05.alloc
- * leaves its address; and room to align their start. */
+/* Stages, four barriers for each, a barrier for each step of a stage and each product, a slot where
+ * tcgen05.alloc writes its address; and room to align their start. */
 #define BARRIERS(stages) (4 * (stages) + STAGE_STEPS + 2)
 #define TMEM_SLOT_BYTES  8
 #define SHARED_BYTES(tile_n, stages, ctas)                                                                     \
@@ -74,13 +73,13 @@ static inline int blackwell_shared_bytes(const struct blackwell_config *config) 
     return SHARED_BYTES(config->tile_n, config->stages, config->ctas);
 }
 
-/* TMEM: the accumulators of both products, then scale factors.  Each stage's have columns of their own, or,
- * where these do not fit, all stages the same ones. */
+/* TMEM: the accumulators of both products, then scale factors.  Each stage's scale factors have columns of
+ * their own, or, if those do not fit, all stages share columns. */
 #define SCALE_TILE_COLUMNS 4 /* HW: 128 rows of scale factors of a step: four columns of 32 rows */
 #define B_SCALE_TILES(tile_n, stacked)                                                                         \
     ((stacked) ? (2 * (tile_n) + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS : 2 * SCALE_TILES_TOUCHED(tile_n))
 #define STEP_COLUMNS(tile_n, stacked)                                                                          \
-    ((1 + B_SCALE_TILES(tile_n, stacked)) * SCALE_TILE_COLUMNS) /* of A and B */
+    ((1 + B_SCALE_TILES(tile_n, stacked)) * SCALE_TILE_COLUMNS) /* of A's and B's factors */
 #define SCALE_STAGES(tile_n, stacked)                                                                          \
     ((TMEM_COLUMNS - 2 * (tile_n)) / (STAGE_STEPS * STEP_COLUMNS(tile_n, stacked))) /* that fit */
 
@@ -90,8 +89,8 @@ static inline int blackwell_tmem_columns(const struct blackwell_config *config) 
     return 2 * config->tile_n + stages * STAGE_STEPS * STEP_COLUMNS(config->tile_n, stacked);
 }
 
-/* Rows of B that a copy brings: of a pair whose products are one MMA, the first CTA has B1's and the second
- * B2's.
+/* Rows of B in a copy's box.  In a pair whose products are one MMA, the first CTA copies B1's rows and the
+ * second B2's.
  */
 static inline int blackwell_b_box_rows(const struct blackwell_config *config) {
     return STACKED(config->tail, config->split_k) ? config->tile_n : config->tile_n / config->ctas;

@@ -16,21 +16,21 @@
  *   full[s]           1 (load warp)      stage s holds fp4 and scale factors, in a pair those of both CTAs
  *   empty[s]          1 (commit)         no MMA and no copy reads stage s, in both CTAs, any more
  *   scales_full[s]    1 (load warp)      stage s holds B's scale factors as they lie in memory
- *   scales_ready[s]   4 a CTA (warps)    those of the stacked rows are put together
+ *   scales_ready[s]   4 a CTA (warps)    the stacked rows' scale factors are gathered
  *   scales_read[i]    1 (commit)         no MMA reads step i's columns of scale factors any more
- *   gate_full         1 (commit)         A B1^T is complete (where it is so before the other)
+ *   gate_full         1 (commit)         A B1^T is complete (in tiles that complete it first)
  *   up_full           1 (commit)         both products are complete
  *
- * full and scales_full also count bytes; of a pair's full and scales_ready the first CTA's are used;
- * scales_read is for stages that share their columns.
+ * full and scales_full also count bytes.  A pair uses the first CTA's full and scales_ready.  scales_read
+ * exists for stages that share columns.
  *
- * Where one MMA takes both products (blackwell_config.h), B's scale factors go from scales_full over the
- * epilogue warps, which have nothing else to do before the end, to scales_ready, and there is no gate_full.
+ * If one MMA computes both products (blackwell_config.h), the epilogue warps, which are idle until the end,
+ * wait for scales_full, gather B's scale factors and signal scales_ready; gate_full is not used.
  *
- * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both (but
- * for scales_read, which that warp alone waits for).  The last stages are not given back: nothing is loaded
- * after them.  Where CTAs or pairs share a tile's K (split_k), each has all of this for its share, and in the
- * end the epilogue warps reduce accumulators through the cluster's shared memory (DSMEM). */
+ * In a pair only the first CTA's MMA warp works; its commits arrive at the barriers of both CTAs, except for
+ * scales_read, which only that warp waits for.  The last stages' empty barriers are not signalled: nothing is
+ * loaded after them.  If CTAs or pairs share a tile's K (split_k), each runs all of this for its share, and at
+ * the end the epilogue warps reduce accumulators through the cluster's shared memory (DSMEM). */
 #ifndef BLACKWELL_DUAL_GEMM_CUH
 #define BLACKWELL_DUAL_GEMM_CUH
 
@@ -46,7 +46,7 @@ namespace blackwell {
 
 /* ---- load ---- */
 
-/* Where a CTA's boxes are: rows of A and of B, rows of scale tiles, and the first stage along K. */
+/* Where a CTA's TMA boxes start: rows of A and of B, rows of scale tiles, and the first stage along K. */
 struct box_coord {
     int32_t m, n, batch;
     int32_t first_stage, tiles_k;
@@ -64,8 +64,8 @@ static __device__ __forceinline__ struct box_coord find_boxes(const struct tile_
             coord.n / SCALE_TILE_ROWS * tiles_k};
 }
 
-/* The second operand of a product: B2; of the grouped GEMM, which has one B, the rows after a tile's first
- * half. */
+/* The tensor of the second operand: B2; for the grouped GEMM, which has one B, B1, from a later row on
+ * (second_operand). */
 static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_dual_gemm_params &p) {
     return &p.b2;
 }
@@ -82,8 +82,8 @@ static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct bla
     return &p.sfb1;
 }
 
-/* How many rows further on it starts, and whether its scale factors are in the first one's tile, or in the
- * next. */
+/* How many rows after the first operand the second one starts, and whether its scale factors are in the same
+ * scale tile or in the next one. */
 template <class T> struct second_operand {
     static constexpr int rows = T::products == 2 ? 0 : T::tile_n;
     static constexpr bool same_scales = rows % SCALE_TILE_ROWS != 0;
@@ -91,15 +91,15 @@ template <class T> struct second_operand {
     static_assert(!same_scales || 2 * rows == SCALE_TILE_ROWS, "a tile's rows of B fill a scale tile or two");
 };
 
-/* What a CTA's copies bring to a stage, and signal full[s] of. */
+/* Bytes that a CTA's copies bring to a stage, and that full[s] counts. */
 template <class T> static constexpr __device__ __forceinline__ int stage_tx_bytes(void) {
     return (int)sizeof(shared_stage<T>) - (rearranges<T>()                  ? (int)sizeof(shared_stage<T>::sfb)
                                            : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
                                                                             : 0);
 }
 
-/* B of the first stages to L2, where this call's own permutation of scale factors runs before: there is time
- * then.  Whoever writes B before that kernel ends writes through the same L2. */
+/* Prefetches B of the first stages to L2 while this call's kernel that permutes scale factors runs.  A kernel
+ * that still writes B writes through the same L2, so the data cannot become stale. */
 template <class T, class P>
 static __device__ __forceinline__ void prefetch_b(const struct box_coord &boxes, const P &p, int32_t stages) {
     for (int32_t i = boxes.first_stage; i < boxes.first_stage + min(T::stages, stages); i++) {
@@ -120,8 +120,9 @@ static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *
     }
 }
 
-/* Scale factors of B1 and B2, from rows y and y2 of scale tiles on.  Each CTA of a pair needs both, of all rows
- * of B: each copies one, to both; where they are the same, the first one does. */
+/* Copies scale factors of B1 and B2, from rows y and y2 of scale tiles on.  Each CTA of a pair needs those of
+ * all rows of both operands: each CTA copies one operand's to both CTAs; if they are in the same scale tile,
+ * the first CTA does. */
 template <class T, class P>
 static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, const P &p,
                                                      const struct tile_coord &coord, int32_t y, int32_t y2,
@@ -140,8 +141,8 @@ static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, co
     }
 }
 
-/* The same where they are to be rearranged, from row y of scale tiles on: as many tiles along the rows as this
- * tile's rows are in.  Signals scales_full[s] of each CTA that gets them. */
+/* The same for factors that warps rearrange, from row y of scale tiles on: all scale tiles that the tile's rows
+ * touch. Signals scales_full[s] of each CTA that gets them. */
 template <class T, class P>
 static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, int stage, const P &p,
                                                            const struct tile_coord &coord,
@@ -165,7 +166,7 @@ static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, i
     }
 }
 
-/* B of a stage: of both operands this CTA's rows, or, stacked in a pair, of one of them all. */
+/* Copies B of a stage: this CTA's rows of both operands; or, stacked in a pair, all rows of one operand. */
 template <class T, class P>
 static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const struct tile_coord &coord,
                                               const struct box_coord &boxes, int32_t k, struct mbarrier full) {
@@ -179,9 +180,9 @@ static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const s
     }
 }
 
-/* Load warp, one thread.  Waits for empty[s], and before all for the previous kernel (PDL);
- * fills stage s, where out-of-bounds elements read as zero, or as the next rows' scale factors, which no MMA
- * reads; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first one's
+/* Load warp, one thread.  Waits for the previous kernel (PDL), then for each empty[s];
+ * fills stage s: out-of-bounds elements read as zero, out-of-bounds scale factors as the next rows', which no
+ * MMA uses; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first CTA's
  * barrier. */
 template <class T, class P>
 static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p) {
@@ -198,7 +199,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
         stage_t<T> to = stage_of(shared, ring.stage);
         int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
         if (i >= T::stages) {
-            wait(empty_barrier(shared, ring.stage), ring.parity ^ 1); /* the previous lap's */
+            wait(empty_barrier(shared, ring.stage), ring.parity ^ 1); /* of the previous lap */
         }
         if (coord.rank == 0) {
             mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>());
@@ -223,15 +224,16 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
 
 /* ---- scale factors of stacked rows ---- */
 
-/* Warps that put a stage's scale factors together, one of its steps each; warps in so many groups take stages
- * in turn. */
+/* STAGE_WARPS warps gather a stage's scale factors, one step each; STAGE_GROUPS groups of warps take stages in
+ * turn. */
 #define STAGE_WARPS  STAGE_STEPS
 #define STAGE_GROUPS (EPILOGUE_WARPS / STAGE_WARPS)
 
-/* An epilogue warp, before the end, of each CTA: a step of every other stage of the ring (always the same
- * stages, so that it sees each phase of their barriers).  Waits for scales_full[s]; puts the words of the
- * stacked rows, B1's and then B2's, in the places that rows of a scale tile have, over what was copied; signals
- * scales_ready[s] of the CTA that issues the MMAs.  Rows behind the last one are no matter. */
+/* Epilogue warp of each CTA, until the main loop ends: handles one step of every other stage of the ring,
+ * always the same stages, so that it sees each phase of their barriers.  Waits for scales_full[s]; moves the
+ * words of the stacked rows, B1's and then B2's, to the places of consecutive rows of a scale tile, over the
+ * copied data; signals scales_ready[s] of the CTA that issues the MMAs.  Rows past the last one may hold
+ * anything. */
 template <class T>
 static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
     constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* of a lane */
@@ -275,7 +277,7 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
 
 /* ---- main loop ---- */
 
-/* Where a stage's operands are: descriptors of its first step, and its columns of scale factors. */
+/* A stage's operands: descriptors of its first step, and its columns of scale factors. */
 struct operands {
     uint64_t a, b1, b2, sfa, sfb1, sfb2;
     struct tmem_addr scales;
@@ -294,15 +296,15 @@ static __device__ __forceinline__ struct operands find_operands(shared_t<T> shar
             tmem_column(acc, T::scales_column + (T::scales_shared ? 0 : stage) * T::stage_columns)};
 }
 
-/* What both products have in common. */
+/* The constants of the main loop. */
 struct products {
     struct tmem_addr acc_gate, acc_up;
     uint32_t instruction;
-    uint32_t sfb_column; /* of a scale tile's four: where the tile's rows of B start */
-    uint16_t ctas, self; /* all that share the MMA, and this one, as masks of whose barriers are signalled */
+    uint32_t sfb_column; /* which of a scale tile's four columns the tile's rows of B start in */
+    uint16_t ctas, self; /* masks of the CTAs whose barriers are signalled: all that share the MMA; this one */
 };
 
-/* Scale factors of one operand and step, tile after tile, to columns that follow each other. */
+/* Copies the scale factors of one operand and step, tile after tile, to consecutive columns. */
 template <int ctas, int tiles>
 static __device__ __forceinline__ void copy_scales(struct tmem_addr to, uint64_t from) {
 #pragma unroll
@@ -312,7 +314,8 @@ static __device__ __forceinline__ void copy_scales(struct tmem_addr to, uint64_t
     }
 }
 
-/* A stage's part of the work.  With both products, A stays in the collector for the second one. */
+/* The part of a stage's work that a pass does.  With both products, A stays in the collector for the second
+ * one. */
 enum part { BOTH_PRODUCTS, COPIES_AND_GATE, UP };
 
 template <class T, enum part part>
@@ -350,7 +353,7 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
     }
 }
 
-/* The steps of stage number `i` that K has.  Where stages share their scale factors' columns, waits for
+/* The steps of stage number `i` that exist in K.  If stages share columns of scale factors, waits for
  * scales_read[step] before it copies new ones, and signals it once both products have read them. */
 template <class T, enum part part>
 static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared, int stage,
@@ -362,7 +365,7 @@ static __device__ __forceinline__ void multiply_stage(const struct products &p, 
             wait(scales_read_barrier<T>(shared, step), (i - 1) % 2);
             tcgen05_fence_after_thread_sync();
         }
-        /* Only the last stage may be a part of one, which is in the tail if there is one. */
+        /* Only the last stage may have fewer steps; it is in the tail if there is one. */
         if ((part == BOTH_PRODUCTS && T::tail > 0) || i * STAGE_STEPS + step < steps) {
             multiply_step<T, part>(p, o, step, i > 0 || step > 0);
         }
@@ -382,10 +385,10 @@ static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const 
     tcgen05_fence_after_thread_sync();
 }
 
-/* MMA warp, one thread (of the first CTA of a pair).  Waits for full[s];
- * copies the scale factors, multiplies; in the last T::tail stages all of the first product before the second;
- * signals empty[s] once stage s has been read, gate_full early so (its SiLU overlaps the rest), up_full at the
- * end. */
+/* MMA warp, one thread (in a pair, of the first CTA).  Waits for full[s]; copies the scale factors, multiplies;
+ * in the last T::tail stages completes the first product before the second one; signals empty[s] once stage s
+ * has been read, gate_full after the first product, so that its SiLU overlaps the rest of the second, and
+ * up_full at the end. */
 template <class T>
 static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_addr acc,
                                                 const struct tile_coord &coord) {
@@ -405,7 +408,8 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
     for (int32_t i = 0; i < together; i++) {
         wait_for_stage<T>(shared, ring);
         multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
-        if (i + T::stages < stages) { /* an arrival that no thread waits for could come after the CTA's end */
+        if (i + T::stages <
+            stages) { /* no arrival that could come after the CTA's end, because no thread waits for it */
             tcgen05_commit<T::ctas>(empty_barrier(shared, ring.stage), p.ctas);
         }
         advance<T::stages>(ring);
@@ -463,7 +467,7 @@ static __device__ __forceinline__ void prefetch_maps(const struct blackwell_grou
     prefetch_tensormap(&p.sfa);
 }
 
-/* Of a warp that has no part in the reduction of a split K: where epilogue_split_k meets. */
+/* For a warp without a part in the reduction of a split K: joins the cluster barriers of epilogue_split_k. */
 template <class T> static __device__ __forceinline__ void meet_for_reduction(void) {
     if constexpr (T::split_k > 1) {
         sync_ctas();
@@ -471,13 +475,14 @@ template <class T> static __device__ __forceinline__ void meet_for_reduction(voi
     }
 }
 
-/* blackwell_extended_gemm.cuh's. */
+/* Defined in blackwell_extended_gemm.cuh. */
 template <class T, class P>
 static __device__ __forceinline__ void epilogue_extended(shared_t<T> shared, struct tmem_addr acc,
                                                          const struct tile_coord &coord, const P &p);
 
-/* A CTA's tile, from start to end.  All threads meet three times: once the barriers are there, for TMEM's
- * address, and when TMEM has been read; the epilogue's warps compute and store behind their last arrival. */
+/* A CTA's tile, from start to end.  All threads synchronize three times: after the barriers' initialization, to
+ * learn TMEM's address, and after the last read of TMEM; the epilogue warps arrive at the last one before they
+ * have stored. */
 template <class T, class P>
 static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, const P &p) {
     extern __shared__ unsigned char memory[];
@@ -491,8 +496,8 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         prefetch_maps(p);
         init_barriers<T>(shared);
     }
-    sync_ctas();             /* HW: and the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
-    if (warp == LOAD_WARP) { /* needs no more than the barriers: goes on while the others meet for TMEM */
+    sync_ctas();             /* HW: also, the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
+    if (warp == LOAD_WARP) { /* needs only the barriers: starts while the others wait for TMEM's address */
         barrier_cluster_arrive_release();
         if (elect_sync()) {
             load<T>(shared, coord, p);

@@ -1,4 +1,4 @@
-/* From the accumulators in TMEM to rows of C: reduction across CTAs where K is split, SiLU, product, stores.
+/* From the accumulators in TMEM to rows of C: reduction across CTAs with split K, SiLU, product, stores.
  *
  * Read blackwell_dual_gemm.cuh up to its main loop before. */
 #ifndef BLACKWELL_EPILOGUE_CUH
@@ -14,13 +14,13 @@ namespace blackwell {
 /* Warps that share a quarter of TMEM's lanes take columns in turn. */
 #define COLUMN_GROUPS (EPILOGUE_WARPS / TMEM_QUARTERS)
 
-/* A lane's row of C: where it goes, how many of the tile's columns exist, its accumulators; and which of the
- * warps of its quarter this is. */
+/* A lane's row of C: its address, how many of the tile's columns exist, its accumulators; and the number of the
+ * lane's warp among those of its quarter. */
 struct output_row {
     uint16_t *to;
     int32_t columns;
-    bool vectorized; /* 16 bytes at once: rows of C are that much aligned */
-    bool sectors;    /* 32 bytes at once, likewise */
+    bool vectorized; /* rows of C are aligned to 16 bytes: 16-byte stores */
+    bool sectors;    /* likewise for 32 bytes */
     struct tmem_addr acc;
     int group;
 };
@@ -40,7 +40,7 @@ static __device__ __forceinline__ struct output_row find_row(struct tmem_addr ac
 
 /* ---- reduction across CTAs ---- */
 
-/* Accumulators of a lane's row, from TMEM: not to be touched before await_loads. */
+/* Starts loading accumulators of a lane's row from TMEM: they may be read after await_loads. */
 template <int columns>
 static __device__ __forceinline__ void start_load(float (&acc)[columns], struct tmem_addr from) {
     if constexpr (columns == LOAD_COLUMNS) {
@@ -64,13 +64,14 @@ static __device__ __forceinline__ void load_acc(float (&acc)[columns], struct tm
     await_loads(acc);
 }
 
-/* Where four columns of a thread's row lie in a received part: neighbours in threads are so in memory. */
+/* Where four columns of a thread's row lie in a received part: neighbouring threads have neighbouring
+ * addresses. */
 static __device__ __forceinline__ uint32_t received_offset(int column) {
     return (column / VECTOR_FLOATS * TILE_M + threadIdx.x % TILE_M) * (uint32_t)sizeof(float4);
 }
 
-/* This CTA's accumulators of `owner`'s columns of C, of both products, to one of the parts of its shared
- * memory. */
+/* Sends this CTA's accumulators of `owner`'s columns of C, of both products, to one of the parts in `owner`'s
+ * shared memory. */
 template <class T>
 static __device__ __forceinline__ void send_acc(shared_t<T> shared, const struct output_row &row,
                                                 const struct tile_coord &coord, int owner, int part) {
@@ -95,7 +96,7 @@ static __device__ __forceinline__ void send_acc(shared_t<T> shared, const struct
     }
 }
 
-/* This CTA's accumulators from `own` on, and what the others sent of them, which begins at `column`. */
+/* Adds to this CTA's accumulators from `own` on what the other CTAs sent, which starts at `column`. */
 template <class T>
 static __device__ __forceinline__ void reduce_acc(float (&acc)[REDUCTION_COLUMNS], shared_t<T> shared,
                                                   struct tmem_addr own, int column) {
@@ -127,7 +128,7 @@ static __device__ __forceinline__ void silu_two(float *gate) {
     divide_two(numerator, denominator, gate);
 }
 
-/* Of the gates from `first` on, before `end`. */
+/* SiLU of the gates first .. end - 1. */
 template <int first, int end, int columns>
 static __device__ __forceinline__ void silu_columns(float (&gate)[columns]) {
 #pragma unroll
@@ -140,7 +141,7 @@ template <int columns> static __device__ __forceinline__ void silu(float (&gate)
     silu_columns<0, columns>(gate);
 }
 
-/* Eight outputs of a row, of which as many exist as columns are remaining. */
+/* Stores eight outputs of a row, of which `remaining` exist. */
 static __device__ __forceinline__ void store_vector(uint16_t *to, const uint32_t *halves, int32_t remaining,
                                                     bool vectorized) {
     if (remaining <= 0) {
@@ -158,7 +159,7 @@ static __device__ __forceinline__ void store_vector(uint16_t *to, const uint32_t
     }
 }
 
-/* Outputs of a row from `column` on, as many as the row has. */
+/* Stores outputs of a row from `column` on, those that exist. */
 template <int columns>
 static __device__ __forceinline__ void store_row(const struct output_row &row, int column,
                                                  const uint32_t (&halves)[columns / 2]) {
@@ -176,7 +177,7 @@ static __device__ __forceinline__ void store_row(const struct output_row &row, i
     }
 }
 
-/* Outputs of the columns from `column` on: the gates' SiLU times up, rounded once. */
+/* Stores SiLU(gate) times up, rounded once, from `column` on; `gate` already holds the SiLU. */
 template <int columns>
 static __device__ __forceinline__ void store_products(const struct output_row &row, int column,
                                                       const float (&gate)[columns],
@@ -189,8 +190,8 @@ static __device__ __forceinline__ void store_products(const struct output_row &r
     store_row<columns>(row, column, halves);
 }
 
-/* The columns of a tile by `columns` at a time, as a warp of a quarter takes them: its part number i.  Parts
- * may lie behind the last column. */
+/* The columns of a tile in parts of `columns`, shared by the warps of a quarter: `column` is where this warp's
+ * part number i starts.  A part may lie past the last column. */
 template <int tile_columns> struct column_parts {
     static constexpr int columns =
         tile_columns % (LOAD_COLUMNS * COLUMN_GROUPS) == 0 ? LOAD_COLUMNS : LOAD_COLUMNS / 2;
@@ -203,9 +204,9 @@ template <int tile_columns> struct column_parts {
     }
 };
 
-/* Epilogue warp where one MMA takes both products: a lane is a row of C.  Waits for up_full; loads up beside
- * the SiLU of the gates, and arrives at the last meeting in the middle of it; multiplies, rounds, stores;
- * signals nothing: the kernel's end does. */
+/* Epilogue warp if one MMA computes both products; a lane has a row of C.  Waits for up_full; loads up while it
+ * computes the SiLU of the first half of the gates, and arrives at the kernel's last barrier before the second
+ * half; multiplies, rounds, stores. */
 template <class T>
 static __device__ __forceinline__ void epilogue_stacked(shared_t<T> shared, const struct output_row &row) {
     using parts = column_parts<T::tile_n>;
@@ -246,9 +247,8 @@ static __device__ __forceinline__ void epilogue_stacked(shared_t<T> shared, cons
     }
 }
 
-/* Epilogue warp: a lane is a row of C.  Waits for gate_full, then for up_full; takes the SiLU of the gates into
- * registers, which overlaps the end of the second product; multiplies, rounds, stores; signals nothing: the
- * kernel's end does. */
+/* Epilogue warp; a lane has a row of C.  Waits for gate_full; computes the SiLU of the gates in registers,
+ * which overlaps the end of the second product; waits for up_full; multiplies, rounds, stores. */
 template <class T>
 static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct output_row &row) {
     using parts = column_parts<T::tile_n>;
@@ -275,9 +275,9 @@ static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct
     }
 }
 
-/* Epilogue warp where T::split_k CTAs or pairs share a tile's K.  Waits for both products of its share of K,
- * and for the cluster, which is past its last reads of all stages; sends the accumulators of the others'
- * columns over these, signals and waits for the cluster, adds what came for its own columns, and finishes them.
+/* Epilogue warp if T::split_k CTAs or pairs share a tile's K.  Waits for both products of its share of K, and
+ * for the cluster, which then reads no stage any more; sends the accumulators of the other CTAs' columns to
+ * their stages; synchronizes the cluster; adds what came for its own columns, and stores these.
  */
 template <class T>
 static __device__ __forceinline__ void epilogue_split_k(shared_t<T> shared, const struct output_row &row,
@@ -306,7 +306,7 @@ static __device__ __forceinline__ void epilogue_split_k(shared_t<T> shared, cons
     leave_tmem();
 }
 
-/* Epilogue warp of the grouped GEMM: as epilogue, of one product, whose columns are those of both accumulators.
+/* Epilogue warp of the grouped GEMM: both accumulators hold columns of one product.
  */
 template <class T>
 static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row) {

@@ -1,4 +1,5 @@
-/* A tile of the dual GEMM: its constants, what lies in shared memory and TMEM, its barriers, and where it is.
+/* A tile of the dual GEMM: its constants, what lies in shared memory and TMEM, its barriers, and where in C it
+ * is.
  *
  * Read blackwell_dual_gemm.cuh's first comment before. */
 #ifndef BLACKWELL_TILE_CUH
@@ -12,33 +13,33 @@
 namespace blackwell {
 
 #define LOAD_COLUMNS      32 /* of accumulators that a lane loads at once */
-#define REDUCTION_COLUMNS 16 /* likewise, where K is split */
+#define REDUCTION_COLUMNS 16 /* likewise, with split K */
 #define VECTOR_FLOATS     4
 #define VECTOR_HALVES     8  /* outputs of a 16-byte store */
-#define SECTOR_HALVES     16 /* of a sector of memory, which a store of sm_100 can fill */
+#define SECTOR_HALVES     16 /* outputs of a sector of memory, which one store of sm_100 can fill */
 
 enum role { LOAD_WARP, MMA_WARP };
 
 /*   TMEM, columns:  | A B1^T: acc_gate | A B2^T: acc_up | stage 0: 4 x (sfa sfb1 sfb2) | stage 1 ... |
  *
- * sfb1 and sfb2 are one scale tile a step each, or two where a tile's rows of B do not fit into one. */
+ * sfb1 and sfb2 are each one scale tile a step, or two if a tile's rows of B touch two. */
 template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct tile {
     static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
     static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
-    static constexpr int products = 2;      /* one in blackwell_grouped_gemm.cuh, of twice as many columns */
+    static constexpr int products = 2;      /* 1 in blackwell_grouped_gemm.cuh, with twice as many columns */
     static constexpr bool extended = false; /* blackwell_extended_gemm.cuh has another epilogue */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
-    static constexpr bool stacked = STACKED(tail, split_k); /* one MMA takes both products */
+    static constexpr bool stacked = STACKED(tail, split_k); /* one MMA computes both products */
     static constexpr int stacked_scale_tiles = B_SCALE_TILES(tile_n, true);
 
     static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
     static constexpr int step_columns = STEP_COLUMNS(tile_n, stacked),
                          stage_columns = STAGE_STEPS * step_columns;
-    static constexpr bool scales_shared = stages > SCALE_STAGES(tile_n, stacked); /* columns, by all stages */
+    static constexpr bool scales_shared = stages > SCALE_STAGES(tile_n, stacked); /* all stages share columns */
 
-    /* Of a tile whose K is split: each CTA finishes its share of the columns of C.  The others send it their
-     * accumulators of them. */
+    /* With split K, each CTA runs the epilogue for its share of the columns of C; the other CTAs send it their
+     * accumulators of those. */
     static constexpr int output_n = tile_n / split_k;
     static constexpr int received_parts = split_k > 1 ? split_k - 1 : 1;
 
@@ -60,38 +61,39 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
                   "whole loads of accumulators");
 };
 
-/* Whether a warp has to put together the scale factors of the stacked rows of B1 and B2.  (Those of one B, in
- * the grouped GEMM, lie together.) */
+/* Whether warps have to gather the scale factors of the stacked rows of B1 and B2.  In the grouped GEMM the
+ * only B's are contiguous. */
 template <class T> static constexpr __device__ __forceinline__ bool rearranges(void) {
     return T::stacked && T::products == 2;
 }
 
 template <class T> struct shared_stage {
-    unsigned char a[TILE_M][STAGE_FP4_BYTES];      /* 128-byte swizzle */
-    unsigned char b[2][T::cta_n][STAGE_FP4_BYTES]; /* [B1, B2], likewise; or, stacked in a pair, one of them */
+    unsigned char a[TILE_M][STAGE_FP4_BYTES]; /* 128-byte swizzle */
+    unsigned char b[2][T::cta_n]
+                   [STAGE_FP4_BYTES]; /* [B1, B2], same swizzle; stacked in a pair: all rows of one of them */
     unsigned char sfa[STAGE_SCALE_BYTES];
     unsigned char sfb[2][T::b_scale_tiles]
-                     [STAGE_SCALE_BYTES]; /* [sfb1, sfb2], then over them those of stacked rows */
+                     [STAGE_SCALE_BYTES]; /* [sfb1, sfb2]; then, in the same place, those of the stacked rows */
 };
 
 template <class T> struct shared_storage {
     union {
         struct shared_stage<T> stages[T::stages];
-        /* After the main loop, where K is split: what the others sent, [part][columns of gate, then of
+        /* After the main loop, with split K: accumulators of the other CTAs, [part][columns of gate, then of
          * up][row]. */
         float received[T::received_parts][2 * T::output_n / VECTOR_FLOATS][TILE_M][VECTOR_FLOATS];
     };
     uint64_t full[T::stages], empty[T::stages], scales_full[T::stages], scales_ready[T::stages]; /* mbarriers */
     uint64_t scales_read[STAGE_STEPS], gate_full, up_full;
-    unsigned char tmem_slot[TMEM_SLOT_BYTES]; /* where tcgen05.alloc leaves its address */
+    unsigned char tmem_slot[TMEM_SLOT_BYTES]; /* where tcgen05.alloc writes its address */
 };
 
-/* Sizes that the host counts too, and what has to fit. */
+/* The types above, checked: sizes that the host computes too, and what has to fit. */
 template <class T> struct layout_of {
     using stage = struct shared_stage<T>;
     using storage = struct shared_storage<T>;
     static_assert(sizeof(stage) == STAGE_BYTES(T::tile_n, T::ctas),
-                  "a stage has the bytes that the host counts");
+                  "a stage has the bytes that the host computes");
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_n, T::stages, T::ctas),
                   "shared memory has the bytes that the host asks for");
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES <= MAX_SHARED_BYTES,
@@ -132,23 +134,24 @@ template <class T> static __device__ __forceinline__ struct mbarrier up_full_bar
     return {SHARED_MEMBER(shared, up_full)};
 }
 
-/* All threads of the cluster, which may be a lone CTA. */
+/* Synchronizes all threads of the cluster, which may be a single CTA. */
 static __device__ __forceinline__ void sync_ctas(void) {
     barrier_cluster_arrive_release();
     barrier_cluster_wait_acquire();
 }
 
-/* After a warp's last access to TMEM: arrives at the kernel's last meeting, behind which TMEM is given back. */
+/* After a warp's last access to TMEM: arrives at the kernel's last cluster barrier; TMEM is deallocated after
+ * it. */
 static __device__ __forceinline__ void leave_tmem(void) {
     tcgen05_fence_before_thread_sync();
     barrier_cluster_arrive_release();
 }
 
-/* Which tile of C this CTA computes, and which steps of K of it. */
+/* Which tile of C this CTA computes, and which steps of the tile's K. */
 struct tile_coord {
     int32_t m, n, batch;        /* first row of A, first row of B */
-    int32_t rank;               /* of this CTA in its pair; the first issues the MMAs */
-    int32_t split;              /* which share of K */
+    int32_t rank;               /* of this CTA in its pair; the first CTA issues the MMAs */
+    int32_t split;              /* number of the share of K */
     int32_t first_stage, steps; /* of K */
 };
 
@@ -166,7 +169,7 @@ template <class T> static __device__ __forceinline__ struct tile_coord find_tile
     return coord;
 }
 
-/* Of the CTAs that share an MMA: the first one's rank in the cluster, and all of them as a mask. */
+/* For the CTAs that share an MMA: the first one's rank in the cluster, and the mask of all of them. */
 template <class T> static __device__ __forceinline__ uint32_t leader_rank(const struct tile_coord &coord) {
     return coord.split * T::ctas;
 }

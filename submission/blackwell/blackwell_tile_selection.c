@@ -5,19 +5,20 @@
 #include "../core/backend.h"
 
 const struct blackwell_costs blackwell_costs = {
-    /* predicted:b200 (simulator/calibration/calls).  An SM takes some 59 bytes a cycle of 1.85 GHz from L2, which
-     * explains the published kernels' times.  A step of both products takes N cycles.  The start and end of a
-     * wave are a guess. */
+    /* predicted:b200 (simulator/calibration/calls).  An SM loads some 59 bytes a cycle of 1.85 GHz from L2,
+       which explains the published kernels' times.  A step of both products takes N cycles.  A wave's start and
+       end are a guess. */
     .load_ps_per_kb = 9340,
     .mma_ps_per_column = 540,
     .wave_ps = 2500000,
-    /* measured:H200.  What the Hopper kernel's DSMEM reduction takes for each KB that leaves a CTA, barriers
-     * included: no one has published the rate between a B200's SMs.  Split tiles pay at less than half of it.
+    /* measured:H200.  The time of the Hopper kernel's DSMEM reduction for each KB that leaves a CTA, barriers
+     * included: the rate between a B200's SMs is not published.  Split tiles would pay only at less than half
+     * of it.
      */
     .reduction_ps_per_kb = 56250,
 };
 
-/* A cluster of CTAs lies in one of the chip's processing clusters: taken to be 8 of 18 SMs on a B200. */
+/* A cluster of CTAs runs within one GPC: a B200 is assumed to have 8 of them, with 18 SMs each. */
 #define SMS_OF_TPC          2 /* HW: a pair of CTAs fits into each */
 #define PROCESSING_CLUSTERS 8
 
@@ -35,7 +36,7 @@ int blackwell_clusters_at_once(const struct blackwell_config *config, int sms) {
     return cluster <= SMS_OF_TPC ? sms / cluster : PROCESSING_CLUSTERS * (sms / PROCESSING_CLUSTERS / cluster);
 }
 
-/* Of a stage of K: its copies or its products, whichever takes longer. */
+/* Time of a stage of K: its copies or its products, whichever takes longer. */
 static int64_t stage_ps(const struct blackwell_config *config) {
     int64_t load = STAGE_BYTES(config->tile_n, config->ctas) / 1024 * blackwell_costs.load_ps_per_kb;
     int64_t multiply = (int64_t)STAGE_STEPS * config->tile_n * blackwell_costs.mma_ps_per_column;
@@ -49,7 +50,7 @@ int64_t blackwell_tile_cost_ps(const struct blackwell_config *config, int64_t m,
     if (stages_k < config->split_k || clusters_at_once < 1) {
         return INT64_MAX;
     }
-    /* Of a CTA's fp32 accumulators all but its own share leave it, and as much comes in. */
+    /* A CTA sends all of its fp32 accumulators but its own share, and receives as many. */
     int64_t accumulators_kb = 2 * (int64_t)TILE_M * config->tile_n * (int64_t)sizeof(float) / 1024;
     int64_t reduction = accumulators_kb * (config->split_k - 1) / config->split_k * costs->reduction_ps_per_kb;
     return ceil_div(blackwell_ctas(config, m, n, l) / cluster, clusters_at_once) *

@@ -12,35 +12,35 @@ extern const struct blackwell_config blackwell_configs[BLACKWELL_TILES];
 
 /* The predicted times behind the choice, in picoseconds. */
 extern const struct blackwell_costs {
-    int64_t load_ps_per_kb;      /* of a CTA's copies */
-    int64_t mma_ps_per_column;   /* of both products of a step of K, for each column of the tile */
+    int64_t load_ps_per_kb;      /* a CTA's copies */
+    int64_t mma_ps_per_column;   /* both products of a step of K, for each column of the tile */
     int64_t wave_ps;             /* start and end of a wave of CTAs */
-    int64_t reduction_ps_per_kb; /* of the DSMEM reduction of a split K, for what leaves a CTA */
+    int64_t reduction_ps_per_kb; /* the DSMEM reduction of a split K, for each KB that leaves a CTA */
 } blackwell_costs;
 
-/* CTAs that a configuration launches: whole clusters, the last ones maybe partly out of bounds. */
+/* CTAs that a configuration launches: whole clusters; CTAs of the last ones may be out of bounds. */
 int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l);
 
-/* The predicted time in picoseconds: waves of CTAs, one an SM, times the stages of one, each as long as its
- * copies or its products take, whichever is longer; and for each wave a start, an end and, where K is split,
- * the DSMEM reduction.  INT64_MAX where a share of K would be empty, or no cluster can run. */
+/* The predicted time in picoseconds: waves of CTAs, one an SM, times a CTA's stages, each as long as its copies
+ * or its products, whichever takes longer; plus for each wave a start, an end and, with split K, the DSMEM
+ * reduction.  INT64_MAX if a share of K would be empty, or no cluster can run. */
 int64_t blackwell_tile_cost_ps(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k,
                                int64_t l, int clusters_at_once);
 
-/* How many clusters run at once where SMs lie as they are taken to on a B200, a CTA on each. */
+/* How many clusters run at once, a CTA on each SM, if the SMs lie as is assumed for a B200. */
 int blackwell_clusters_at_once(const struct blackwell_config *config, int sms);
 
-/* The index of the cheapest configuration, of equals the first one listed; clusters_at_once[i] clusters of
+/* The index of the cheapest configuration, the first listed among equals; clusters_at_once[i] clusters of
  * configuration i run at once. */
 int blackwell_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, const int *clusters_at_once);
 
-/* The name of configuration number `index`, or NULL where there is none. */
+/* The name of configuration number `index`, or NULL past the last one. */
 const char *blackwell_tile_name(int index);
 
 /* The predicted time in picoseconds of one tile of the grouped GEMM, from start to end. */
 int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t k);
 
-/* The name of the grouped GEMM's configuration number `index`, or NULL where there is none. */
+/* The name of the grouped GEMM's configuration number `index`, or NULL past the last one. */
 const char *blackwell_grouped_tile_name(int index);
 
 #endif

@@ -1,12 +1,12 @@
-/* The GeForce kernel's tile configurations, for host and device: sm_120a, sm_121a.
+/* The GeForce kernels' tile configurations (sm_120a, sm_121a), for host and device.
  *
  * A CTA computes tiles of tile_m rows by tile_n columns of C, one after another: tile_m rows of A against
  * tile_n rows of B1 and of B2.  Its MMA warps divide a tile: warps_m along the rows of A, warps_n along those
  * of B.
  *
- * A stage is 128 of K: a row's 64 bytes of fp4 are one row of the 64-byte swizzle.  256 of K would be half as
- * many copies, but two stages are all that 99 KB then hold, and the next one's copies must hide behind one
- * stage's MMAs; with 128 of K three to eight stages are in flight. */
+ * A stage holds 128 of K: a row's 64 bytes of fp4 are one row of the 64-byte swizzle.  256 of K would halve the
+ * number of copies, but then 99 KB hold only two stages, and a stage's copies have to hide behind one stage's
+ * MMAs; with 128 of K three to eight stages are in flight. */
 #ifndef GEFORCE_CONFIG_H
 #define GEFORCE_CONFIG_H
 
@@ -39,21 +39,21 @@ struct geforce_config {
     int tile_m, tile_n, stages, warps_m, warps_n;
 };
 
-/* Registers a thread.  HW: warps take them from their quarter of the SM, so that eight MMA warps and one load
- * warp would get no more than twelve warps do, 168: too few for 128 accumulators.  So the load warp has a
- * warpgroup, and leaves most of its registers to the others (setmaxnreg). */
-#define LOAD_WARPS                    4 /* of which one copies */
+/* Registers a thread.  HW: warps take registers from their quarter of the SM, so eight MMA warps and one load
+ * warp get no more than twelve warps would, 168: too few for 128 accumulators.  So the load warp has a
+ * warpgroup of its own, which gives most of its registers to the MMA warps (setmaxnreg). */
+#define LOAD_WARPS                    4 /* one of them copies */
 #define LOAD_REGISTERS                24
 #define MMA_REGISTERS                 240
 #define CTA_THREADS(warps_m, warps_n) (((warps_m) * (warps_n) + LOAD_WARPS) * WARP_THREADS)
-/* Of a thread at the launch: what ptxas gives a kernel of so many threads. */
+/* What ptxas gives each thread of a kernel with so many threads. */
 #define LAUNCH_REGISTERS(threads) (MAX_CTA_REGISTERS / (threads) / REGISTER_GRANULE * REGISTER_GRANULE)
 
 /* A, B1 and B2 in fp4, then their scale factors. */
 #define STAGE_BYTES(tile_m, tile_n)                                                                            \
     (((tile_m) + 2 * (tile_n)) * STAGE_FP4_BYTES + (1 + 2 * SCALE_TILES_TOUCHED(tile_n)) * STAGE_SCALE_BYTES)
 
-/* After the stages: two barriers each; and room to align their start. */
+/* Stages, two barriers for each, and room to align their start. */
 #define SHARED_BYTES(tile_m, tile_n, stages)                                                                   \
     ((stages) * (STAGE_BYTES(tile_m, tile_n) + 2 * MBARRIER_BYTES) + SWIZZLE_ATOM_BYTES)
 

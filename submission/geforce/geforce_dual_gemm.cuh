@@ -3,7 +3,7 @@
  * Read in this order: geforce_config.h (sizes), this comment, geforce_tile.cuh (shared memory), load and main
  * loop below, geforce_epilogue.cuh, then the kernel at the end.
  *
- *   load warp                            eight MMA warps, each its part of the tile
+ *   load warp                            eight MMA warps, each for its part of the tile
  *   ---------                            ------------------------------------------
  *   A, B1, B2       --TMA--> +           full --ldmatrix--> fragments of A, B1, B2 (registers)
  *   sfa, sfb1, sfb2 --bulk-> | stage ----------LDS--------> scale factors (registers)
@@ -16,9 +16,9 @@
  *   full[s]    1 (load warp)            a stage's      stage s holds fp4 and scale factors
  *   empty[s]   its MMA warps            0              no warp reads stage s any more
  *
- * A CTA takes a tile after another; the load warp goes on with the next one's stages while the MMA warps are in
- * the epilogue.  These chips have neither tensor memory nor multicast between CTAs: what the instruction reads
- * are registers, and tiles of the same rows of B meet in L2. */
+ * A CTA computes one tile after another; the load warp copies the next tile's stages while the MMA warps are in
+ * the epilogue.  These chips have neither tensor memory nor multicast between CTAs: MMAs read registers, and
+ * tiles with the same rows of B share them through L2. */
 #ifndef GEFORCE_DUAL_GEMM_CUH
 #define GEFORCE_DUAL_GEMM_CUH
 
@@ -30,8 +30,9 @@ namespace geforce {
 
 /* ---- load ---- */
 
-/* Scale factors of `bytes` of a stage that starts with step number `step`: of a row of scale tiles, of which
- * the tensor has so many, each steps_k long; the last one again for rows past the end, which no output uses. */
+/* Copies `bytes` of scale factors to a stage that starts with step number `step`, from row number `tile_row` of
+ * the tensor's scale tiles, each row steps_k tiles long; past the tensor's end from its last row, which affects
+ * no output. */
 static __device__ __forceinline__ void copy_scales(uint32_t to, const uint8_t *scales, int32_t tile_rows,
                                                    int32_t batch, int32_t tile_row, int32_t steps_k,
                                                    int32_t step, uint32_t bytes, struct mbarrier full) {
@@ -39,13 +40,13 @@ static __device__ __forceinline__ void copy_scales(uint32_t to, const uint8_t *s
     cp_async_bulk_cta(to, scales + (row * steps_k + step) * SCALE_TILE_BYTES, bytes, full);
 }
 
-/* Load warp, one thread.  Waits for empty[s], and before all for the previous kernel (PDL);
- * fills stage s, where out-of-bounds elements read as zero; of scale factors only the steps that K has;
+/* Load warp, one thread.  Waits for the previous kernel (PDL), then for each empty[s];
+ * fills stage s: out-of-bounds elements read as zero, scale factors come only for the steps that K has;
  * signals full[s]: one arrival and the stage's bytes. */
 template <class T, class P> static __device__ __forceinline__ void load(shared_t<T> shared, const P &p) {
     constexpr int fp4_bytes = (T::tile_m + 2 * T::tile_n) * STAGE_FP4_BYTES;
     struct ring ring = {
-        0, 1}; /* nothing is in the first lap's stages: the phase before the first counts as complete */
+        0, 1}; /* the first lap does not wait: the phase before a barrier's first counts as complete */
     griddepcontrol_wait();
 #pragma unroll 1
     for (int32_t index = blockIdx.x; index < p.tiles; index += gridDim.x) {
@@ -86,25 +87,25 @@ template <class T, class P> static __device__ __forceinline__ void load(shared_t
 
 /* Where a lane reads in a stage: offsets in bytes from the stage's start. */
 template <class T> struct lane_places {
-    uint32_t a, b;            /* its row's chunk of the first block's first ldmatrix; of B1 */
-    uint32_t sfa[T::a_words]; /* its rows' words of scale factors in a step's tile */
-    uint32_t sfb[T::b_words]; /* of B1 */
+    uint32_t a, b;            /* of A and of B1: its row's chunk for the first block's first ldmatrix */
+    uint32_t sfa[T::a_words]; /* the words of scale factors in a step's tile that it supplies */
+    uint32_t sfb[T::b_words]; /* likewise of B1 */
 };
 
-/* Bytes of a block's rows: from a block's place to the next one's. */
+/* Bytes of a block's rows, which is the distance from one block to the next. */
 #define A_BLOCK_BYTES (MMA_M * STAGE_FP4_BYTES)
 #define B_BLOCK_BYTES (MMA_N * STAGE_FP4_BYTES)
-#define MATRIX_ROWS   8 /* HW: of an ldmatrix, and of the sides of its four matrices */
+#define MATRIX_ROWS   8 /* HW: rows of each of an ldmatrix's four matrices */
 
-/* Chunk `chunk` of row `row`, whose first row is where the swizzle repeats. */
+/* The offset of chunk `chunk` of row `row`; row 0 is where the swizzle repeats. */
 static __device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
     const int moved = chunk ^ (row / SWIZZLE_ROWS_SHARE % (STAGE_FP4_BYTES / SWIZZLE_CHUNK));
     return row * STAGE_FP4_BYTES + moved * SWIZZLE_CHUNK;
 }
 
-/* The row, of the `rows` of a warp's part, whose word of scale factors number `word` the lane supplies: the
- * MMAs take rows 8 i + r of 32 from lane 4 r + i.  Lanes that have none supply the first row's, which no MMA
- * takes. */
+/* The row, among the `rows` rows of a warp's part, whose scale factors are the lane's word number `word`: MMAs
+ * read those of row 8 i + r of 32 from lane 4 r + i.  A lane without such a row supplies the first row's, which
+ * no MMA reads. */
 static __device__ __forceinline__ int supplied_row(int lane, int word, int rows) {
     const int row = word * WARP_THREADS + lane % 4 * MATRIX_ROWS + lane / 4;
     return row < rows ? row : 0;
@@ -117,8 +118,8 @@ static __device__ __forceinline__ struct lane_places<T> lane_places_of(struct ti
     const int first_m = warp % T::warps_m * T::warp_m, first_n = warp / T::warps_m * T::warp_n;
     const int matrix = lane / MATRIX_ROWS, row = lane % MATRIX_ROWS;
     struct lane_places<T> places;
-    /* A: its four matrices are two times eight rows by two chunks, a step's; B: eight rows by four chunks, a
-     * stage's. */
+    /* A's four matrices are 16 rows by two chunks, which is a step; B's are eight rows by four chunks, which is
+     * a stage. */
     places.a = (uint32_t)offsetof(stage, a) + swizzled(first_m + matrix % 2 * MATRIX_ROWS + row, matrix / 2);
     places.b = (uint32_t)offsetof(stage, b) + swizzled(first_n + row, matrix);
 #pragma unroll
@@ -135,7 +136,7 @@ static __device__ __forceinline__ struct lane_places<T> lane_places_of(struct ti
     return places;
 }
 
-/* A warp's accumulators: of each block of 16 x 8 a lane has four (sm120.cuh). */
+/* A warp's accumulators: a lane has four of each block of 16 x 8 (sm120.cuh). */
 template <class T> struct accumulators {
     float gate[T::m_blocks][T::n_blocks][4], up[T::m_blocks][T::n_blocks][4];
 };
@@ -145,8 +146,8 @@ template <class T> struct stage_scales {
     uint32_t a[STAGE_STEPS][T::a_words], b1[STAGE_STEPS][T::b_words], b2[STAGE_STEPS][T::b_words];
 };
 
-/* Zeros for the step that K does not have, where fp4 are zeros too: its products are zero then, and what lies
- * in shared memory might be NaN. */
+/* Loads a stage's scale factors; zeros for a step past the end of K, because shared memory might hold NaN
+ * there, which times the step's zero fp4 would not be zero. */
 template <class T>
 static __device__ __forceinline__ void load_scales(struct stage_scales<T> &scales, uint32_t stage,
                                                    const struct lane_places<T> &places, int32_t steps) {
@@ -166,8 +167,8 @@ static __device__ __forceinline__ void load_scales(struct stage_scales<T> &scale
     }
 }
 
-/* The word of scale factors of block `block` of so many rows, and which lanes of each four supply it, follow
- * from its number; the instruction takes the lanes as constants. */
+/* A stage's MMAs for one block of columns.  The block's number says which word of scale factors it uses, and
+ * which lane of each four supplies it, which the instruction takes as a constant. */
 template <class T, int n_block>
 static __device__ __forceinline__ void
 multiply_column(struct accumulators<T> &acc, const uint32_t (&a)[T::m_blocks][STAGE_STEPS][4],
@@ -191,7 +192,8 @@ multiply_column(struct accumulators<T> &acc, const uint32_t (&a)[T::m_blocks][ST
     }
 }
 
-/* Columns n_block and those after it: fragments of B1 and B2 for all of the stage's K, then their MMAs. */
+/* For the blocks of columns from n_block on: loads fragments of B1 and B2 for all of the stage's K, then issues
+ * their MMAs. */
 template <class T, int n_block>
 static __device__ __forceinline__ void multiply_columns(struct accumulators<T> &acc,
                                                         const uint32_t (&a)[T::m_blocks][STAGE_STEPS][4],
@@ -205,7 +207,7 @@ static __device__ __forceinline__ void multiply_columns(struct accumulators<T> &
     }
 }
 
-/* A stage of K of which `steps` are there. */
+/* A stage of K, of which `steps` steps exist. */
 template <class T>
 static __device__ __forceinline__ void multiply_stage(struct accumulators<T> &acc, uint32_t stage,
                                                       const struct lane_places<T> &places, int32_t steps) {
@@ -215,7 +217,7 @@ static __device__ __forceinline__ void multiply_stage(struct accumulators<T> &ac
 #pragma unroll
     for (int m = 0; m < T::m_blocks; m++) {
 #pragma unroll
-        for (int step = 0; step < STAGE_STEPS; step++) { /* two chunks on, as the swizzle moves them */
+        for (int step = 0; step < STAGE_STEPS; step++) { /* the next step is two chunks further, swizzled */
             ldmatrix_x4(a[m][step], ((stage + places.a) ^ (step * 2 * SWIZZLE_CHUNK)) + m * A_BLOCK_BYTES);
         }
     }
@@ -223,7 +225,7 @@ static __device__ __forceinline__ void multiply_stage(struct accumulators<T> &ac
 }
 
 /* MMA warp.  Waits for full[s]; multiplies its part of the tile; signals empty[s], one arrival a warp, once its
- * reads of stage s are complete; at the end of K finishes its part of C. */
+ * reads of stage s are complete; stores its part of C at the end of K. */
 template <class T, class P> static __device__ __forceinline__ void multiply(shared_t<T> shared, const P &p) {
     struct ring ring = {0, 0};
 #pragma unroll 1
@@ -256,7 +258,7 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
     fence_mbarrier_init();
 }
 
-/* All of a CTA's tiles of the list that the parameters P are. */
+/* Computes all of a CTA's tiles; P are the parameters of the dual GEMM or of a list of groups. */
 template <class T, class P> static __device__ __forceinline__ void run_tiles(const P &p) {
     extern __shared__ unsigned char memory[];
     const uint32_t start = cvta_to_shared(memory);

@@ -1,4 +1,4 @@
-/* What an MMA warp does with its accumulators at the end of K. */
+/* From accumulators to rows of C: SiLU, product, stores. */
 #ifndef GEFORCE_EPILOGUE_CUH
 #define GEFORCE_EPILOGUE_CUH
 
@@ -8,8 +8,8 @@
 
 namespace geforce {
 
-#define QUAD         4 /* lanes that hold eight columns of a row, two each, of a block */
-#define ROW_PARTS    2 /* of a block: a lane has of it two columns of rows t / 4 and t / 4 + 8 */
+#define QUAD         4 /* lanes that hold the eight columns of a block's row, two each */
+#define ROW_PARTS    2 /* of a block: lane t has two columns of row t / 4 and two of row t / 4 + 8 */
 #define PART_COLUMNS MMA_N
 
 /* fp32 silu(gate) * up of two columns, as halves. */
@@ -24,7 +24,7 @@ static __device__ __forceinline__ uint32_t silu_times_up(const float *gate, cons
     return cvt_rn_f16x2_f32(output[0], output[1]);
 }
 
-/* words[i] of lane q of each four lanes goes to words[q] of lane i. */
+/* In each four lanes, words[i] of lane q goes to words[q] of lane i. */
 static __device__ __forceinline__ void transpose_quad(uint32_t (&words)[QUAD]) {
 #pragma unroll
     for (int bit = 1; bit < QUAD; bit *= 2) {
@@ -40,7 +40,8 @@ static __device__ __forceinline__ void transpose_quad(uint32_t (&words)[QUAD]) {
     }
 }
 
-/* Eight columns of a row of C: 16 bytes at once where rows start at such addresses, else those that are there.
+/* Stores eight columns of a row of C: 16 bytes at once if rows are aligned to that, else one by one those that
+ * exist.
  */
 template <class G>
 static __device__ __forceinline__ void store_part(const G &p, const struct tile_coord &coord, int32_t row,
@@ -61,10 +62,10 @@ static __device__ __forceinline__ void store_part(const G &p, const struct tile_
     }
 }
 
-/* A warp's part of tile_n columns of C from number `first_of_tile` on; two halves of a row by `word` of the
- * block along M, the block along N, and where their accumulators are in it.  Its lanes hold two columns of a
- * row of each block; four parts, of a row and eight columns each, at a time are turned in the quads, so that
- * each lane has one of them whole, and stores it. */
+/* Stores a warp's part of tile_n columns of C, from column `first_of_tile` on.  word(m, n, i) returns two
+ * outputs of block (m, n), from accumulators i and i + 1.  A lane has two columns of a row of each block; each
+ * quad transposes four parts at a time, of a row and eight columns each, so that every lane has one whole part,
+ * and stores it. */
 template <class T, class G, class Word>
 static __device__ __forceinline__ void store_columns(const struct tile_coord &coord, int32_t first_of_tile,
                                                      const G &p, Word word) {
@@ -89,7 +90,7 @@ static __device__ __forceinline__ void store_columns(const struct tile_coord &co
     }
 }
 
-/* MMA warp.  Of two products one tile of C; of one, in two halves, as many columns of it after each other. */
+/* MMA warp.  Two products make one tile of columns; one product fills two, the second half after the first. */
 template <class T, class G>
 static __device__ __forceinline__ void epilogue(const float (&gate)[T::m_blocks][T::n_blocks][4],
                                                 const float (&up)[T::m_blocks][T::n_blocks][4],

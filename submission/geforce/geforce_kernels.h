@@ -1,4 +1,4 @@
-/* What the host side needs of the compiled kernels. */
+/* The compiled kernels, for the host side: their parameters, and functions that return them. */
 #ifndef GEFORCE_KERNELS_H
 #define GEFORCE_KERNELS_H
 
@@ -12,23 +12,23 @@
 extern "C" {
 #endif
 
-/* The GEMM's parameters, passed by value. */
+/* The dual GEMM's parameters, passed by value. */
 struct geforce_dual_gemm_params {
     CUtensorMap a, b1, b2;            /* boxes of a stage's fp4: [batch][row][K in bytes] */
     const uint8_t *sfa, *sfb1, *sfb2; /* blocked: [batch][row of scale tiles][step of K][512 bytes] */
     uint16_t *c;                      /* [batch][m][n], fp16 bits */
     int32_t m, n;
-    int32_t steps_k;                 /* K in steps, which is scale tiles along K too */
+    int32_t steps_k;                 /* K in steps; a scale tile is a step's */
     int32_t tiles_m, tiles_n, tiles; /* of C: along its rows, its columns, and of all batches */
 };
 
-/* What a launch of the grouped GEMM takes at most: all of it are the kernel's parameters.  Few groups have a
- * kernel of their own, since all of a kernel's parameters are copied in each launch. */
+/* Groups of one launch of the grouped GEMM, which are the kernel's parameters.  Few groups have a kernel of
+ * their own, since every launch copies all of a kernel's parameters. */
 #define GEFORCE_FEW_GROUPS  8
 #define GEFORCE_MOST_GROUPS 64
 
-/* A group: what it has of the dual GEMM's parameters, with l = 1.  Its tiles' numbers start at first_tile,
- * those of the same rows of B next to each other. */
+/* A group: the dual GEMM's parameters for one product, with l = 1.  Its tiles have the numbers from first_tile
+ * on, those of the same rows of B next to each other. */
 struct geforce_group {
     CUtensorMap a, b1;
     const uint8_t *sfa, *sfb1;

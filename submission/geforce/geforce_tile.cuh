@@ -1,4 +1,4 @@
-/* A CTA's tile: its warps, its shared memory, where it lies in C. */
+/* A tile: its warps, what lies in shared memory, and where in C it is. */
 #ifndef GEFORCE_TILE_CUH
 #define GEFORCE_TILE_CUH
 
@@ -15,10 +15,10 @@ template <int tile_m_, int tile_n_, int stages_, int warps_m_, int warps_n_> str
     static constexpr int warp_m = tile_m / warps_m, warp_n = tile_n / warps_n; /* a warp's part */
     static constexpr int m_blocks = warp_m / MMA_M, n_blocks = warp_n / MMA_N; /* in MMAs */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
-    /* B1's product and B2's are two; columns of C; where B2's rows start, after B1's; copies of scale factors
-     * of both. */
+    /* Products; columns of C; how many rows after B1's rows B2's start; copies of scale factors of B a stage.
+     */
     static constexpr int products = 2, columns = tile_n, second_column = 0, sfb_copies = 2 * b_scale_tiles;
-    /* A lane's words of scale factors of a step: of 32 rows each. */
+    /* Words of scale factors that a lane supplies in a step: one for each 32 rows. */
     static constexpr int a_words = (warp_m + WARP_THREADS - 1) / WARP_THREADS;
     static constexpr int b_words = (warp_n + WARP_THREADS - 1) / WARP_THREADS;
 
@@ -26,16 +26,15 @@ template <int tile_m_, int tile_n_, int stages_, int warps_m_, int warps_n_> str
     static_assert(SCALE_TILE_ROWS % tile_m == 0, "a tile's rows of A are in one scale tile");
     static_assert(tile_m <= MAX_TMA_BOX_ELEMS && tile_n <= MAX_TMA_BOX_ELEMS, "a TMA box takes all rows");
     static_assert(threads <= MAX_CTA_THREADS, "a CTA has that many threads");
-    static_assert(warps * WARP_THREADS % WARPGROUP_THREADS == 0, "setmaxnreg is a warpgroup's");
-    /* HW: more than the launch took is never free, and setmaxnreg waits for ever. */
+    static_assert(warps * WARP_THREADS % WARPGROUP_THREADS == 0, "setmaxnreg applies to whole warpgroups");
+    /* HW: registers beyond the launch's are never free, and setmaxnreg would wait for ever. */
     static_assert(WARP_THREADS * (LOAD_WARPS * LOAD_REGISTERS + warps * MMA_REGISTERS) <=
                       threads * LAUNCH_REGISTERS(threads),
-                  "the registers that the launch took suffice for what every warpgroup asks for");
+                  "the launch's registers suffice for what all warpgroups ask for");
 };
 
-/* A stage. */
 template <class T> struct shared_stage {
-    unsigned char a[T::tile_m][STAGE_FP4_BYTES];    /* 64-byte swizzle, as both b */
+    unsigned char a[T::tile_m][STAGE_FP4_BYTES];    /* 64-byte swizzle, as in b */
     unsigned char b[2][T::tile_n][STAGE_FP4_BYTES]; /* [B1, B2] */
     unsigned char sfa[STAGE_SCALE_BYTES];
     unsigned char sfb[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [B1, B2] */
@@ -49,21 +48,22 @@ template <class T> struct shared_storage {
 template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
 template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
 
-/* HW: the 64-byte swizzle moves the 16-byte chunk c of row r of 64 bytes to chunk c ^ (r / 2 % 4), so that
- * eight rows' same chunks are in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
+/* HW: the 64-byte swizzle moves 16-byte chunk c of row r of 64 bytes to chunk c ^ (r / 2 % 4), so that the same
+ * chunk of eight rows is in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
 #define SWIZZLE_64_BYTES   512
 #define SWIZZLE_CHUNK      16
-#define SWIZZLE_ROWS_SHARE 2 /* rows whose chunks are moved alike */
+#define SWIZZLE_ROWS_SHARE 2 /* consecutive rows whose chunks move alike */
 
-/* Sizes that the host counts too, and what has to fit. */
+/* The types above, checked: sizes that the host computes too, and what has to fit. */
 template <class T> struct layout_of {
     using stage = struct shared_stage<T>;
     using storage = struct shared_storage<T>;
-    /* From a word of B1's scale factors to B2's: in its own tiles, or so many rows on in the same one. */
+    /* Bytes from a word of B1's scale factors to B2's: those are in scale tiles of their own, or some rows
+     * further on in the same one. */
     static constexpr uint32_t second_sfb =
         T::products == 2 ? sizeof(stage::sfb[0]) : T::second_column / SCALE_ENTRIES * SCALE_WORD_BYTES;
     static_assert(sizeof(stage) == STAGE_BYTES(T::tile_m, T::tile_n),
-                  "a stage has the bytes that the host counts");
+                  "a stage has the bytes that the host computes");
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_m, T::tile_n, T::stages),
                   "shared memory has the bytes that the host asks for");
     static_assert(SHARED_BYTES(T::tile_m, T::tile_n, T::stages) <= MAX_SHARED_BYTES_SM120,
@@ -73,13 +73,12 @@ template <class T> struct layout_of {
     static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier object");
 };
 
-/* Which tile of C. */
+/* Which tile of C the CTA computes. */
 struct tile_coord {
     int32_t m, n, batch; /* first row of A, first row of B */
 };
 
-/* What tile number `index` of the list is of: the only product, or the group whose tiles' numbers start at or
- * before it; the last one's tiles are the last. */
+/* The GEMM that tile number `index` belongs to: the only one, or a group. */
 static __device__ __forceinline__ const struct geforce_dual_gemm_params &
 gemm_of(const struct geforce_dual_gemm_params &p, int32_t) {
     return p;
@@ -94,7 +93,7 @@ static __device__ __forceinline__ const struct geforce_group &gemm_of(const P &p
     return p.group[group];
 }
 
-/* The tensor that has the second half of the rows of B in a stage. */
+/* The tensor with the second half of a stage's rows of B. */
 static __device__ __forceinline__ const CUtensorMap *second_b(const struct geforce_dual_gemm_params &p) {
     return &p.b2;
 }
@@ -103,7 +102,8 @@ static __device__ __forceinline__ const CUtensorMap *second_b(const struct gefor
     return &group.b1;
 }
 
-/* Tile number `index`: those of the same rows of B follow each other, so that they run at the same time. */
+/* The place of tile number `index`: tiles with the same rows of B follow each other, so that they run at the
+ * same time. */
 template <class T>
 static __device__ __forceinline__ struct tile_coord find_tile(const struct geforce_dual_gemm_params &p,
                                                               int32_t index) {

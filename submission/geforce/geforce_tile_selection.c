@@ -52,7 +52,7 @@ const char *geforce_tile_name(int index) {
     return GPU_TILE_NAME(geforce_configs, index);
 }
 
-/* Half as many columns of two products are as much work. */
+/* One product of twice the columns is as much work as two products. */
 int64_t geforce_grouped_tile_cycles(const struct geforce_config *config, int64_t k) {
     return tile_cycles(config, k);
 }

@@ -10,7 +10,7 @@ static __device__ __forceinline__ float number_or_one(const float *pointer) {
     return pointer != nullptr ? *pointer : 1.0f;
 }
 
-/* What a row's accumulators are multiplied by. */
+/* The factors of a row's accumulators. */
 struct row_factors {
     float gate, up;
 };
@@ -21,7 +21,7 @@ find_factors(const struct extended_params &p, float scale_gate, float scale_up, 
     return {scale_gate * token, scale_up * token};
 }
 
-/* The activation of scaled gate and up.  Comparisons let a NaN pass. */
+/* The activation of scaled gate and up.  The comparisons keep a NaN. */
 static __device__ __forceinline__ float activate(const struct extended_params &p, float gate, float up) {
     gate = gate > p.limit ? p.limit : gate;
     up = up > p.limit ? p.limit : up;
@@ -44,7 +44,7 @@ struct nvfp4_group {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
-/* Eight codes.  PTX ISA, cvt: to nearest even, at most 6; NaN becomes +6. */
+/* Eight e2m1 codes.  PTX ISA, cvt: to nearest even, at most 6; NaN becomes +6. */
 static __device__ __forceinline__ uint32_t e2m1_word(const float *x) {
     uint32_t word;
     asm("{\n\t.reg .b8 byte0, byte1, byte2, byte3;\n\t"
@@ -56,10 +56,10 @@ static __device__ __forceinline__ uint32_t e2m1_word(const float *x) {
     return word;
 }
 #else
-/* cvt.rn.satfinite.e2m1x2.f32, which other chips lack, of one number.  Below 1 the last place of 2^22 rounds to
- * halves; from there on 22 of fp32's bits are rounded off. */
+/* cvt.rn.satfinite.e2m1x2.f32 of one number, for chips without it.  Below 1, adding 2^22 rounds to halves; from
+ * 1 on, 22 of fp32's bits are rounded off. */
 static __device__ __forceinline__ uint32_t e2m1_code(float x) {
-    const float magnitude = fminf(fabsf(x), 6.0f), subnormals = 4194304.0f; /* of a NaN 6 */
+    const float magnitude = fminf(fabsf(x), 6.0f), subnormals = 4194304.0f; /* fminf makes a NaN 6 */
     const uint32_t rebiased = __float_as_uint(magnitude) - (126u << 23);
     const uint32_t normal = (rebiased + 0x1fffffu + (rebiased >> 22 & 1)) >> 22;
     const uint32_t subnormal = __float_as_uint(__fadd_rn(magnitude, subnormals)) - __float_as_uint(subnormals);
@@ -96,7 +96,7 @@ static __device__ __forceinline__ struct nvfp4_group quantize_group(const float 
     return {{e2m1_word(scaled), e2m1_word(scaled + 8)}, (uint8_t)bytes};
 }
 
-/* A row's group that begins at `column`, where both exist. */
+/* Stores a row's group that begins at `column`; both exist. */
 static __device__ __forceinline__ void store_group(const struct extended_params &p, int32_t row, int32_t column,
                                                    const struct nvfp4_group &group) {
     uint32_t *to = (uint32_t *)((uint8_t *)p.c + (int64_t)row * (p.n / 2) + column / 2);
@@ -104,15 +104,15 @@ static __device__ __forceinline__ void store_group(const struct extended_params 
     p.sfc[scale_offset(p.sfc_layout, row, column / NVFP4_GROUP_ELEMS, p.n / NVFP4_GROUP_ELEMS)] = group.scale;
 }
 
-/* A zero to the scale factor of a group of a row past the last one, where the layout has one. */
+/* Zeroes the scale factor of a group in a row past the last one, if the layout has a place for it. */
 static __device__ __forceinline__ void pad_group(const struct extended_params &p, int32_t row, int32_t column) {
     if (p.sfc_layout == CUSTOM_KERNEL_SCALES_BLOCKED && row < scale_tile_rows(p.m) * SCALE_TILE_ROWS) {
         p.sfc[scale_offset(p.sfc_layout, row, column / NVFP4_GROUP_ELEMS, p.n / NVFP4_GROUP_ELEMS)] = 0;
     }
 }
 
-/* Zeros to the scale factors of rows past the last one, of the groups of `columns` columns from first_column on
- * that exist: number `thread` of `threads`. */
+/* Zeroes the scale factors of rows past the last one, for the groups in `columns` columns from first_column on;
+ * the work is shared by `threads` threads, of which this is number `thread`. */
 static __device__ __forceinline__ void pad_scales(const struct extended_params &p, int32_t first_column,
                                                   int32_t columns, int thread, int threads) {
     const int groups = min(columns, p.n - first_column) / NVFP4_GROUP_ELEMS;

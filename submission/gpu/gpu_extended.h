@@ -1,10 +1,10 @@
-/* What the GPU backends' extended GEMMs take for their epilogue, for host and device. */
+/* The parameters of the extended GEMMs' epilogue, for host and device. */
 #ifndef GPU_EXTENDED_H
 #define GPU_EXTENDED_H
 
 #include "../core/backend.h"
 
-/* Passed by value.  Pointers to numbers may be NULL, for 1. */
+/* Passed by value.  Pointers to numbers may be NULL, which means 1. */
 struct extended_params {
     const float *scale_gate, *scale_up, *token_scale, *scale_c;
     void *c; /* [m][n], fp16 or bf16 bits; or [m][n / 2] */

@@ -1,4 +1,5 @@
-/* What the host sides of the grouped GEMMs share: limits, the time of a list of tiles, and the call. */
+/* What the host sides of the grouped GEMMs share: limits, and the call of backends that cut all groups by one
+ * tile. */
 #ifndef GPU_GROUPED_H
 #define GPU_GROUPED_H
 
@@ -12,13 +13,13 @@
 #define GROUPED_CONFIG_VARIABLE "NVFP4_GROUPED_CONFIG"
 
 /* Refuses groups that are too large for a GPU backend, before anything is counted in tiles or picoseconds:
- * sizes, or scale tiles of a tensor, that coordinates of 32 bits do not reach, or so many rows in all. */
+ * sizes, scale tiles of a tensor, or rows in all that 32-bit coordinates do not reach. */
 int32_t gpu_check_groups(const char *backend, const struct problem *groups, int64_t count);
 
-/* Refuses a list of more tiles than a grid has CTAs along x. */
+/* Refuses more CTAs than a grid has along x. */
 int32_t gpu_check_ctas(const char *backend, int64_t ctas);
 
-/* --- where one tile cuts all groups --- */
+/* --- one tile for all groups --- */
 
 struct tiled_group {
     const struct problem *problem;
@@ -34,23 +35,23 @@ struct tiled_groups {
     int64_t count, tiles, scratch_bytes;
 };
 
-/* What a backend's tiles are, by their numbers. */
+/* A backend's tiles, by their numbers. */
 struct grouped_tiling {
     const char *backend;
     const char *(*name)(int tile); /* NULL from the last one on */
     int64_t (*rows)(int tile);
     int64_t (*columns)(int tile);
-    int64_t (*tile_ps)(int tile, int64_t k); /* or in another unit: only compared */
-    int (*units)(int tile, int sms);         /* CTAs or clusters, that run at the same time */
+    int64_t (*tile_ps)(int tile, int64_t k); /* any unit will do: times are only compared */
+    int (*units)(int tile, int sms);         /* CTAs or clusters that run at the same time */
     int (*ctas_of_unit)(int tile);
-    int64_t most_groups; /* of a launch */
+    int64_t most_groups; /* in a launch */
     /* Encodes, permutes and multiplies `count` groups from number `first` on, at most `most_groups`. */
     int32_t (*launch_groups)(const struct tiled_groups *tiled, int64_t first, int64_t count);
 };
 
-/* struct backend's `run_grouped`: checks the groups' limits, cuts them by the tile that the environment names,
- * else by that of the least predicted time on the current device (of equals the first one listed), gets scratch
- * memory for scale factors that are not blocked yet, and launches all groups. */
+/* struct backend's `run_grouped`: checks the groups' limits; cuts them by the tile that the environment names,
+ * else by the tile of least predicted time on the current device, the first listed among equals; gets scratch
+ * memory for scale factors that have to be permuted; and launches all groups. */
 int32_t gpu_run_grouped(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count);
 
 /* Permutes the scale factors of `count` groups from number `first` on with the backend's kernel, a launch for

@@ -3,8 +3,8 @@
 #include <string.h>
 
 enum {
-    MANY_WAVES = 16,  /* from here on the end of the last wave decides little */
-    MOST_UNITS = 512, /* that are told apart */
+    MANY_WAVES = 16,  /* from here on the last wave's end hardly matters */
+    MOST_UNITS = 512, /* that are simulated one by one */
 };
 
 /* Units that are free at the same time. */
@@ -12,7 +12,7 @@ struct level {
     int64_t ps, units;
 };
 
-/* Keeps levels in order of time, none twice. */
+/* Inserts a level in order of time, or adds its units to the level of that time. */
 static int add_level(struct level *levels, int count, struct level level) {
     int at = count;
     while (at > 0 && levels[at - 1].ps > level.ps) {

@@ -1,19 +1,18 @@
-/* The kernel before a GEMM that copies scale factors in the blocked layout only, with K padded to whole stages,
- * where the caller has them otherwise. */
+/* The kernel before a GEMM that brings the caller's scale factors into the blocked layout, with K padded to
+ * whole stages. */
 #ifndef GPU_PERMUTE_SCALES_CUH
 #define GPU_PERMUTE_SCALES_CUH
 
 #include "instructions/ptx.cuh"
 #include "permute_scales.h"
 
-/* A CTA takes PERMUTE_SCALES_CTA_TILES tiles that follow each other along K: rows of scale factors are read in
- * pieces of so many words, where one word at a time would fetch every sector of 32 bytes eight times.  A thread
- * takes a word, the four scale factors of a row, of each of PERMUTE_SCALES_TILES tiles; zeros past the last row
- * and the end of K.  Grid: x along K, as many CTAs as there are tiles for; y along the rows and z over batches
- * and tensors, of any size. */
+/* A CTA takes PERMUTE_SCALES_CTA_TILES consecutive tiles along K, so that it reads as many consecutive words of
+ * a row: single words would fetch every sector of 32 bytes eight times.  A thread copies a word, the four scale
+ * factors of a row, of each of PERMUTE_SCALES_TILES tiles; zeros past the last row and the end of K.  Grid: x
+ * covers K; y, over the rows, and z, over batches and tensors, may have any size. */
 static __global__ void __launch_bounds__(PERMUTE_SCALES_THREADS)
     permute_scales_kernel(const __grid_constant__ permute_scales_params p) {
-    griddepcontrol_wait(); /* the scratch memory may still be in use, and the inputs in the making */
+    griddepcontrol_wait(); /* a previous kernel may still use the scratch memory, or make the inputs */
     griddepcontrol_launch_dependents();
     int64_t word = threadIdx.x % SCALE_TILE_WORDS;
     int64_t first_tile =

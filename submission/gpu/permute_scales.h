@@ -1,4 +1,5 @@
-/* Permuting scale factors into the blocked layout, for a GEMM that takes no other: the kernel's parameters. */
+/* Permuting scale factors into the blocked layout, which is the only one that the GEMMs read: the kernel's
+ * parameters. */
 #ifndef GPU_PERMUTE_SCALES_H
 #define GPU_PERMUTE_SCALES_H
 
@@ -7,8 +8,8 @@
 #include "../core/scale_layout.h"
 
 #define PERMUTE_SCALES_TENSORS   3
-#define PERMUTE_SCALES_TILES     2 /* that a thread takes, along K: on an H200 faster than 1, 4 and 8 */
-#define PERMUTE_SCALES_THREADS   (2 * SCALE_TILE_WORDS) /* a word of a tile each, and twice as many */
+#define PERMUTE_SCALES_TILES     2 /* of a thread, along K: faster than 1, 4 and 8 on an H200 */
+#define PERMUTE_SCALES_THREADS   (2 * SCALE_TILE_WORDS) /* a thread for each word of two tiles */
 #define PERMUTE_SCALES_CTA_TILES (PERMUTE_SCALES_THREADS / SCALE_TILE_WORDS * PERMUTE_SCALES_TILES)
 
 /* The tensors share K, their layout and the number of batches.  Passed by value. */

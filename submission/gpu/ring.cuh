@@ -7,14 +7,14 @@
 #include "instructions/ptx.cuh"
 #include "shared_address.cuh"
 
-/* A position in the ring, and the parity of its lap: a stage's barriers complete a phase each lap.  Who fills
- * the stages has nothing to wait for in the first lap. */
+/* A position in the ring, and the parity of its lap: a stage's barriers complete one phase a lap.  The warp
+ * that fills stages need not wait in the first lap. */
 struct ring {
     int stage;
     uint32_t parity;
 };
 
-/* To the next stage, or to the `step`th after it, of which there are a multiple of `step`. */
+/* Moves on by `step` stages; their number is a multiple of `step`. */
 template <int stages, int step = 1> static __device__ __forceinline__ void advance(struct ring &ring) {
     ring.stage += step;
     if (ring.stage >= stages) {
@@ -23,8 +23,8 @@ template <int stages, int step = 1> static __device__ __forceinline__ void advan
     }
 }
 
-/* A stage of a ring, and the mbarriers that tell it full and empty.  The ring's storage in shared memory has
- * `stages`, `full` and `empty`, an array each. */
+/* A stage of a ring, and the mbarriers that signal that it is full or empty.  The ring's storage in shared
+ * memory has the arrays `stages`, `full` and `empty`. */
 template <class Storage>
 static __device__ __forceinline__ auto stage_of(struct shared_address<Storage> shared, int stage) {
     return shared_element<std::remove_extent_t<decltype(Storage::stages)>>(SHARED_MEMBER(shared, stages),

@@ -1,5 +1,5 @@
-/* A struct in shared memory by its 32-bit shared address, which is what PTX instructions take: members have
- * addresses, as those of a pointer would, at no instruction more than base + offset. */
+/* A typed 32-bit shared address of a struct, for PTX instructions, which take such addresses.  A member's
+ * address is base + offset, as with a pointer, and costs no other instruction. */
 #ifndef GPU_SHARED_ADDRESS_CUH
 #define GPU_SHARED_ADDRESS_CUH
 

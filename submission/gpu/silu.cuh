@@ -1,13 +1,14 @@
-/* SiLU as a fraction, and two divisions with one reciprocal: special functions are what an epilogue takes
- * longest for. */
+/* SiLU as a fraction, and two divisions with one reciprocal: special functions take most of an epilogue's time.
+ */
 #ifndef GPU_SILU_CUH
 #define GPU_SILU_CUH
 
 #include "instructions/ptx.cuh"
 
 #define LOG2_E 1.442695041f
-/* Products of two do not overflow.  Gates below -43 are beyond it; their SiLU, at most 1e-17, counts as zero,
- * which is less than 1e-6 off for the largest up accumulator there is (5e10, at K = 7168). */
+/* The product of two such denominators does not overflow.  Gates below -43 have larger ones; their SiLU, at
+ * most 1e-17, becomes zero, which changes an output by less than 1e-6 even with the largest up accumulator
+ * there is (5e10, at K = 7168). */
 #define MAX_DENOMINATOR 4.6e18f /* 2^62 */
 
 /* silu(gate) = gate / (1 + exp(-gate)) = numerator / denominator, fp32.  A NaN stays one. */
@@ -17,7 +18,7 @@ static __device__ __forceinline__ void silu_fraction(float gate, float &numerato
     numerator = exact > MAX_DENOMINATOR ? 0.0f : gate;
 }
 
-/* quotient[i] = numerator[i] / denominator[i], for denominators of silu_fraction. */
+/* quotient[i] = numerator[i] / denominator[i], with silu_fraction's denominators. */
 static __device__ __forceinline__ void divide_two(const float (&numerator)[2], const float (&denominator)[2],
                                                   float *quotient) {
     float reciprocal = rcp_approx(denominator[0] * denominator[1]);

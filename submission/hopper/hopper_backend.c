@@ -1,7 +1,6 @@
-/* The Hopper backend's host side.  A call: select a tile or two, check the limits, plan the launches, get
- * scratch memory, encode the tensor maps, launch.
- *
- * Kept between calls, beside what gpu/gpu_host.h keeps: which kernels were given their shared memory. */
+/* The host side of the Hopper dual GEMM.  A call: select a tile or two, check the limits, get scratch memory,
+ * encode the tensor maps, dequantize A, permute B's scale factors if needed, multiply in one launch or two.
+ * Calls with few rows of A go to hopper_narrow_backend.c. */
 #include "../gpu/gpu_backend.h"
 #include "../gpu/gpu_scales.h"
 #include "extended/hopper_extended_backend.h"
@@ -12,11 +11,11 @@
 #include "narrow/hopper_narrow_backend.h"
 #include "narrow/hopper_narrow_selection.h"
 
-/* The dequantization of A where the GEMM does it, ahead of its tiles (hopper_config.h). */
+/* How a persistent GEMM dequantizes A ahead of its tiles (hopper_config.h). */
 struct ahead {
     int64_t tiles_m, row_tiles, band_tiles;
     int64_t parts, parts_before, items;
-    int64_t counters; /* words of scratch memory; 0 where a kernel dequantizes all of A before */
+    int64_t counters; /* words of scratch memory; 0 if another kernel dequantizes all of A before */
 };
 
 /* What a call launches. */
@@ -25,20 +24,20 @@ struct launch_plan {
     int sms;
     int64_t stages_k;
     bool permute_scales; /* sfb1 and sfb2, to the blocked layout, whose K is padded to whole stages */
-    struct ahead ahead;  /* by the first GEMM */
+    struct ahead ahead;  /* of the first GEMM */
     /* In scratch memory: A in fp16; sfb1 or sfb2, permuted; counters. */
     int64_t a_bytes, scale_bytes, counters_bytes;
 };
 
-/* Where the GEMM finds its operands. */
+/* Where the GEMM reads its operands. */
 struct operands {
     uint8_t *a; /* fp16, in scratch memory */
     const uint8_t *sfb1, *sfb2;
-    uint8_t *permuted_sfb1, *permuted_sfb2; /* in scratch memory; NULL where the caller's are taken */
+    uint8_t *permuted_sfb1, *permuted_sfb2; /* in scratch memory; NULL if the caller's are used */
     uint32_t *counters;                     /* in scratch memory */
 };
 
-/* The tile that the environment names, else what is best for the problem's size and so many SMs. */
+/* The tile that the environment names, else the tiles of least predicted time on so many SMs. */
 static int32_t select_tiles(const struct problem *problem, int sms, struct hopper_choice *choice) {
     *choice = (struct hopper_choice){.first_columns = problem->n};
     RETURN_IF_FAILED(gpu_wanted_tile(HOPPER_CONFIG_VARIABLE, hopper_tile_name, &choice->tile));
@@ -55,20 +54,20 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_c
         {"n", problem->n, MAX_DIMENSION},
         {"k", problem->k, MAX_DIMENSION},
         {"l", problem->l, MAX_GRID_YZ},
-        /* In fp16, with K padded to at most twice its length, A is eight times as large. */
+        /* In fp16, and with K padded to at most twice its length, A takes eight times its bytes. */
         {"the size of a in bytes", problem->l * problem->m * (problem->k / 2), INT64_MAX / 16},
     };
     return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
 }
 
-/* Whether a launch counts its tiles in one dimension, for CTAs that take one after another. */
+/* Whether CTAs of a launch take one tile after another; then the launch counts its tiles in 32 bits. */
 static bool is_persistent(const struct hopper_config *config, int64_t tiles, int sms) {
     return config->persistent && tiles <= INT32_MAX - sms;
 }
 
-/* A band is the rows of tiles that run at a time, in whole batches where it has several: one launch dequantizes
- * the first parts of the first.  The rows of a single tile take a kernel no longer than these parts do
- * (measured:H200). */
+/* A band is the rows of tiles that run at once; if these span several batches, it is whole batches, because one
+ * launch has to dequantize the first band's first parts.  A single row of tiles is left to a kernel, which
+ * takes no longer for all of it than for those parts (measured:H200). */
 static struct ahead plan_ahead(const struct problem *problem, const struct launch_plan *plan) {
     const struct hopper_config *config = &hopper_configs[plan->choice.tile];
     const int64_t tiles_n = ceil_div(plan->choice.first_columns, hopper_tile_n(config)),
@@ -124,7 +123,7 @@ static struct operands place_operands(const struct problem *problem, const struc
     return operands;
 }
 
-/* A tile's copies of A hold no row that does not exist (hopper_dual_gemm.cuh). */
+/* A tile copies only rows of A that exist (find_tile in hopper_dual_gemm.cuh). */
 static uint32_t a_box_rows(const struct problem *problem, const struct hopper_config *config) {
     return (uint32_t)(problem->m < config->tile_m ? problem->m : config->tile_m);
 }
@@ -147,7 +146,7 @@ static int32_t encode_maps(const struct problem *problem, const struct launch_pl
     return hopper_encode_b("b2", problem, problem->b2, b_rows, &maps->b2);
 }
 
-/* All of A, or of the first band what its tiles begin with. */
+/* Dequantizes all of A, or the first parts of the first band. */
 static int32_t launch_dequantize(const struct problem *problem, const struct launch_plan *plan,
                                  const struct operands *operands) {
     struct dequantize_params params = hopper_dequantize_params(problem, plan->stages_k, operands->a);
@@ -188,7 +187,7 @@ static int32_t launch_permute_scales(const struct problem *problem, const struct
     return gpu_launch_permute_scales(problem, hopper_permute_scales_kernel(), params, HOPPER_PDL_VARIABLE);
 }
 
-/* A launch of the GEMM: with one tile, some columns of C. */
+/* One launch of the GEMM: some columns of C, with one tile. */
 struct dual_gemm {
     const struct hopper_config *config;
     int64_t first_n;
@@ -246,7 +245,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
         .scales_by_previous_kernel = plan->permute_scales,
     };
     struct hopper_persistent_params params = {
-        .gemm = gemm_params, /* comes first: all that the other kernel takes */
+        .gemm = gemm_params, /* comes first: the parameters of a kernel that is not persistent */
         .tiles_n = (int32_t)gemm->tiles[0],
         .tiles_m = (int32_t)gemm->tiles[1],
         .tiles = (int32_t)(gemm->tiles[0] * gemm->tiles[1] * gemm->tiles[2]),
@@ -265,7 +264,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
     return gpu_launch(problem, &gemm->launch, arguments);
 }
 
-/* All that can fail for the problem's sake comes before the first launch. */
+/* Every step that can fail because of the arguments comes before the first launch. */
 static int32_t launch_all(const struct problem *problem, const struct launch_plan *plan, uint8_t *scratch) {
     struct operands operands = place_operands(problem, plan, scratch);
     const struct hopper_choice *choice = &plan->choice;

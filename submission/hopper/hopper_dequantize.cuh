@@ -1,9 +1,9 @@
 /* NVFP4 to fp16, exactly, with the scale factor multiplied in.
  *
- * An e2m1 value s|ee|m put at bits 15 and 11..9 of a half is the value times 2^-14, the subnormal 0.5 included.
- * An e4m3 scale factor is a half as it is.  The product is value * scale * 2^-14, which has at most 6
- * significant bits, the last worth at least 2^-24: exact, the last of fp16's subnormals, which both the product
- * and wgmma keep.  The epilogue undoes both operands' 2^-14 with 2^28. */
+ * An e2m1 value s|ee|m, put at bits 15 and 11..9 of a half, is the value times 2^-14, the subnormal 0.5
+ * included. An e4m3 scale factor converts to a half exactly.  The product is value * scale * 2^-14 and has at
+ * most 6 significant bits, the last worth at least 2^-24, the smallest fp16 subnormal: it is exact, and wgmma
+ * keeps subnormals.  The epilogue undoes the 2^-14 of both operands with 2^28. */
 #ifndef HOPPER_DEQUANTIZE_CUH
 #define HOPPER_DEQUANTIZE_CUH
 
@@ -12,25 +12,25 @@
 
 namespace hopper {
 
-#define FP4_SIGNS          0x80808080 /* of the fp4 in the high nibbles, which become high bytes of halves */
+#define FP4_SIGNS 0x80808080 /* signs of the fp4 in high nibbles, whose bytes become high bytes of halves */
 #define FP4_MAGNITUDES     0x0e0e0e0e
 #define FP4_OF_HALVES      0x8e008e00
 #define HIGH_BYTES         0xff00ff00
 #define BYTES_0_AND_2      0x2404 /* prmt: as the high bytes of two halves */
 #define BYTES_0_AND_2_LOW  0x4420 /* prmt: as the low bytes */
 #define BYTES_1_AND_3_LOW  0x4431
-#define SCALE_MAGNITUDES   0x7f7f       /* of two e4m3 bytes: the sign bit is ignored */
+#define SCALE_MAGNITUDES   0x7f7f       /* two e4m3 bytes without their sign bits, which count as 0 */
 #define PRODUCT_CORRECTION 268435456.0f /* 2^28 */
 
-/* K is permuted inside each 128 elements, alike in both operands, so that a thread's wgmma fragment is made
- * from fp4 that lie together.  Lane t = lane % 4 of a row takes the 32 elements from 32 t on, two groups b =
- * 0, 1, each two words of eight fp4.  Dequantizing a word n0..n7 gives the halves (n0, n4) (n1, n5) (n2, n6)
- * (n3, n7), which are two steps' fragments: step 4 b + 2 word + i takes pairs 2 i (fragment columns 2t, 2t + 1)
- * and 2 i + 1 (columns 2t + 8, 2t + 9). */
+/* K is permuted within each 128 elements, in both operands alike, so that a thread makes its wgmma fragments
+ * from fp4 that lie together.  Lane t = lane % 4 of a row takes the 32 elements from 32 t on, two groups b = 0,
+ * 1, each two words of eight fp4.  Dequantizing a word n0..n7 gives the halves (n0, n4) (n1, n5) (n2, n6) (n3,
+ * n7), which are two steps' fragments: step 4 b + 2 word + i takes pairs 2 i (fragment columns 2t, 2t + 1) and
+ * 2 i + 1 (columns 2t + 8, 2t + 9). */
 #define PERMUTED_ELEMS 128
 
-/* Eight fp4 times the scale in both halves of `scale` -> pairs (n0, n4), (n1, n5), (n2, n6), (n3, n7).  Shifts
- * to the left are products, and a mask comes last and once: the integer pipe, which decides, has 7 of 15
+/* Eight fp4 times the scale in both halves of `scale` -> pairs (n0, n4), (n1, n5), (n2, n6), (n3, n7).  Left
+ * shifts compile to products, and one mask comes last: the integer pipe, which is the bottleneck, gets 7 of 15
  * instructions.
  */
 static __device__ __forceinline__ void dequantize_word(uint32_t fp4, uint32_t scale, uint32_t (&pairs)[4]) {
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void dequantize_word(uint32_t fp4, uint32_t sc
     pairs[3] = mul_f16x2(odd & FP4_OF_HALVES, scale);
 }
 
-/* The same with nine of the integer pipe and fewer products: three warpgroups are faster with it
+/* The same with nine instructions of the integer pipe and fewer products: faster with three warpgroups
  * (measured:H200). */
 static __device__ __forceinline__ void dequantize_word_by_bytes(uint32_t fp4, uint32_t scale,
                                                                 uint32_t (&pairs)[4]) {
@@ -57,14 +57,14 @@ static __device__ __forceinline__ uint32_t word_of(uint4 words, int index) {
     return index == 0 ? words.x : index == 1 ? words.y : index == 2 ? words.z : words.w;
 }
 
-/* Pair `pair` of dequantize_word alone. */
+/* Only pair `pair` of dequantize_word. */
 static __device__ __forceinline__ uint32_t dequantize_pair(uint32_t fp4, uint32_t scale, int pair) {
     uint32_t bytes = pair % 2 == 0 ? fp4 << 4 : fp4;
     bytes = (bytes & FP4_SIGNS) | ((bytes >> 3) & FP4_MAGNITUDES);
     return mul_f16x2(pair < 2 ? prmt(bytes, 0, BYTES_0_AND_2) : bytes & HIGH_BYTES, scale);
 }
 
-/* Two e4m3 scale factors -> each in both halves of a word. */
+/* Two e4m3 scale factors -> two words, each with one factor in both halves. */
 static __device__ __forceinline__ void widen_scales(uint16_t pair, uint32_t (&scales)[2]) {
     uint32_t halves = cvt_rn_f16x2_e4m3x2(pair & SCALE_MAGNITUDES);
     scales[0] = twice_low(halves);
@@ -79,11 +79,11 @@ static __device__ __forceinline__ const uint8_t *scales_of_chunk(const struct de
            row % SCALE_ENTRIES * p.scale_row_step + chunk * p.scale_chunk_step;
 }
 
-/* Of the K of one box of A, as fragments have it, the units of one parity of a row's chunk, which are every
- * second one: two threads write whole sectors together, and each has two words of all four lanes, of which it
- * makes the pairs of its parity.  `fp4`: the box's word of lane 0; `scales`: of the chunk; where K ends in the
- * middle of the chunk (not `full`), lanes 2 and 3 get zero scales.  Unit i of the box, of 16 bytes, goes 16 i,
- * combined with `swizzle` by exclusive or, behind `to`; the parity is in `swizzle`. */
+/* Writes every second unit (16 bytes, in the order of fragments) of one box of a row's chunk: those of one
+ * parity. Two threads write whole sectors together; each reads two words of all four lanes and makes the pairs
+ * of its parity. `fp4`: the box's word of lane 0; `scales`: those of the chunk; if K ends in the middle of the
+ * chunk (not `full`), lanes 2 and 3 get zero scales.  Unit i goes to `to` + (16 i ^ swizzle); `swizzle`
+ * includes the parity. */
 static __device__ __forceinline__ void dequantize_box_parity(const uint8_t *fp4, const uint8_t *scales,
                                                              uint32_t scale_half_step, uint32_t box,
                                                              uint32_t parity, bool full, uint8_t *to,

@@ -1,7 +1,7 @@
 /* The kernel before the GEMM: A as permuted fp16, once for all CTAs.
  *
- * Its time is that of launching its CTAs and of running its code once, cold: so a CTA is a whole row where that
- * fits, and the host works out what it can. */
+ * The kernel takes as long as it takes to launch its CTAs and to run its code once, cold: so a CTA takes a
+ * whole row if that fits, and the host computes in advance what it can. */
 #ifndef HOPPER_DEQUANTIZE_KERNEL_CUH
 #define HOPPER_DEQUANTIZE_KERNEL_CUH
 
@@ -14,24 +14,25 @@ namespace hopper {
 #define SECTOR_BYTES    32 /* HW: of L2; PG, device memory accesses */
 #define UNITS_OF_SECTOR (DEQUANTIZE_UNITS * SECTOR_BYTES / (DEQUANTIZE_CHUNK_K / 2))
 
-/* Unit `index` of a row of A, which is row `row` of batch `batch`, to `to`: a thread takes 16 bytes, one pair
- * of each of the four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together:
- * half-written sectors cost a read each.  All loads are issued before any is used: one latency of L2, which was
- * asked before the wait. */
+/* Writes unit `index` of row `row` of batch `batch` of A to `to`: 16 bytes a thread, one pair of each of the
+ * four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together, because half-written
+ * sectors cost a read each.  All loads are issued before any is used, so they wait for L2 once; L2 fetches the
+ * lines during the wait for the previous kernel. */
 static __device__ __forceinline__ void dequantize_unit(const dequantize_params &p, uint4 *to, uint32_t index,
                                                        uint32_t row, uint32_t batch, int64_t batch_row) {
     uint32_t chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
     const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
     const uint8_t *scales = scales_of_chunk(p, batch, row, chunk);
-    bool full = chunk < p.full_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
+    bool full =
+        chunk < p.full_chunks; /* else K ends in the middle of the chunk: lanes 2 and 3 get zero scales */
 
     bool exists = index < p.row_units && (unit < UNITS_OF_SECTOR || full);
-    if (exists && unit % UNITS_OF_SECTOR == 0) { /* nothing is read: who writes it is seen */
+    if (exists && unit % UNITS_OF_SECTOR == 0) { /* a prefetch reads nothing, so it cannot return old data */
         prefetch_global_l2(fp4 + unit / UNITS_OF_SECTOR * SECTOR_BYTES);
         prefetch_global_l2(scales);
     }
     griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
-    griddepcontrol_launch_dependents(); /* the GEMM may now copy B1 and B2, not this kernel's output */
+    griddepcontrol_launch_dependents(); /* the GEMM may now copy B1 and B2, but not this kernel's output */
     if (index >= p.row_units) {
         return;
     }
@@ -60,8 +61,8 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row);
 }
 
-/* The same before a GEMM that dequantizes the rest of A itself: a row's first units alone, and the words that
- * the GEMM counts in become zero. */
+/* The same before a GEMM that dequantizes the rest of A itself: only a row's first units; and it zeroes the
+ * words that the GEMM counts in. */
 static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_first_kernel(const __grid_constant__ dequantize_params p, uint32_t *counters, uint32_t count) {
     const int64_t row = (int64_t)blockIdx.z * gridDim.x + blockIdx.x;
@@ -74,11 +75,9 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     }
 }
 
-/* ---- the grouped GEMM's ---- */
+/* ---- for the grouped GEMM ---- */
 
-/* What a thread takes of a row's chunk: of the K of one box of A, as fragments have it, the units of one
- * parity, which are every second one.  So the two threads of a box write whole sectors together, and each has
- * two words of all four lanes, of which it makes the pairs of its parity. */
+/* A thread's part of a row's chunk: every second unit of one box of A (dequantize_box_parity). */
 struct grouped_part {
     uint32_t chunk, box, parity;
 };
@@ -87,7 +86,8 @@ static __device__ __forceinline__ struct grouped_part grouped_part_of(uint32_t i
     return {index / CHUNK_PARTS, index % CHUNK_PARTS / 2, index % 2};
 }
 
-/* Where the part's box of a row starts, of a group with so many rows in whole eights (hopper_config.h). */
+/* Where the part's box of a row starts, in a group with `rows` rows, padded to whole eights
+ * (hopper_grouped_config.h). */
 static __device__ __forceinline__ uint8_t *
 grouped_box(const dequantize_params &p, const struct grouped_part &part, uint32_t row, uint32_t rows) {
     const int64_t atom =
@@ -95,9 +95,9 @@ grouped_box(const dequantize_params &p, const struct grouped_part &part, uint32_
     return (uint8_t *)p.a_fp16 + atom * SWIZZLE_ATOM_BYTES + row % SWIZZLE_ATOM_ROWS * A_BOX_BYTES;
 }
 
-/* Part `index` of row `row`.  The same in a quarter of the threads as dequantize_unit, of which most
- * instructions are to find the place: rows of all groups are many, and their time is that of issuing
- * (measured:H200, round 128). */
+/* Writes part `index` of row `row`: dequantize_unit in a quarter of the threads.  Most of that function's
+ * instructions compute the place, and the groups have so many rows that issuing instructions is what takes the
+ * time (measured:H200, round 128). */
 static __device__ __forceinline__ void dequantize_parity(const dequantize_params &p, uint32_t index,
                                                          uint32_t row, uint32_t rows) {
     const struct grouped_part part = grouped_part_of(index);
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void dequantize_parity(const dequantize_params
     const uint8_t *scales = scales_of_chunk(p, 0, row, part.chunk);
     const bool exists = index < p.row_units / (DEQUANTIZE_UNITS / CHUNK_PARTS),
                full = part.chunk < p.full_chunks; /* else lanes 2 and 3 get zero scales */
-    if (exists) {                                 /* nothing is read: who writes it is seen */
+    if (exists) {                                 /* a prefetch reads nothing, so it cannot return old data */
         if (part.parity == 0) {
             prefetch_global_l2(fp4 + (full ? part.box * SECTOR_BYTES : 0));
         } else {
@@ -113,7 +113,7 @@ static __device__ __forceinline__ void dequantize_parity(const dequantize_params
         }
     }
     griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
-    griddepcontrol_launch_dependents(); /* the GEMM may now copy B, not this kernel's output */
+    griddepcontrol_launch_dependents(); /* the GEMM may now copy B, but not this kernel's output */
     if (!exists) {
         return;
     }
@@ -122,7 +122,7 @@ static __device__ __forceinline__ void dequantize_parity(const dequantize_params
                           (part.parity ^ row % SWIZZLE_ATOM_ROWS) * sizeof(uint4));
 }
 
-/* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */
+/* CTA (x, y): part y of row x of all groups' rows in order. */
 template <class P, bool shares>
 static __global__ void __launch_bounds__(GROUPED_DEQUANTIZE_MAX_THREADS)
     grouped_dequantize_kernel(const __grid_constant__ P p) {

@@ -1,12 +1,14 @@
 /* The dual GEMM whose CTAs take tile after tile, and dequantize A ahead of the tiles that need it.
  *
- * hopper_dual_gemm.cuh's copies and main loop.  The ring goes on from tile to tile, so that the producer fills
- * it while the consumers make a tile's outputs; these pass through 32 rows of shared memory for each warpgroup,
- * which meets none but itself: one warpgroup multiplies while another stores.
+ * Read hopper_dual_gemm.cuh first: copies and main loop are the same.  The ring goes on from tile to tile, so
+ * that the producer fills it while the consumers store a tile's outputs.  Outputs pass through 32 rows of
+ * shared memory that belong to one warpgroup, and only that warpgroup synchronizes for them: one warpgroup
+ * multiplies while another stores.
  *
  *   A fp4, sfa --dequantize, three warps--> A fp16 in scratch memory --TMA, the producer--> stage
  *
- * The kernel before this one dequantizes what the first tiles begin with, or all of A (hopper_config.h). */
+ * The kernel before this one dequantizes the parts of A that the first tiles start with, or all of A
+ * (hopper_config.h). */
 #ifndef HOPPER_PERSISTENT_GEMM_CUH
 #define HOPPER_PERSISTENT_GEMM_CUH
 
@@ -14,18 +16,19 @@
 
 namespace hopper {
 
-#define STORE_BARRIER 2 /* the first of a barrier for each warpgroup, behind CONSUMER_BARRIER */
-#define AHEAD_WARPS   3 /* that dequantize A, beside the one that copies */
-#define BANDS_AHEAD   1 /* of the CTA's own tile: three are no faster (measured:H200), and L2 keeps less */
-#define THROTTLE_NS   1000
-/* Registers a thread: dequantizing takes more than copying does. */
+#define STORE_BARRIER 2 /* the first of one named barrier a warpgroup, after CONSUMER_BARRIER */
+#define AHEAD_WARPS   3 /* of the producer's warpgroup that dequantize A; one more copies */
+#define BANDS_AHEAD                                                                                            \
+    1 /* of the CTA's own tile's band: three are no faster (measured:H200), and L2 would keep less */
+#define THROTTLE_NS 1000
+/* Registers a thread: dequantizing needs more than copying. */
 #define AHEAD_REGISTERS        56
 #define REGISTERS_BESIDE_AHEAD 224
 
 template <class T> struct persistent_storage {
     struct shared_storage<T> ring;
     unsigned char output[T::warpgroups][OUTPUT_CHUNK_ROWS][OUTPUT_CHUNK_BYTES];
-    uint32_t wave; /* of the tile whose copies the producer issues */
+    uint32_t wave; /* number of the tile that the producer copies for, counted on this CTA */
 
     static_assert(sizeof(shared_storage<T>) % sizeof(uint4) == 0, "16-byte stores");
     static_assert(OUTPUT_CHUNK_ROWS == WARP_THREADS, "stmatrix takes a row's address from each lane");
@@ -35,12 +38,12 @@ template <class T> struct persistent_storage {
     static_assert(T::tile_m % OUTPUT_CHUNK_ROWS == 0 && T::tile_m % A_ITEM_ROWS == 0, "whole chunks and items");
     static_assert(WARPGROUP_THREADS * (AHEAD_REGISTERS + T::warpgroups * REGISTERS_BESIDE_AHEAD) <=
                       T::threads * LAUNCH_REGISTERS(T::threads),
-                  "the registers that the launch took suffice for what every warpgroup asks for");
+                  "the launch's registers suffice for what all warpgroups ask for");
     static_assert(REGISTERS_BESIDE_AHEAD >= T::accs + 2 * T::fragment_steps * 4 + WORKING_REGISTERS,
-                  "a consumer's are enough for accumulators and fragments");
+                  "a consumer's registers hold accumulators and fragments");
 };
 
-/* Tile number `tile`, columns first, then rows of A, then batches. */
+/* The place of tile number `tile`: columns count fastest, then rows of A, then batches. */
 template <class T>
 static __device__ __forceinline__ struct tile_coord tile_number(const struct hopper_persistent_params &p,
                                                                 int32_t tile) {
@@ -59,14 +62,14 @@ static __device__ __forceinline__ struct tile_coord tile_number(const struct hop
 
 /* ---- A, ahead of its tiles ---- */
 
-/* A part of K of A_ITEM_ROWS rows of A: what a warp dequantizes at a time. */
+/* A part of K of A_ITEM_ROWS rows of A, which a warp dequantizes at a time. */
 struct a_item {
     int32_t band, part;
-    int32_t row_tile; /* of all batches' */
-    int32_t row;      /* in that tile, the first */
+    int32_t row_tile; /* row of tiles, counted over all batches */
+    int32_t row;      /* the first one, in that row of tiles */
 };
 
-/* Items in the order in which tiles need them: bands, parts of K, rows. */
+/* Items are numbered in the order in which tiles need them: bands, parts of K, rows. */
 template <class T>
 static __device__ __forceinline__ struct a_item find_item(const struct hopper_persistent_params &p,
                                                           uint32_t index) {
@@ -78,7 +81,7 @@ static __device__ __forceinline__ struct a_item find_item(const struct hopper_pe
             (int32_t)(item % tile_items * A_ITEM_ROWS)};
 }
 
-/* A warp: four lanes a stage, each the units of one parity of one box. */
+/* A warp: four lanes for each stage, and each of them for the units of one parity of one box. */
 template <class T>
 static __device__ __forceinline__ void dequantize_item(const struct hopper_persistent_params &p,
                                                        const struct a_item &item) {
@@ -108,12 +111,11 @@ static __device__ __forceinline__ uint32_t claim_item(const struct hopper_persis
     return threadIdx.x % WARP_THREADS == 0 ? atom_add_relaxed_gpu(p.claimed, 1) : 0;
 }
 
-/* A warp.  Claims items as long as there are any, which are those of all CTAs' tiles in order; waits only
- * before an item that lies further ahead of this CTA's tile than BANDS_AHEAD; counts it in ready[row
- * tile][part].
+/* A warp.  Claims items, which all CTAs share, until none is left; waits before an item that is more than
+ * BANDS_AHEAD bands ahead of this CTA's tile; dequantizes it; counts it in ready[row tile][part].
  *
- * Tiles of wave w need bands up to w.  So of the CTAs that run, the one that is in the first wave needs no item
- * that another holds back, and goes on: CTAs need not all run at once. */
+ * Tiles of wave w need bands up to w, so the running CTA with the lowest wave never waits for an item that a
+ * throttled warp holds back.  The CTAs therefore need not all run at once. */
 template <class T>
 static __device__ __forceinline__ void dequantize_ahead(uint32_t wave,
                                                         const struct hopper_persistent_params &p) {
@@ -128,7 +130,7 @@ static __device__ __forceinline__ void dequantize_ahead(uint32_t wave,
         while (item.band > (int32_t)ld_relaxed_cta_shared(wave) + BANDS_AHEAD) {
             nanosleep(THROTTLE_NS);
         }
-        claimed = claim_item(p); /* the next: its latency passes meanwhile */
+        claimed = claim_item(p); /* the next one, so that its latency passes meanwhile */
         dequantize_item<T>(p, item);
         fence_proxy_async_global(); /* TMA reads it */
         __syncwarp();
@@ -140,7 +142,7 @@ static __device__ __forceinline__ void dequantize_ahead(uint32_t wave,
 
 /* ---- load ---- */
 
-/* One thread, before it copies a part of a tile's A: waits until that is dequantized. */
+/* One thread, before it copies a part of a tile's A: waits until that part is dequantized. */
 template <class T>
 static __device__ __forceinline__ void wait_for_a(const struct hopper_persistent_params &p,
                                                   const struct tile_coord &coord, int32_t row_tile,
@@ -148,7 +150,7 @@ static __device__ __forceinline__ void wait_for_a(const struct hopper_persistent
     if (part >= p.parts || row_tile >= p.row_tiles) {
         return;
     }
-    /* The last tile of rows, moved up, has some of the one before. */
+    /* The last tile of rows, moved up, has rows of the one before. */
     for (int32_t i = coord.m < coord.first_row ? row_tile - 1 : row_tile; i <= row_tile; i++) {
         if (i >= p.band_tiles || part >= p.parts_before) {
             while (ld_acquire_gpu(p.ready + i * p.parts + part) < T::tile_m / A_ITEM_ROWS) {
@@ -158,9 +160,9 @@ static __device__ __forceinline__ void wait_for_a(const struct hopper_persistent
     fence_proxy_async_global();
 }
 
-/* Producer, one thread.  As load(), and then the same for the next tiles.  In the ring's first lap there is
- * nothing to wait for: the phase before a barrier's first counts as complete, and has parity 1.  The stages
- * that are filled ahead are in the first part of the first band. */
+/* Producer, one thread: load() for one tile after another.  In the ring's first lap nothing has to be waited
+ * for: the phase before a barrier's first counts as complete, and has parity 1.  The stages filled ahead belong
+ * to the first part of the first band, which the kernel before has made. */
 template <class T>
 static __device__ __forceinline__ void
 load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_params &p, const CUtensorMap *a,
@@ -188,7 +190,7 @@ load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_par
             T::load_b(shared, coord, p.gemm, b1, b2, ring.stage, i);
             load_a<T>(shared, coord, a, ring.stage, i);
             advance<T::stages>(ring);
-            if (i % A_PART_STAGES == A_PART_STAGES - 1) { /* now, while the ring is full */
+            if (i % A_PART_STAGES == A_PART_STAGES - 1) { /* wait here, while the ring is full */
                 wait_for_a<T>(p, coord, row_tile, (i + 1) / A_PART_STAGES);
             }
         }
@@ -201,9 +203,9 @@ load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_par
     }
 }
 
-/* A warpgroup's accumulators -> C, 32 rows of C at a time: transposed by stmatrix into the warpgroup's chunk, a
- * row of which are 16 bytes from each warp, and from there 16 bytes a thread.  Rows' 16 bytes are swizzled: two
- * rows fill all banks, and eight rows are written at once. */
+/* A warpgroup's accumulators -> C, 32 rows of C at a time: stmatrix transposes them into the warpgroup's chunk,
+ * where each warp fills 16 bytes of a row; from there each thread stores 16 bytes.  The 16 bytes of a row are
+ * swizzled, because two rows fill all banks and eight rows are written at once. */
 template <class T>
 static __device__ __forceinline__ void store_by_chunks(float (&acc)[T::m_blocks][T::accs], unsigned char *chunk,
                                                        const struct tile_coord &coord,
@@ -223,7 +225,7 @@ static __device__ __forceinline__ void store_by_chunks(float (&acc)[T::m_blocks]
         for (int i = 0; i < 4; i++) {
             halves[i] = silu_times_up(&acc[0][(first / 8 + i) * 4]);
         }
-        bar_sync(STORE_BARRIER + warpgroup, WARPGROUP_THREADS); /* the chunk before was read */
+        bar_sync(STORE_BARRIER + warpgroup, WARPGROUP_THREADS); /* the previous chunk has been read */
         stmatrix_x4_trans(to, halves);
         bar_sync(STORE_BARRIER + warpgroup, WARPGROUP_THREADS);
         const int32_t row_of_a = coord.m + first + row;
@@ -241,7 +243,7 @@ static __device__ __forceinline__ void store_by_chunks(float (&acc)[T::m_blocks]
     }
 }
 
-/* Consumer warpgroup.  A tile's last stage is given back before its outputs are made. */
+/* Consumer warpgroup.  Gives a tile's last stage back before it makes the tile's outputs. */
 template <class T>
 static __device__ __forceinline__ void consume_tiles(shared_t<T> shared, struct persistent_storage<T> *storage,
                                                      const struct hopper_persistent_params &p) {
@@ -259,7 +261,7 @@ static __device__ __forceinline__ void consume_tiles(shared_t<T> shared, struct 
     }
 }
 
-/* Where the ring starts is for the linker to align: no bytes are left to do it here. */
+/* The linker aligns the ring's start, because shared memory has no bytes left for doing it here. */
 template <class T>
 static __global__ void __launch_bounds__(T::threads, 1)
     persistent_dual_gemm_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b1,

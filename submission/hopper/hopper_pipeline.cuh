@@ -4,10 +4,10 @@
  *
  *   T::coord, T::params   types: the tile's place, and the kernel's parameters
  *   T::gemm_of(params)    the dual GEMM's part of the parameters
- *   T::load_b(...)        copies B and scale factors of stage s: one arrival on full[s], armed with all bytes
- * of s T::second_scales      bytes from a row's scale factors of the first operand to those of the second
- *   T::interleaves        whether both operands may be rows of one tensor in turn; then coord says where in a
- * stage a row's scale factors are: coord.piece_mask and coord.second_scales
+ *   T::load_b(...)        copies B and scale factors of stage s; arrives on full[s] with all bytes of s
+ *   T::second_scales      bytes from a row's scale factors of the first operand to those of the second
+ *   T::interleaves        whether both operands may be rows of one tensor in turn; then coord.piece_mask and
+ *                         coord.second_scales say where in a stage a row's scale factors are
  */
 #ifndef HOPPER_PIPELINE_CUH
 #define HOPPER_PIPELINE_CUH

@@ -67,7 +67,7 @@ int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
     return best;
 }
 
-/* Columns that so many whole waves of a configuration take, at whole scale tiles; 0 where that is none. */
+/* Columns that `waves` whole waves of a configuration compute, in whole scale tiles; maybe 0. */
 static int64_t columns_of_waves(const struct hopper_config *config, int64_t m, int64_t l, int64_t waves,
                                 int sms) {
     int64_t tile_n = hopper_tile_n(config), per_column = ceil_div(m, config->tile_m) * l;
@@ -89,7 +89,7 @@ struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_
     for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
         int64_t all_waves = hopper_ctas(config, m, n, l) / sms;
-        if (config->split_k > 1) { /* made for less than a wave */
+        if (config->split_k > 1) { /* these are for less than a wave */
             continue;
         }
         for (int64_t waves = all_waves; waves > 0 && waves > all_waves - REST_TRIED_WAVES; waves--) {

@@ -10,19 +10,19 @@ extern const struct hopper_config hopper_configs[HOPPER_TILES];
 
 /* The predicted times behind the choice, in picoseconds. */
 extern const struct hopper_costs {
-    int64_t product_ps;        /* of one row of A by one row of B1 and B2, over a stage of K */
-    int64_t b_row_ps;          /* of a row of B1 and B2 in a stage: its dequantization beside the products */
-    int64_t a_row_ps;          /* of a row of A in a stage: its copy */
-    int64_t b_row_at_least_ps; /* of a row of B1 and B2 in a stage, where its dequantization decides, */
-    int64_t a_row_at_least_ps; /* and what each row of A adds to that */
-    int64_t wave_ps;           /* of a wave's start and end: launch, first bytes, epilogue */
-    int64_t reduction_ps;      /* of the DSMEM reduction between the two CTAs of a split K */
-    int64_t turns_ps;          /* of the reduction between warpgroups that take stages in turn */
-    int64_t call_ps;           /* of a call beside its waves */
-    int64_t rest_ps;           /* of a second launch for the columns that the first one left */
+    int64_t product_ps;        /* a row of A times a row of B1 and of B2, over a stage of K */
+    int64_t b_row_ps;          /* dequantizing a row of B1 and B2 of a stage while products run */
+    int64_t a_row_ps;          /* copying a row of A of a stage */
+    int64_t b_row_at_least_ps; /* a row of B1 and B2 of a stage if dequantization is the bottleneck, */
+    int64_t a_row_at_least_ps; /* and what each row of A adds to it */
+    int64_t wave_ps;           /* a wave's start and end: launch, first bytes, epilogue */
+    int64_t reduction_ps;      /* the DSMEM reduction between the two CTAs of a split K */
+    int64_t turns_ps;          /* the reduction between warpgroups that take stages in turn */
+    int64_t call_ps;           /* a call without its waves */
+    int64_t rest_ps;           /* a second launch, for the columns that the first one leaves */
 } hopper_costs;
 
-/* The predicted time in picoseconds of a stage of K of so many rows of B1 and B2 and rows of A. */
+/* The predicted time in picoseconds of a stage of K with b_rows rows of B1 and of B2 and a_rows rows of A. */
 int64_t hopper_stage_ps(int64_t b_rows, int64_t a_rows);
 
 /* CTAs that a configuration launches. */
@@ -30,29 +30,30 @@ int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, in
 
 /* The predicted time in picoseconds of a call: waves of CTAs times the time of one.
  *
- * One CTA fits an SM, so `sms` CTAs run at a time and the last wave counts whole.  A CTA's work is its share of
- * K of its tile's products, the dequantization of its rows of B1 and B2 and the copies of its rows of A, its
- * start and its epilogue, and the reductions where K is split. */
+ * One CTA fits an SM, so `sms` CTAs run at a time, and the last wave counts whole.  A CTA's work: the products
+ * of its share of K, the dequantization of its rows of B1 and B2, the copies of its rows of A, its start and
+ * its epilogue, and the reductions if K is shared. */
 int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms);
 
-/* The index of the tile for a problem: the cheapest configuration, among equals the larger tile, which reads
- * less, then the first listed.  Few rows of A take a narrow tile (hopper_narrow_selection.h), whose number is
- * HOPPER_TILES plus its own; the largest of those only where no configuration is cheaper. */
+/* The index of the tile for a problem: the cheapest configuration; among equals the larger tile, which reads
+ * less, then the first listed.  Few rows of A take a narrow tile (hopper_narrow_selection.h), whose index is
+ * HOPPER_TILES plus its own; the largest narrow tile only if no configuration is cheaper. */
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
-/* What a problem runs with: columns 0 to first_columns - 1 with one tile, the others, if any, with a second. */
+/* The tiles that a problem runs with: one for columns 0 to first_columns - 1, and another for the rest, if any.
+ */
 struct hopper_choice {
     int tile;
     int64_t first_columns; /* n, or a multiple of both first tile and scale tile */
     int rest_tile;
 };
 
-/* One tile as hopper_select_tile chooses it, or two launches where the waves of one are far from full: whole
- * waves of a tile, and the columns that are left with the tile that is the cheapest for those. */
+/* The tile of hopper_select_tile; or two launches if that tile's last wave would be far from full: whole waves
+ * of one tile, and the columns that are left with the tile that is cheapest for them. */
 struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
-/* The name of tile number `index`, narrow tiles after the others, or NULL where there is none. */
+/* The name of tile number `index`, narrow tiles after the others, or NULL past the last one. */
 const char *hopper_tile_name(int index);
 
 #endif

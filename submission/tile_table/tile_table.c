@@ -1,14 +1,18 @@
-/* Prints what the GPU backends can launch and what they select, as JSON, from the library's own tables.  Needs
- * no GPU and no nvcc: tile selection is host code.
+/* Prints the GPU backends' tiles and what they select, as JSON, from the library's own tables.  Needs no GPU
+ * and no nvcc: tile selection is host code.
  *
- *   tile_table                          {"hopper": TABLE, "blackwell": TABLE, "geforce": TABLE}, where TABLE
- * holds "tiles":     name -> the columns of config.h "resources": name -> threads and bytes of shared memory of
- * a CTA, on Blackwell also columns of tensor memory "costs":     what the selection counts with
- * (tile_selection.h) "grouped_tiles": of the grouped GEMM "narrow_tiles", "narrow_costs": on Hopper, those for
- * few rows of A tile_table BACKEND SMS SHAPE ...    {SHAPE: {"tile": name, "ctas": of the grid, "cost_ps":
- * predicted}, ...} (on GeForce "cost_cycles"), where SHAPE is MxNxK or MxNxKxL; of a narrow tile its layout too
+ * tile_table: {"hopper": TABLE, "blackwell": TABLE, "geforce": TABLE}, and a TABLE has
  *
- * Exit status 2 for a backend or a number that is none. */
+ * - "tiles": for each name the columns of the backend's config;
+ * - "grouped_tiles": likewise the grouped GEMM's; "narrow_tiles": on Hopper, those for few rows of A;
+ * - "resources": for each name a CTA's threads and bytes of shared memory, on Blackwell also columns of TMEM;
+ * - "costs", "narrow_costs": the figures of the selection (hopper_tile_selection.h and its like).
+ *
+ * tile_table BACKEND SMS SHAPE ...: {SHAPE: {"tile": name, "ctas": of the grid, "cost_ps": predicted}, ...},
+ * where SHAPE is MxNxK or MxNxKxL.  GeForce has "cost_cycles" in place of "cost_ps"; a narrow tile has its
+ * layout too.
+ *
+ * Exit status 2 for a backend, a number or a shape that it does not understand. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +37,7 @@ static int usage(const char *what, const char *found) {
     return 2;
 }
 
-/* M x N x K, then maybe x L, with nothing after it. */
+/* Reads MxNxK or MxNxKxL, with nothing after it. */
 static int read_shape(const char *text, struct tile_question *question) {
     char excess;
     question->l = 1;
@@ -68,7 +72,7 @@ int main(int count, char **words) {
     if (count < 3 || sscanf(words[2], "%d%c", &question.sms, &excess) != 1 || question.sms < 2) {
         return usage("SMS", count < 3 ? "" : words[2]);
     }
-    for (int i = 3; i < count; i++) { /* all of them before anything is printed */
+    for (int i = 3; i < count; i++) { /* checks all of them before it prints anything */
         if (!read_shape(words[i], &question)) {
             return usage("SHAPE", words[i]);
         }

@@ -1,16 +1,16 @@
-/* What the program prints of each backend; JSON objects. */
+/* The JSON objects that the program prints for each backend. */
 #ifndef TILE_TABLE_H
 #define TILE_TABLE_H
 
 #include <stdint.h>
 
-/* A problem, and the SMs of the chip that it is to run on. */
+/* A problem, and the number of SMs of the chip that it runs on. */
 struct tile_question {
     int64_t m, n, k, l;
     int sms;
 };
 
-/* The backend's tiles and the costs that its selection counts with. */
+/* The backend's tiles and the costs of its selection. */
 void print_hopper_tiles(void);
 void print_blackwell_tiles(void);
 void print_geforce_tiles(void);

@@ -1,4 +1,4 @@
-"""A second statement of the GPU backends' tile selection, written from its description alone.
+"""A model of the GPU backends' tile selection, written from the headers' description alone.
 
 Each model takes the backend's table as build/tile_table prints it: its tiles, and the figures that costs are made of.
 """

@@ -1,5 +1,5 @@
-/* The extended GEMM's host side.  A call: select a tile, check the limits, get scratch memory, encode the
- * tensor maps, permute scale factors where needed, multiply. */
+/* The host side of the extended GEMM.  A call: select a tile, check the limits, get scratch memory, encode the
+ * tensor maps, permute scale factors if they are not in the blocked layout, multiply. */
 #include "blackwell_extended_backend.h"
 
 #include "../../gpu/gpu_backend.h"
@@ -15,7 +15,7 @@ struct extended_plan {
     const struct blackwell_config *config;
     int tile;
     bool joint;     /* one product of all rows of b1 */
-    int64_t b_rows; /* of a tensor */
+    int64_t b_rows; /* rows of b1, and of b2 if there is one */
     struct gpu_scales scales;
 };
 
@@ -27,7 +27,7 @@ static const void *kernel_of(const struct extended_plan *plan, int tile) {
     return plan->joint ? blackwell_extended_joint_kernel(tile) : blackwell_extended_apart_kernel(tile);
 }
 
-/* The tile that the environment names, else the cheapest that splits no K. */
+/* The tile that the environment names, else the cheapest one that does not split K. */
 static int32_t select_tile(struct extended_plan *plan) {
     const struct problem *problem = plan->problem;
     const int64_t columns = plan->joint ? ceil_div(plan->b_rows, 2) : problem->n;
@@ -58,7 +58,7 @@ static int32_t select_tile(struct extended_plan *plan) {
     return CUSTOM_KERNEL_OK;
 }
 
-/* Rows of B that a CTA's or pair's tile has. */
+/* Rows of B in the tile of a CTA or pair. */
 static int64_t tile_rows(const struct extended_plan *plan) {
     return (plan->joint ? 2 : 1) * (int64_t)plan->config->tile_n;
 }

@@ -1,9 +1,10 @@
 /* The extended GEMM for sm_100a and sm_103a (custom_kernel.h, custom_kernel_extended()): the dual GEMM's kernel
  * with another epilogue.
  *
- * Read blackwell_dual_gemm.cuh and blackwell_grouped_gemm.cuh first.  Gate and up of two tensors are the dual
- * GEMM's products. Where they are rows of one tensor in turn, or the product is plain, it is one product of all
- * rows, as of the grouped GEMM: accumulators are columns of TMEM in the order of rows. */
+ * Read blackwell_dual_gemm.cuh and blackwell_grouped_gemm.cuh first.  If gate and up are two tensors, their
+ * products are the dual GEMM's.  If their rows alternate in one tensor, or the product is plain, the kernel
+ * computes one product of all rows, as the grouped GEMM does: TMEM's columns hold accumulators in the order of
+ * rows. */
 #ifndef BLACKWELL_EXTENDED_GEMM_CUH
 #define BLACKWELL_EXTENDED_GEMM_CUH
 
@@ -11,7 +12,7 @@
 #include "../blackwell_tile.cuh"
 #include "blackwell_extended_kernels.h"
 
-/* Before blackwell_dual_gemm.cuh, whose templates call these by the type of their argument. */
+/* These come before blackwell_dual_gemm.cuh, whose templates find them by the type of their argument. */
 namespace blackwell {
 
 static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_extended_params &p) {
@@ -55,14 +56,14 @@ find_extended_tile(const struct blackwell_extended_params &p) {
     return coord;
 }
 
-/* What find_row needs of the parameters. */
+/* The parameters that find_row reads. */
 struct row_params {
     uint16_t *c;
     int32_t m, n;
 };
 
-/* A part's accumulators, of gate and of up, or of a plain product the first alone.  `column` is that of C in
- * the tile. */
+/* Loads a part's accumulators of gate and of up; for a plain product only the first.  `column` is the part's
+ * first column of C in the tile. */
 template <class T>
 static __device__ __forceinline__ void load_part(float (&gate)[PART_COLUMNS], float (&up)[PART_COLUMNS],
                                                  struct tmem_addr acc, int column,
@@ -79,7 +80,7 @@ static __device__ __forceinline__ void load_part(float (&gate)[PART_COLUMNS], fl
     }
     await_loads(gate);
     await_loads(up);
-    if (T::products == 1 && p.interleave == LEAST_PIECE) { /* of a part's 32 rows gate's are 0-7 and 16-23 */
+    if (T::products == 1 && p.interleave == LEAST_PIECE) { /* of a part's 32 rows, 0-7 and 16-23 are gate's */
 #pragma unroll
         for (int i = 0; i < LEAST_PIECE; i++) {
             const float moved = gate[LEAST_PIECE + i];
@@ -89,7 +90,7 @@ static __device__ __forceinline__ void load_part(float (&gate)[PART_COLUMNS], fl
     }
 }
 
-/* Outputs of a lane's row from `column` of the tile on, of which `values` holds a part. */
+/* Stores a part of a lane's row, from `column` of the tile on. */
 static __device__ __forceinline__ void store_part(const struct output_row &row, int32_t row_of_c,
                                                   int32_t tile_column, int column,
                                                   const float (&values)[PART_COLUMNS], float scale_c,
@@ -113,9 +114,8 @@ static __device__ __forceinline__ void store_part(const struct output_row &row, 
     }
 }
 
-/* Epilogue warp: a lane is a row of C.  Waits for up_full, and for the kernels before, whose work the scales
- * may be; takes the columns of C by parts, in turn with the other warps of its lanes; signals nothing: the
- * kernel's end does.
+/* Epilogue warp; a lane has a row of C.  Waits for the kernels before, which may have made the scales, and for
+ * up_full; then shares the columns of C, part by part, with the other warp of its quarter.
  */
 template <class T, class P>
 static __device__ __forceinline__ void epilogue_extended(shared_t<T> shared, struct tmem_addr acc,

@@ -1,10 +1,9 @@
-/* The extended GEMM's kernels; a file of their own, so that those of the dual GEMM have no part in their
- * compilation. */
+/* The extended GEMM's kernels, compiled apart from the dual GEMM's. */
 #include "blackwell_extended_kernels.h"
 
 #include "blackwell_extended_gemm.cuh"
 
-/* NULL where K is split: the reduction is the dual GEMM's. */
+/* NULL for split K: its reduction has only the dual GEMM's epilogue. */
 template <int tile_n, int stages, int ctas, int tail, int split_k, int products>
 static const void *kernel_of(void) {
     if constexpr (split_k == 1) {

@@ -1,4 +1,4 @@
-/* What the host side needs of the extended GEMM's kernels. */
+/* The extended GEMM's compiled kernels, for the host side. */
 #ifndef BLACKWELL_EXTENDED_KERNELS_H
 #define BLACKWELL_EXTENDED_KERNELS_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Passed by value; tensor maps as the dual GEMM's.  Where gate and up are rows of one tensor, or the product is
+/* Passed by value; tensor maps as the dual GEMM's.  If gate and up are rows of one tensor, or the product is
  * plain, b2 is b1 and sfb2 is sfb1. */
 struct blackwell_extended_params {
     CUtensorMap a, b1, b2;
@@ -19,11 +19,11 @@ struct blackwell_extended_params {
     struct extended_params epilogue;
     int32_t steps_k, scales_by_previous_kernel;
     int32_t
-        interleave; /* gate's and up's rows in turn, in one tensor; 0 where they are two, or one product's */
+        interleave; /* rows of gate, then of up, in turn in one tensor; 0 for two tensors or a plain product */
 };
 
-/* The kernel of configuration number `index` of BLACKWELL_CONFIGS, for two tensors, or NULL where it splits K;
- * and of BLACKWELL_GROUPED_CONFIGS, for one. */
+/* For two tensors: the kernel of configuration number `index` of BLACKWELL_CONFIGS, NULL if it splits K.  For
+ * one tensor: that of BLACKWELL_GROUPED_CONFIGS. */
 const void *blackwell_extended_apart_kernel(int index);
 const void *blackwell_extended_joint_kernel(int index);
 

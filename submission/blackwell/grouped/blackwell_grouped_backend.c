@@ -1,6 +1,7 @@
-/* The host side of the grouped GEMM.  A call: check the limits, select a tile, get scratch memory, put the
- * groups with the longest tiles first, then for as many groups as a launch takes: encode the tensor maps,
- * permute the scale factors of those groups that need it, a launch each, and multiply in one launch. */
+/* The host side of the grouped GEMM.  A call (gpu_run_grouped): check the limits, select a tile, put the groups
+ * with the longest tiles first, get scratch memory; then, for as many groups as fit a launch: encode the tensor
+ * maps, permute the scale factors of each group that needs it in a launch of its own, and multiply in one
+ * launch. */
 #include "blackwell_grouped_backend.h"
 
 #include <stdbool.h>
@@ -31,7 +32,7 @@ static int ctas_of_cluster(int tile) {
     return blackwell_grouped_configs[tile].ctas;
 }
 
-/* What the kernel takes of a group whose tiles start at number first_tile. */
+/* Fills in the kernel's parameters for a group whose tiles start at number first_tile. */
 static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, int32_t first_tile,
                         struct blackwell_group *group) {
     const struct problem *problem = of->problem;

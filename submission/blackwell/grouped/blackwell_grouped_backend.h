@@ -1,4 +1,4 @@
-/* The grouped GEMM on tcgen05 (blackwell_grouped_gemm.cuh). */
+/* The host side of the grouped GEMM (blackwell_grouped_gemm.cuh). */
 #ifndef BLACKWELL_GROUPED_BACKEND_H
 #define BLACKWELL_GROUPED_BACKEND_H
 

@@ -1,13 +1,12 @@
-/* The grouped GEMM's tile configurations, for host and device: those of the dual GEMM's kernel with one
- * product, whose two halves of columns have the places of both (blackwell_grouped_gemm.cuh), so that a tile has
- * twice as many columns as tile_n.  Of narrow tiles one MMA takes both halves, whose rows and scale factors lie
- * together. */
+/* The grouped GEMM's tile configurations, for host and device.  The two halves of a tile's columns take the
+ * places of the dual GEMM's two products (blackwell_grouped_gemm.cuh), so a tile has 2 * tile_n columns.  In
+ * narrow tiles one MMA computes both halves, whose rows and scale factors are contiguous. */
 #ifndef BLACKWELL_GROUPED_CONFIG_H
 #define BLACKWELL_GROUPED_CONFIG_H
 
 #include "../blackwell_config.h"
 
-/* As BLACKWELL_CONFIGS; the name has a tile's rows and columns of C. */
+/* Columns as in BLACKWELL_CONFIGS; the name has the tile's rows and columns of C. */
 #define BLACKWELL_GROUPED_CONFIGS(X)                                                                           \
     X(m128n128, 64, 5, 1, 0, 1)                                                                                \
     X(m128n256, 128, 4, 1, 3, 1)                                                                               \

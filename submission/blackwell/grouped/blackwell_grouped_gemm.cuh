@@ -1,11 +1,11 @@
 /* The grouped GEMM for sm_100a and sm_103a, c_i = a_i b_i^T: the dual GEMM's kernel with another list of tiles
  * and another epilogue.
  *
- * Read blackwell_dual_gemm.cuh first.  Its two operands B1 and B2 are here the first and the second half of a
- * tile's rows of the group's only B, so that copies, products and barriers are the same code: acc_gate and
- * acc_up are the two halves of a tile's columns, and the first is stored while the last products of the second
- * are taken.  A CTA, or a pair, computes one tile; tiles of all groups have one list, which the host made the
- * longest first, and the chip deals out.  All that a group needs is in the kernel's parameters. */
+ * Read blackwell_dual_gemm.cuh first.  The first and the second half of a tile's rows of the group's only B
+ * take the places of B1 and B2, so that copies, products and barriers are the same code.  acc_gate and acc_up
+ * hold the two halves of a tile's columns; the first half is stored while the last products of the second run.
+ * A CTA, or a pair, computes one tile.  The host sorts the tiles of all groups into one list, the longest
+ * first, and the chip deals them out. Everything about a group is in the kernel's parameters. */
 #ifndef BLACKWELL_GROUPED_GEMM_CUH
 #define BLACKWELL_GROUPED_GEMM_CUH
 
@@ -19,7 +19,7 @@ struct grouped_tile : tile<tile_n, stages, ctas, tail, split_k> {
     static_assert(split_k == 1, "the reduction is that of two products");
 };
 
-/* The group whose tile number `number` is; the last one's tiles are the last. */
+/* The group of tile number `number`. */
 template <class P>
 static __device__ __forceinline__ const struct blackwell_group &find_group(const P &p, int32_t number) {
     int32_t index = 0;

@@ -1,4 +1,4 @@
-/* The grouped GEMM on mma.sync (geforce_grouped_gemm.cuh). */
+/* The host side of the grouped GEMM (geforce_grouped_gemm.cuh). */
 #ifndef GEFORCE_GROUPED_BACKEND_H
 #define GEFORCE_GROUPED_BACKEND_H
 

@@ -1,11 +1,11 @@
 /* The grouped GEMM for sm_120a and sm_121a, c_i = a_i b_i^T: the dual GEMM's kernel with another list of tiles
  * and another epilogue.
  *
- * Read geforce_dual_gemm.cuh first.  Its two operands B1 and B2 are here the first and the second half of a
- * tile's rows of the group's only B, so that copies, products and barriers are the same code: acc_gate and
- * acc_up are the two halves of a tile's columns.  Both halves have their scale factors in one scale tile, which
- * is copied once. Tiles of all groups have one list, which the host made the longest first, and CTAs take them
- * from it in turns. All that a group needs is in the kernel's parameters. */
+ * Read geforce_dual_gemm.cuh first.  The first and the second half of a tile's rows of the group's only B take
+ * the places of B1 and B2, so that copies, products and barriers are the same code; acc_gate and acc_up hold
+ * the two halves of a tile's columns.  Both halves have their scale factors in one scale tile, which is copied
+ * once.  The host sorts the tiles of all groups into one list, the longest first, and CTAs take them in turn.
+ * Everything about a group is in the kernel's parameters. */
 #ifndef GEFORCE_GROUPED_GEMM_CUH
 #define GEFORCE_GROUPED_GEMM_CUH
 

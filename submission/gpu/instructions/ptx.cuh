@@ -36,19 +36,19 @@ PTX void mbarrier_arrive(struct mbarrier barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier.address) : "memory");
 }
 
-/* On a barrier of any CTA of the cluster, whose address is of the cluster's window. */
+/* On a barrier of any CTA of the cluster, by its address in the cluster's window. */
 PTX void mbarrier_arrive_cluster(uint32_t barrier) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Before others may see through the async proxy, as tcgen05.cp does, what this thread stored to shared memory.
+/* Makes this thread's stores to shared memory visible to the async proxy, as which tcgen05.cp reads.
  */
 PTX void fence_proxy_async_shared(void) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Before others may copy, through the async proxy, what this thread stored to global memory; and before this
- * thread copies what others stored there. */
+/* Between ordinary stores to global memory, this thread's or others', and copies of that memory through the
+ * async proxy. */
 PTX void fence_proxy_async_global(void) {
     asm volatile("fence.proxy.async.global;" ::: "memory");
 }
@@ -65,7 +65,7 @@ PTX bool mbarrier_try_wait_parity(struct mbarrier barrier, uint32_t parity) {
     return done != 0;
 }
 
-/* The same, ordering what arrivals of other CTAs of the cluster release. */
+/* The same, acquiring what other CTAs of the cluster release by their arrivals. */
 PTX bool mbarrier_try_wait_parity_cluster(struct mbarrier barrier, uint32_t parity) {
     uint32_t done;
     asm volatile("{\n\t.reg .pred p;\n\t"
@@ -92,7 +92,8 @@ PTX void cp_async_commit_group(void) {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits until at most `pending` of this thread's groups are not complete; it alone sees their bytes then. */
+/* Waits until at most `pending` of this thread's groups are incomplete; only this thread may then read the
+ * others' bytes. */
 template <int pending> PTX void cp_async_wait_group(void) {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
@@ -114,7 +115,7 @@ PTX void cp_async_bulk_tensor_3d(uint32_t to, const void *tensor_map, int32_t x,
                  : "memory");
 }
 
-/* The same to each CTA in the mask, at the same place, signalling the barrier at the same place of each. */
+/* The same to the same place of each CTA in the mask, signalling each one's barrier at the same place. */
 PTX void cp_async_bulk_tensor_3d_multicast(uint32_t to, const void *tensor_map, int32_t x, int32_t y, int32_t z,
                                            struct mbarrier barrier, uint16_t ctas) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -123,7 +124,7 @@ PTX void cp_async_bulk_tensor_3d_multicast(uint32_t to, const void *tensor_map, 
                  : "memory");
 }
 
-/* A box from a CTA of a pair, whose barrier may lie in the other CTA (sm_100a). */
+/* A copy by a CTA of a pair, whose barrier may be the other CTA's (sm_100a). */
 PTX void cp_async_bulk_tensor_3d_pair(uint32_t to, const void *tensor_map, int32_t x, int32_t y, int32_t z,
                                       struct mbarrier barrier) {
     asm volatile(
@@ -133,7 +134,7 @@ PTX void cp_async_bulk_tensor_3d_pair(uint32_t to, const void *tensor_map, int32
         : "memory");
 }
 
-/* The same to each CTA in the mask, at the same place; in a pair they all signal the barrier's CTA. */
+/* The same to the same place of each CTA in the mask; in a pair all of them signal one CTA's barrier. */
 PTX void cp_async_bulk_tensor_3d_pair_multicast(uint32_t to, const void *tensor_map, int32_t x, int32_t y,
                                                 int32_t z, struct mbarrier barrier, uint16_t ctas) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -142,15 +143,15 @@ PTX void cp_async_bulk_tensor_3d_pair_multicast(uint32_t to, const void *tensor_
                  : "memory");
 }
 
-/* A box to L2, where all of the device sees the same bytes, so that it cannot become stale. */
+/* Prefetches a box to L2, which the whole device shares, so that the data cannot become stale. */
 PTX void cp_async_bulk_prefetch_tensor_3d_l2(const void *tensor_map, int32_t x, int32_t y, int32_t z) {
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(tensor_map),
                  "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 
-/* Asks for a line in L2, where all of the device sees the same, so that it cannot become stale.  HW: each
- * lane's takes a cycle of its own. */
+/* Prefetches a line to L2, which the whole device shares, so that the data cannot become stale.  HW: each
+ * lane's prefetch takes a cycle of its own. */
 PTX void prefetch_global_l2(const void *address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory");
 }
@@ -192,15 +193,15 @@ PTX uint32_t ld_relaxed_cta_shared(uint32_t address) {
     return word;
 }
 
-/* Suspends the thread for up to twice as long. */
+/* Suspends the thread for at most twice that time. */
 PTX void nanosleep(uint32_t nanoseconds) {
     asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
 }
 
 /* ---- programmatic dependent launch, PDL (griddepcontrol) ---- */
 
-/* Returns when every grid that this one depends on, the previous kernel, is complete and its writes are
- * visible. */
+/* Returns when the grids that this one depends on (the previous kernel) are complete and their writes visible.
+ */
 PTX void griddepcontrol_wait(void) {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
@@ -216,7 +217,7 @@ PTX void barrier_cluster_arrive_release(void) {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
 
-/* Orders nothing: for waiting until the cluster's other CTAs run. */
+/* Orders no memory accesses: serves to wait until the cluster's other CTAs run. */
 PTX void barrier_cluster_arrive_relaxed(void) {
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
@@ -225,7 +226,7 @@ PTX void barrier_cluster_wait_acquire(void) {
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-/* The address, in the cluster's window, of what lies at `address` of this CTA in CTA `rank`. */
+/* The address in the cluster's window of CTA `rank`'s shared memory at `address`. */
 PTX uint32_t mapa_shared_cluster(uint32_t address, uint32_t rank) {
     uint32_t mapped;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
@@ -238,8 +239,8 @@ PTX void st_shared_cluster_v4(uint32_t address, const float *four) {
                  : "memory");
 }
 
-/* Asynchronously, completing 16 bytes of the phase of an mbarrier of the CTA that is stored to; both addresses
- * are of the cluster's window. */
+/* Stores asynchronously and completes 16 bytes of the phase of an mbarrier of the same CTA; both addresses are
+ * in the cluster's window. */
 PTX void st_async_v4(uint32_t address, const float *four, uint32_t barrier) {
     asm volatile(
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
@@ -258,7 +259,7 @@ template <uint32_t registers> PTX void setmaxnreg_dec(void) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-/* One lane of the warp, the same each time; all of it executes this. */
+/* True for one lane of the warp, the same each time; the whole warp executes this. */
 PTX bool elect_sync(void) {
     uint32_t elected;
     asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}"
@@ -284,7 +285,7 @@ PTX void st_shared_f32(uint32_t address, float value) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
 
-/* Four accumulators as they are: read as words, the compiler would keep them as words, and copy them. */
+/* Stores floats as floats: if they were read as words, the compiler would keep them as words, and copy them. */
 PTX void st_shared_v4_f32(uint32_t address, const float *four) {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(four[0]), "f"(four[1]),
                  "f"(four[2]), "f"(four[3])
@@ -327,8 +328,8 @@ PTX void stmatrix_x4_trans(uint32_t row_address, const uint32_t fragment[4]) {
                  : "memory");
 }
 
-/* No instruction: keeps the compiler from reading a value before the wait that comes before this, where an
- * asynchronous instruction wrote it. */
+/* No instruction: keeps the compiler from moving reads of a value that an asynchronous instruction writes
+ * before the wait that precedes this. */
 PTX void keep_after_wait(float &value) {
     asm volatile("" : "+f"(value)::"memory");
 }
@@ -340,8 +341,8 @@ PTX uint32_t prmt(uint32_t x, uint32_t y, uint32_t selector) {
     return __byte_perm(x, y, selector);
 }
 
-/* The bits of `chosen` where the mask has ones, else those of `other`: one instruction, which ptxas does not
- * find. */
+/* Bits of `chosen` for ones in the mask, else of `other`, in one instruction, which ptxas does not find by
+ * itself. */
 PTX uint32_t select_bits(uint32_t mask, uint32_t chosen, uint32_t other) {
     uint32_t bits;
     asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(bits) : "r"(mask), "r"(chosen), "r"(other));
@@ -355,14 +356,14 @@ PTX uint32_t cvt_rn_f16x2_e4m3x2(uint16_t pair) {
     return halves;
 }
 
-/* Exactly. */
+/* Exact. */
 PTX float cvt_f32_f16(uint16_t half) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
     return value;
 }
 
-/* low in the lower half; to nearest even, overflow to infinity. */
+/* `low` goes to the lower half; rounds to nearest even, overflow to infinity. */
 PTX uint32_t cvt_rn_f16x2_f32(float low, float high) {
     uint32_t halves;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
@@ -375,27 +376,28 @@ PTX uint32_t cvt_rn_bf16x2_f32(float low, float high) {
     return pair;
 }
 
-/* low in the lower byte; to nearest even, at most 448, NaN stays NaN. */
+/* `low` goes to the lower byte; rounds to nearest even, to at most 448; NaN stays NaN. */
 PTX uint16_t cvt_rn_satfinite_e4m3x2_f32(float low, float high) {
     uint16_t pair;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
     return pair;
 }
 
-/* NaN where one of them is. */
+/* NaN if either is. */
 PTX float max_nan_f32(float x, float y) {
     float larger;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
     return larger;
 }
 
-/* Either half twice.  No instruction: ptxas names the half where a product takes it. */
+/* The low half in both halves.  No instruction: ptxas lets the product read that half. */
 PTX uint32_t twice_low(uint32_t halves) {
     uint32_t both;
     asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {low, low};}" : "=r"(both) : "r"(halves));
     return both;
 }
 
+/* Likewise the high half. */
 PTX uint32_t twice_high(uint32_t halves) {
     uint32_t both;
     asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {high, high};}" : "=r"(both) : "r"(halves));

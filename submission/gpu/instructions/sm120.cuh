@@ -1,6 +1,6 @@
-/* Instructions for sm_120a and its family, beside those of ptx.cuh: copies to a CTA's own shared memory,
- * warp-level MMA of 4-bit elements with block scales and how its fragments leave shared memory.  One function
- * for each; sections are those of the PTX ISA 9.0. */
+/* More instructions for sm_120a and its family: copies to a CTA's own shared memory, loads of fragments from
+ * shared memory, and warp-level MMA of 4-bit elements with block scales.  One function for each; sections are
+ * those of the PTX ISA 9.0. */
 #ifndef GPU_SM120_CUH
 #define GPU_SM120_CUH
 
@@ -8,8 +8,8 @@
 
 /* ---- asynchronous copies, global to shared (cp.async.bulk) ----
  *
- * HW: to .shared::cluster, as ptx.cuh has them, ptxas puts calls of a function around each of these chips'
- * copies, for addresses of other CTAs, and because of them ignores setmaxnreg (ptxas 13.0, C7506).  So
+ * HW: for copies to .shared::cluster, as in ptx.cuh, ptxas adds function calls on these chips, for addresses of
+ * other CTAs, and because of the calls it ignores setmaxnreg (ptxas 13.0, C7506).  So these copy to
  * .shared::cta. */
 
 PTX void cp_async_bulk_cta(uint32_t to, const void *from, uint32_t bytes, struct mbarrier barrier) {
@@ -29,8 +29,8 @@ PTX void cp_async_bulk_tensor_3d_cta(uint32_t to, const void *tensor_map, int32_
 
 /* ---- warp-level MMA ---- */
 
-/* Four 8 x 8 matrices of 16-bit elements: lane i names row i % 8 of matrix i / 8, 16 bytes; register j of lane
- * t gets bytes 4 (t % 4) to + 3 of row t / 4 of matrix j. */
+/* Four 8 x 8 matrices of 16-bit elements: lane i gives the address of row i % 8 of matrix i / 8, 16 bytes;
+ * register j of lane t gets bytes 4 (t % 4) to 4 (t % 4) + 3 of row t / 4 of matrix j. */
 PTX void ldmatrix_x4(uint32_t (&fragment)[4], uint32_t row_address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
@@ -40,12 +40,16 @@ PTX void ldmatrix_x4(uint32_t (&fragment)[4], uint32_t row_address) {
 
 /* d += a * b for a warp's fragments, m16 n8 k64: e2m1 with a ue4m3 scale factor for every 16 of K, fp32 sums.
  *
- * Lane t holds of A the bytes 4 (t % 4) to + 3 of the 32 of rows t / 4 and t / 4 + 8 (a[0], a[1]) and those 16
- * bytes further on (a[2], a[3]); of B likewise of column t / 4 (b0, b1); of D in row t / 4 columns 2 (t % 4)
- * and
- * + 1 (d[0], d[1]), and those of row t / 4 + 8.  A lane's word of scale factors has the four of one row: of A,
- * lane 4 r + 2 a_thread + h that of row r + 8 h; of B, lane 4 c + b_thread that of column c (PTX ISA, Matrix
- * Fragments for mma.m16n8k64; Block Scaling for mma.sync). */
+ * Fragments of lane t (rows of A and columns of B have 32 bytes):
+ *   a[0], a[1]  bytes 4 (t % 4) to 4 (t % 4) + 3 of rows t / 4 and t / 4 + 8 of A
+ *   a[2], a[3]  16 bytes later in the same rows
+ *   b0, b1      bytes 4 (t % 4) to 4 (t % 4) + 3 of column t / 4 of B, and 16 bytes later
+ *   d[0], d[1]  row t / 4, columns 2 (t % 4) and 2 (t % 4) + 1 of D
+ *   d[2], d[3]  the same columns of row t / 4 + 8
+ *
+ * A word of scale factors has the four of one row.  Lane 4 r + 2 a_thread + h supplies A's row r + 8 h, lane
+ * 4 c + b_thread supplies B's column c (PTX ISA, Matrix Fragments for mma.m16n8k64; Block Scaling for
+ * mma.sync). */
 template <int a_thread, int b_thread>
 PTX void mma_m16n8k64_mxf4nvf4(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, uint32_t sfa,
                                uint32_t sfb) {
@@ -56,7 +60,7 @@ PTX void mma_m16n8k64_mxf4nvf4(float (&d)[4], const uint32_t (&a)[4], uint32_t b
           "r"(sfb), "n"(b_thread));
 }
 
-/* The word of the lane whose number differs in the bits of `mask`. */
+/* The word of the lane whose number differs from this one's in the bits of `mask`. */
 PTX uint32_t shfl_sync_bfly(uint32_t word, int mask) {
     return __shfl_xor_sync(~0u, word, mask);
 }

@@ -17,7 +17,8 @@ PTX struct tmem_addr tmem_column(struct tmem_addr base, uint32_t columns) {
 
 /* ---- allocation: executed by a whole warp (in a pair, by one of each CTA) ---- */
 
-/* Writes the address of `columns` columns, a power of two from 32, to shared memory; waits until they are free.
+/* Allocates `columns` columns, a power of two from 32 on, waiting until they are free, and writes their address
+ * to shared memory.
  */
 template <int ctas> PTX void tcgen05_alloc(uint32_t shared, uint32_t columns) {
     asm volatile("tcgen05.alloc.cta_group::%2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared),
@@ -37,18 +38,18 @@ template <int ctas> PTX void tcgen05_dealloc(struct tmem_addr address, uint32_t 
 
 /* ---- order ---- */
 
-/* Before what tells other threads that this one's tcgen05 operations are complete. */
+/* Before the synchronization that tells other threads that this one's tcgen05 operations are complete. */
 PTX void tcgen05_fence_before_thread_sync(void) {
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
 
-/* After having been told so. */
+/* After such a synchronization, in the other threads. */
 PTX void tcgen05_fence_after_thread_sync(void) {
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
 
-/* One arrival on the barrier once all earlier mma and cp of this thread are complete; in a pair, on the
- * barriers at this place in the CTAs of the mask. */
+/* Makes one arrival on the barrier once all earlier mma and cp of this thread are complete; in a pair, on the
+ * barrier at this place in each CTA of the mask. */
 template <int ctas> PTX void tcgen05_commit(struct mbarrier barrier, uint16_t mask) {
     if constexpr (ctas == 1) {
         asm volatile(
@@ -64,13 +65,15 @@ template <int ctas> PTX void tcgen05_commit(struct mbarrier barrier, uint16_t ma
 
 /* ---- one thread issues, asynchronous, in order among themselves ---- */
 
-/* 32 rows of 16 bytes -> 4 columns of all four quarters of lanes; in a pair, each CTA's own rows to its own. */
+/* 32 rows of 16 bytes -> 4 columns of each of the four quarters of lanes; in a pair, each CTA's rows to its own
+ * TMEM. */
 template <int ctas> PTX void tcgen05_cp_32x128b_warpx4(struct tmem_addr to, uint64_t descriptor) {
     asm volatile("tcgen05.cp.cta_group::%2.32x128b.warpx4 [%0], %1;" ::"r"(to.value), "l"(descriptor), "n"(ctas)
                  : "memory");
 }
 
-/* What becomes of A in the tensor cores' buffer: kept for the next mma, or used from there for the last time.
+/* What happens to A in the tensor cores' buffer: it is dropped, kept for the next mma, or read from there for
+ * the last time.
  */
 enum collector { COLLECTOR_DISCARD, COLLECTOR_FILL, COLLECTOR_LASTUSE };
 
@@ -95,7 +98,7 @@ PTX void tcgen05_mma_mxf4nvf4(struct tmem_addr d, uint64_t a, uint64_t b, uint32
     }
 }
 
-/* ---- to memory, 32 bytes at once (sm_100) ---- */
+/* ---- stores of 32 bytes (sm_100) ---- */
 
 PTX void st_global_v8(void *to, const uint32_t *words) {
     asm volatile("st.global.v8.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};" ::"l"(to), "r"(words[0]),
@@ -120,7 +123,7 @@ PTX void tcgen05_ld_32x32b_x32(float (&d)[32], struct tmem_addr from) {
                  : "memory");
 }
 
-/* The same of 16 columns. */
+/* The same for 16 columns. */
 PTX void tcgen05_ld_32x32b_x16(float (&d)[16], struct tmem_addr from) {
     asm volatile("tcgen05.ld.sync.aligned.32x32b.x16.b32 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, [%16];"

@@ -19,8 +19,8 @@ template <int pending> PTX void wgmma_wait_group(void) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-/* d = a * B, plus d where `accumulate`, for m64 n k16, fp16 operands, fp32 accumulators.  a: this thread's
- * fragment of A; B: in shared memory, K-major.  Executed by a warpgroup; d and a are in use until
+/* d = a * B, plus d if `accumulate`, for m64 n k16, fp16 operands, fp32 accumulators.  a: this thread's
+ * fragment of A; B: in shared memory, K-major.  Executed by a warpgroup; d and a stay in use until
  * wgmma_wait_group has waited for it. */
 template <int n> struct wgmma_m64k16;
 

@@ -21,7 +21,7 @@ WGMMA_DESCRIPTOR uint64_t wgmma_matrix_descriptor(uint32_t address, uint32_t lea
            (uint64_t)(stride_bytes >> 4) << 32 | (uint64_t)swizzle << 62;
 }
 
-/* A K-major tile in 128-byte rows, swizzled over atoms of 8 rows, each 1024-byte aligned, so many bytes from
+/* A K-major tile in 128-byte rows, swizzled over atoms of 8 rows, each 1024-byte aligned, along_rows_bytes from
  * one to the next; a start inside an atom's row moves along K.  HW: with a swizzle the leading offset is not
  * used. */
 WGMMA_DESCRIPTOR uint64_t wgmma_swizzled_atoms_descriptor(uint32_t address, uint32_t along_rows_bytes) {
@@ -29,21 +29,21 @@ WGMMA_DESCRIPTOR uint64_t wgmma_swizzled_atoms_descriptor(uint32_t address, uint
     return wgmma_matrix_descriptor(address, unused, along_rows_bytes, swizzle_128b);
 }
 
-/* Of atoms that follow each other. */
+/* A tile of consecutive atoms. */
 WGMMA_DESCRIPTOR uint64_t wgmma_swizzled_tile_descriptor(uint32_t address) {
     return wgmma_swizzled_atoms_descriptor(address, SWIZZLE_ATOM_BYTES);
 }
 
-/* A K-major tile of core matrices, not swizzled: 8 rows of 16 bytes that follow each other; so many bytes from
- * one to the next along K, and to the next 8 rows. */
+/* A K-major tile of core matrices, not swizzled: each is 8 consecutive rows of 16 bytes; the arguments are the
+ * bytes from one to the next along K, and to the next 8 rows. */
 WGMMA_DESCRIPTOR uint64_t wgmma_core_matrix_descriptor(uint32_t address, uint32_t along_k_bytes,
                                                        uint32_t along_rows_bytes) {
     const uint32_t no_swizzle = 0;
     return wgmma_matrix_descriptor(address, along_k_bytes, along_rows_bytes, no_swizzle);
 }
 
-/* The same matrix from so many bytes further on, in the shared memory of the same CTA: the address's field does
- * not overflow, so that one addition does it where a descriptor made anew takes six uniform instructions. */
+/* The descriptor for a start `bytes` further on, in the shared memory of the same CTA: the address field cannot
+ * overflow, so one addition suffices, while building a descriptor takes six uniform instructions. */
 WGMMA_DESCRIPTOR uint64_t wgmma_descriptor_plus(uint64_t descriptor, uint32_t bytes) {
     return (descriptor & ~(uint64_t)UINT32_MAX) | ((uint32_t)descriptor + (bytes >> 4));
 }

@@ -1,5 +1,5 @@
-/* The extended GEMM's host side.  A call: select a tile, check the limits, get scratch memory, encode the
- * tensor maps, dequantize A, permute B's scale factors where needed, multiply. */
+/* The host side of the extended GEMM.  A call: select a tile, check the limits, get scratch memory, encode the
+ * tensor maps, dequantize A, permute B's scale factors if needed, multiply. */
 #include "hopper_extended_backend.h"
 
 #include "../../gpu/gpu_backend.h"
@@ -13,15 +13,15 @@ struct extended_plan {
     const struct problem *problem;
     const struct hopper_config *config;
     int tile;
-    int64_t b_rows;       /* of the tensor b1 */
+    int64_t b_rows;       /* rows of the tensor b1 */
     int64_t tile_columns; /* of C */
     int64_t stages_k;
     bool joint, permute_scales;
     int64_t a_bytes, scale_bytes; /* in scratch memory: A in fp16; sfb1 or sfb2, permuted */
 };
 
-/* A tile holds whole pieces of interleaved rows; a plain product's halves have their scale factors equally far
- * apart, as those of pieces are. */
+/* Whether a tile holds whole pieces of interleaved rows; or, for a plain product, whether the scale factors of
+ * its two halves are the same distance apart for all rows. */
 static bool suits(const struct hopper_config *config, const struct extension *extension) {
     const int tile_n = hopper_tile_n(config);
     if (extension->plain) {
@@ -30,7 +30,8 @@ static bool suits(const struct hopper_config *config, const struct extension *ex
     return extension->interleave == 0 || tile_n % extension->interleave == 0;
 }
 
-/* The tile that the environment names, else the cheapest that suits; a plain product's columns are two to one.
+/* The tile that the environment names, else the cheapest that suits; two columns of a plain product count as
+ * one.
  */
 static int32_t select_tile(const struct problem *problem, int sms, int *tile) {
     const struct extension *extension = problem->extension;
@@ -87,7 +88,7 @@ static uint32_t a_box_rows(const struct extended_plan *plan) {
     return (uint32_t)(plan->problem->m < plan->config->tile_m ? plan->problem->m : plan->config->tile_m);
 }
 
-/* B's boxes: tile_n rows, or as many pieces of interleaved ones. */
+/* B's boxes hold tile_n rows, or as many pieces as make tile_n interleaved rows. */
 static int32_t encode_b(const char *name, const struct extended_plan *plan, const uint8_t *fp4,
                         CUtensorMap *map) {
     const uint32_t tile_n = (uint32_t)hopper_tile_n(plan->config);
@@ -141,7 +142,7 @@ static int32_t launch_permute_scales(const struct extended_plan *plan, uint8_t *
                                      HOPPER_PDL_VARIABLE);
 }
 
-/* All that can fail for the problem's sake comes before the first launch. */
+/* Every step that can fail because of the arguments comes before the first launch. */
 static int32_t launch_all(const struct extended_plan *plan, uint8_t *scratch) {
     const struct problem *problem = plan->problem;
     const struct hopper_config *config = plan->config;

@@ -1,4 +1,4 @@
-/* The extended GEMM's host side (custom_kernel_extended()). */
+/* The host side of the extended GEMM (custom_kernel_extended()). */
 #ifndef HOPPER_EXTENDED_BACKEND_H
 #define HOPPER_EXTENDED_BACKEND_H
 

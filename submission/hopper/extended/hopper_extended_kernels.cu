@@ -1,5 +1,5 @@
-/* The extended GEMM's kernels, of every configuration of the dual GEMM; a file of their own, so that its
- * kernels have no part in their compilation. */
+/* The extended GEMM's kernels, one for every configuration of the dual GEMM.  They are compiled apart from the
+ * dual GEMM's kernels. */
 #include "hopper_extended_kernels.h"
 
 #include "hopper_extended_gemm.cuh"

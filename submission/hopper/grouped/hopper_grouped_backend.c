@@ -1,7 +1,7 @@
-/* The host side of the grouped GEMM.  A call: check the limits, cut every group into tiles, get scratch memory,
- * put the longest tiles first, then for as many groups as a launch takes: encode the tensor maps, dequantize
- * all A in one launch, permute the scale factors of those B that need it, a launch each, and multiply in one
- * launch. */
+/* The host side of the grouped GEMM.  A call: check the limits, cut every group into tiles, the longest first,
+ * get scratch memory; then, for as many groups as fit a launch: encode the tensor maps, dequantize all A in one
+ * launch, permute the scale factors of each B that needs it in a launch of its own, and multiply in one launch.
+ */
 #include "hopper_grouped_backend.h"
 
 #include <stdbool.h>
@@ -14,14 +14,14 @@
 #include "../hopper_operands.h"
 #include "hopper_grouped_selection.h"
 
-/* A group, how it is cut, and where the device finds what was made of its operands. */
+/* A group, how it is cut, and where its converted operands are in scratch memory. */
 struct group_plan {
     const struct problem *problem;
     struct hopper_grouped_cut cut;
     int64_t stages_k;
     bool permute_scales;
-    int64_t a_offset, sfb_offset;  /* in scratch memory: A in fp16; sfb, permuted */
-    int64_t arrivals, sums_offset; /* of tiles whose K is shared: the first one's word; the sums */
+    int64_t a_offset, sfb_offset;  /* A in fp16; sfb, permuted */
+    int64_t arrivals, sums_offset; /* for shared K: index of the first tile's word; the sums */
 };
 
 struct grouped_plan {
@@ -35,7 +35,7 @@ static int longest_first(const void *x, const void *y) {
     return (a->cut.all.tile_ps < b->cut.all.tile_ps) - (a->cut.all.tile_ps > b->cut.all.tile_ps);
 }
 
-/* Cuts all groups, tile number `largest` being the largest. */
+/* Cuts all groups into tiles of at most tile number `largest`. */
 static void cut_groups(struct grouped_plan *plan, int largest) {
     for (int64_t i = 0; i < plan->groups; i++) {
         const struct problem *problem = plan->group[i].problem;
@@ -63,7 +63,7 @@ static int64_t tiles_of(const struct grouped_plan *plan) {
     return tiles;
 }
 
-/* No prediction is less: all of the work, shared equally. */
+/* A lower bound of every prediction: the work shared equally. */
 static int64_t equal_share_ps(const struct grouped_plan *plan, int sms) {
     double work = 0;
     for (int64_t i = 0; i < plan->groups; i++) {
@@ -72,9 +72,9 @@ static int64_t equal_share_ps(const struct grouped_plan *plan, int sms) {
     return (int64_t)(work / sms);
 }
 
-enum { SHARE_GAIN_PERCENT = 3 }; /* less is less than what the prediction knows */
+enum { SHARE_GAIN_PERCENT = 3 }; /* a smaller gain is within the prediction's error */
 
-/* The shortest tiles' group whose K is not shared yet, or -1. */
+/* The group with the shortest tiles whose K is not shared yet, or -1. */
 static int64_t shortest_whole(const struct grouped_plan *plan) {
     int64_t i = plan->groups - 1;
     while (i >= 0 && (plan->group[i].cut.parts > 1 || plan->group[i].cut.all.tiles == 0)) {
@@ -83,8 +83,8 @@ static int64_t shortest_whole(const struct grouped_plan *plan) {
     return i;
 }
 
-/* Shares the K of the shortest tiles, group after group, while the predicted time gains enough by it: the
- * list's last pieces fill the gaps that long tiles leave. */
+/* Shares the K of one group's tiles after another, the shortest first, as long as the predicted time shrinks
+ * enough: short pieces at the end of the list fill the gaps that long tiles leave. */
 static void share_k(struct grouped_plan *plan, int sms) {
     int64_t least_ps = predict(plan, sms);
     for (int64_t i = shortest_whole(plan); i >= 0; i = shortest_whole(plan)) {
@@ -105,8 +105,8 @@ static void share_k(struct grouped_plan *plan, int sms) {
     }
 }
 
-/* By the tile that the environment names, else so that the predicted time is least; of equals the largest.
- * Smaller tiles make no group fewer, so as many in all are the same cut. */
+/* Cuts by the tile that the environment names, else by the one of least predicted time, the larger of equals. A
+ * smaller tile never makes a group's tiles fewer, so an equal number in all means the same cut. */
 static int32_t select_cuts(struct grouped_plan *plan, int sms) {
     int largest = -1;
     RETURN_IF_FAILED(gpu_wanted_tile(GROUPED_CONFIG_VARIABLE, hopper_grouped_tile_name, &largest));
@@ -130,12 +130,12 @@ static int32_t select_cuts(struct grouped_plan *plan, int sms) {
     return CUSTOM_KERNEL_OK;
 }
 
-/* Of A in fp16: whole atoms of the swizzle. */
+/* Rows of A in fp16: whole atoms of the swizzle. */
 static int64_t padded_rows(const struct problem *problem) {
     return round_up(problem->m, SWIZZLE_ATOM_ROWS);
 }
 
-/* Sizes are below 2^31 by now, and so their products far below 2^63. */
+/* gpu_check_groups has limited sizes to 2^31, so their products are far below 2^63. */
 static void place_operands(struct grouped_plan *plan) {
     for (int64_t i = 0; i < plan->groups; i++) {
         struct group_plan *group = &plan->group[i];
@@ -162,8 +162,8 @@ static void place_operands(struct grouped_plan *plan) {
     plan->scratch_bytes += round_up(plan->arrivals * (int64_t)sizeof(uint32_t), SCRATCH_ALIGNMENT);
 }
 
-/* What the kernel takes of a group whose tiles start at number first_tile; `scales_permuted`: of any group of
- * the launch, by the kernel before it. */
+/* Fills in the kernel's parameters for a group whose tiles start at number first_tile; `scales_permuted`: the
+ * kernel before permutes the scale factors of some group of the launch. */
 static int32_t describe(const struct grouped_plan *all, const struct group_plan *plan, uint8_t *scratch,
                         int32_t first_tile, bool scales_permuted, struct hopper_group *group) {
     const struct problem *problem = plan->problem;
@@ -190,8 +190,8 @@ static int32_t describe(const struct grouped_plan *all, const struct group_plan 
                            &group->b);
 }
 
-/* Shared memory that a CTA asks for and does not use, so that an SM has room for an equal share of the CTAs:
- * SMs become free one after another, and the first would take all CTAs that fit. */
+/* Shared memory that a CTA asks for but does not use, so that an SM has room only for an equal share of the
+ * CTAs: SMs become free one after another, and the first would otherwise take all CTAs that fit. */
 static int spreading_bytes(int64_t ctas, int sms) {
     const int64_t bytes = SM_SHARED_BYTES / ceil_div(ctas, sms) - CTA_RESERVED_BYTES;
     return bytes < 0 ? 0 : bytes > PLAIN_SHARED_BYTES ? PLAIN_SHARED_BYTES : (int)bytes;
@@ -240,7 +240,7 @@ static int32_t launch_group_permute_scales(const struct group_plan *group, uint8
                                      HOPPER_PDL_VARIABLE);
 }
 
-/* As many groups as a launch takes. */
+/* At most HOPPER_MOST_GROUPS groups, in one launch of each kernel. */
 static int32_t launch_groups(const struct grouped_plan *plan, const struct group_plan *groups, int64_t count,
                              uint8_t *scratch) {
     struct hopper_many_groups many;

@@ -1,4 +1,4 @@
-/* The grouped GEMM on wgmma (hopper_grouped_gemm.cuh). */
+/* The host side of the grouped GEMM (hopper_grouped_gemm.cuh). */
 #ifndef HOPPER_GROUPED_BACKEND_H
 #define HOPPER_GROUPED_BACKEND_H
 

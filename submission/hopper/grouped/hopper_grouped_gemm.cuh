@@ -1,12 +1,25 @@
-/* The grouped GEMM for sm_90a, c_i = a_i b_i^T: the dual GEMM's kernel with another list of tiles and another
- * epilogue.
+/* The grouped GEMM for sm_90a, c_i = a_i b_i^T: the dual GEMM's main loop with another list of tiles, other
+ * copies and another epilogue.
  *
- * Read hopper_dual_gemm.cuh first.  Its two operands B1 and B2 are here the first and the second half of a
- * tile's rows of the group's only B, so that dequantization, products and pipeline are the same code, and a
- * tile has twice as many columns.  Each operand has a warp that copies it.  A CTA computes one tile, or half of
- * its K; tiles of all groups have one list, which the host made the longest first, and the chip deals out.  A
- * group's rows say its tile, and a CTA runs the code of that tile alone: so rows of A that do not exist are
- * few.  All that a group needs is in the kernel's parameters. */
+ * Read hopper_dual_gemm.cuh first.  The first and the second half of a tile's rows of the group's only B take
+ * the places of B1 and B2, so that dequantization and products are the same code, and a tile has twice as many
+ * columns.
+ *
+ *   copying warps                      consumer warpgroups (2)
+ *   -------------                      -----------------------
+ *   B fp4    --TMA--> +
+ *   sfb      --bulk-> | stage --> main loop of the dual GEMM --> acc (two halves of columns)
+ *   A fp16   --bulk-> +                                            |
+ *   the other CTA's acc of a shared K, through memory -----------> + --fp16--> shared --16-byte stores--> C
+ *
+ *   barrier   arrivals                    bytes       complete when
+ *   full[s]   1 (the warp that copies B)  a stage's   stage s holds its B, scale factors and A
+ *   empty[s]  the consumers' threads      0           nothing reads stage s any more
+ *
+ * A CTA computes one tile, or half of its K.  The host sorts the tiles of all groups into one list, the longest
+ * first, and the chip deals them out.  A group's number of rows selects its tile's height, so that few rows of
+ * A are computed in vain, and a CTA runs the code for that height only.  Everything about a group is in the
+ * kernel's parameters. */
 #ifndef HOPPER_GROUPED_GEMM_CUH
 #define HOPPER_GROUPED_GEMM_CUH
 
@@ -16,8 +29,8 @@
 
 namespace hopper {
 
-/* Registers a thread.  HW: with the dual GEMM's 24 and 240 ptxas spills where K is shared: one code copies for
- * all tiles. */
+/* Registers a thread.  HW: with the dual GEMM's 24 and 240 ptxas spills in the kernels for shared K, because
+ * one code copies for all tiles. */
 #define COPYING_REGISTERS     40
 #define MULTIPLYING_REGISTERS 232
 
@@ -54,8 +67,8 @@ struct tile_number {
 #undef TILE_NUMBER
 };
 
-/* Calls `function` with a value of the type of tile number `number`.  A switch, of one jump: the code of all
- * tiles is more than an SM's instruction cache, and a comparison behind each tile's code would be fetched. */
+/* Calls `function` with a value of the type of tile number `number`.  A switch compiles to one jump; a chain of
+ * comparisons would fetch code between all tiles' code, which is larger than an SM's instruction cache. */
 template <class F> static __device__ __forceinline__ void with_tile(int32_t number, F function) {
     switch (number) {
 #define CALL_IF(name, tile_m, stages)                                                                          \
@@ -69,7 +82,7 @@ template <class F> static __device__ __forceinline__ void with_tile(int32_t numb
     }
 }
 
-/* The group whose tile this CTA computes; the last one's tiles are the last. */
+/* The group of this CTA's tile. */
 template <class P> static __device__ __forceinline__ const struct hopper_group &find_group(const P &p) {
     int32_t index = 0;
     while (index + 1 < p.groups && (int32_t)blockIdx.x >= p.group[index + 1].first_tile) {
@@ -78,7 +91,7 @@ template <class P> static __device__ __forceinline__ const struct hopper_group &
     return p.group[index];
 }
 
-/* `shares`: some group's K is shared; the others run a kernel without the code for it. */
+/* `shares`: some group's tiles share K; launches without such a group run a kernel without this code. */
 template <bool shares>
 static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct hopper_group &group) {
     const int32_t cta = (int32_t)blockIdx.x - group.first_tile, number = shares ? cta / group.parts : cta,
@@ -101,11 +114,11 @@ static __device__ __forceinline__ struct tile_coord find_grouped_tile(const stru
 
 /* ---- load ---- */
 
-/* What a warp of the producer's warpgroup copies into each stage. */
+/* Warps of the producer's warpgroup, by what they copy to each stage. */
 enum { COPIES_B, COPIES_SCALES, COPIES_A, COPYING_WARPS };
 
-/* A tile's stages by numbers of the group: as shared_storage of its type, by one code for all tiles, of which
- * an SM that runs several has it fetched. */
+/* Where a tile's stages are, by numbers in the group's parameters instead of the tile's type: one code copies
+ * for all tiles, so an SM that runs several tiles fetches it once. */
 struct stages_of_group {
     uint32_t address, stage_bytes;
     int stages;
@@ -123,7 +136,7 @@ template <class T> struct checked_stages {
                       offsetof(stage, scales) == offsetof(stage, fp4) + GROUPED_COLUMNS * STAGE_FP4_BYTES &&
                       offsetof(storage, full) == T::stages * sizeof(stage) &&
                       offsetof(storage, empty) == offsetof(storage, full) + T::stages * MBARRIER_BYTES,
-                  "the numbers are those of the type");
+                  "the numbers agree with the type");
 };
 
 static __device__ __forceinline__ struct mbarrier full_of(const struct stages_of_group &stages, int stage) {
@@ -134,10 +147,10 @@ static __device__ __forceinline__ struct mbarrier empty_of(const struct stages_o
     return full_of(stages, stages.stages + stage);
 }
 
-/* A producer warp, as load of the dual GEMM: waits for empty[s], fills its part of stage s, signals full[s]
- * with the part's bytes; the arrival is B's.  Bytes of A that lie past the group's last rows stay what they
- * were: of C they make rows that are not stored.  One lane by elect.sync: ptxas puts a loop around a copy by
- * thread 0. */
+/* A copying warp.  Waits for empty[s]; fills its part of stage s; signals full[s] with the part's bytes, and
+ * the warp that copies B also arrives.  Rows of A past the group's last one keep old bytes: they only affect
+ * rows of C that are not stored.  elect.sync picks the lane, because ptxas puts a loop around a copy by thread
+ * 0. */
 static __device__ __forceinline__ void load_operand(const struct stages_of_group &stages,
                                                     const struct tile_coord &coord,
                                                     const struct hopper_group &group, int warp) {
@@ -150,7 +163,7 @@ static __device__ __forceinline__ void load_operand(const struct stages_of_group
     const int32_t fp4_offset = group.tile_m * GROUPED_A_ROW_BYTES,
                   scales_offset = fp4_offset + GROUPED_COLUMNS * STAGE_FP4_BYTES;
     if (warp == COPIES_A || p.scales_by_previous_kernel) {
-        griddepcontrol_wait(); /* for the kernel that makes them */
+        griddepcontrol_wait(); /* for the kernel that makes this operand */
     }
     struct ring ring = {0, 1};
     for (int32_t k = 0; k < coord.stages; k++) {
@@ -178,8 +191,8 @@ static __device__ __forceinline__ void load_operand(const struct stages_of_group
 
 /* ---- parts of tiles ---- */
 
-/* The two CTAs of a tile whose K is shared: which comes last adds the other's accumulators to its own and
- * returns true; the first gives its own away.  Neither waits for one that may not have started. */
+/* For the two CTAs of a tile whose K is shared: the first to come gives its accumulators away, the last one
+ * adds them to its own and returns true.  A CTA never waits for one that may not have started. */
 template <class T>
 static __device__ __forceinline__ bool sum_parts(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
                                                  const struct hopper_group &group) {
@@ -195,7 +208,8 @@ static __device__ __forceinline__ bool sum_parts(float (&acc)[T::m_blocks][T::ac
     bar_sync(CONSUMER_BARRIER, T::finishers);
     const bool last = ld_shared_u32(claimed) > 0;
     if (last && thread == 0) {
-        while (ld_acquire_gpu(arrivals) < 3) { /* both have come, and the first has given */
+        while (ld_acquire_gpu(arrivals) <
+               3) { /* until the first CTA has counted a second time, after its stores */
         }
     }
     if (!last) {
@@ -253,8 +267,8 @@ static __device__ __forceinline__ void stage_plain_output(float (&acc)[T::m_bloc
     }
 }
 
-/* As store_output of the dual GEMM, in few instructions: each CTA fetches them anew, and that is what takes the
- * time. A thread's outputs are of the same columns in every 16th row. */
+/* store_output of the dual GEMM in fewer instructions, since fetching them in each CTA is what takes the time.
+ * A thread stores the same columns of every 16th row. */
 template <class T>
 static __device__ __forceinline__ void store_rows(const unsigned char *output, const struct tile_coord &coord,
                                                   const struct hopper_dual_gemm_params &p) {
@@ -285,7 +299,7 @@ static __device__ __forceinline__ void store_rows(const unsigned char *output, c
 
 /* ---- kernel ---- */
 
-/* One thread: a tile's barriers. */
+/* One thread: initializes a tile's barriers. */
 static __device__ __forceinline__ void init_barriers(const struct stages_of_group &stages) {
     for (int stage = 0; stage < stages.stages; stage++) {
         mbarrier_init(full_of(stages, stage), 1);
@@ -294,7 +308,7 @@ static __device__ __forceinline__ void init_barriers(const struct stages_of_grou
     fence_mbarrier_init();
 }
 
-/* As consume of the dual GEMM, with parts of tiles. */
+/* Consumer warpgroup: the products of the tile, or of its part of K, then its rows of C. */
 template <class T, bool shares>
 static __device__ __forceinline__ void consume_grouped(shared_t<T> shared, struct shared_storage<T> *storage,
                                                        const struct tile_coord &coord,

@@ -21,7 +21,7 @@ struct hopper_grouped_cut hopper_cut_group(int64_t m, int64_t n, int64_t k, int 
         cut.tile++;
     }
     cut.all.tiles = cut.tiles_m * ceil_div(n, GROUPED_COLUMNS);
-    /* A tile's work is that of the dual GEMM's with half as many columns. */
+    /* A tile is as much work as a tile of the dual GEMM with half as many columns. */
     cut.all.tile_ps =
         cut.stages_k * hopper_stage_ps(GROUPED_COLUMNS / 2, hopper_grouped_tiles[cut.tile].tile_m) +
         hopper_costs.wave_ps;

@@ -1,10 +1,10 @@
-/* The fused dual GEMM for few rows of A, where the weights are the traffic.
+/* The fused dual GEMM for few rows of A, which is bound by the traffic of B.
  *
- * Read in this order: hopper_config.h (sizes, layout), hopper_dequantize.cuh (fp4 to fp16),
+ * Read in this order: hopper_narrow_config.h (sizes, layout), hopper_dequantize.cuh (fp4 to fp16),
  * hopper_narrow_products.cuh (the tile, and the products of a step), then from the top: A, load, main loop,
- * reduction, epilogue, kernel.  No launch before it, no scratch memory.
+ * reduction, epilogue, kernel.  The kernel needs no launch before it and no scratch memory.
  *
- *   every thread                                 every warp, for steps of K of its own
+ *   every thread                                 every warp, for its own steps of K
  *   ------------                                 -------------------------------------
  *   A fp4, sfa --dequantize--> shared memory     B1, B2 fp4, sfb1, sfb2 --cp.async--> its ring --LDS-->
  *                      |                                                     '--dequantize--> A fragments
@@ -13,12 +13,13 @@
  *   C <--2-byte stores-- fp16(silu(gate) * up) <-- sums in the order of K <--st(.async)-- acc of warps and CTAs
  *
  *   barrier  arrivals          bytes                       complete when
- *   sums     1 (thread 0)      all vectors for this CTA    this CTA has the partial sums that it finishes; only
- *                                                          where K is split, else a barrier of the CTA does it
+ *   sums     1 (thread 0)      all vectors for this CTA    this CTA has the partial sums of the outputs that it
+ *                                                          stores; without split K, __syncthreads does it
  *
- * A lane reads of a ring only what it copied itself, so that its own wait is enough and warps run apart.  As in
- * hopper_dual_gemm.cuh the transpose is computed, C^T = B A^T: a warp's A operand are 8 rows of B1 and 8 of B2,
- * so that a thread holds gate and up of the same output; the B operand are blocks of 8 rows of A. */
+ * A lane reads from its warp's ring only what it copied itself, so it needs no wait but its own, and warps run
+ * apart. As in hopper_dual_gemm.cuh the kernel computes the transpose, C^T = B A^T: a warp's A operand is 8
+ * rows of B1 and 8 of B2, so that a thread holds gate and up of the same output; its B operand is blocks of 8
+ * rows of A. */
 #ifndef HOPPER_NARROW_DUAL_GEMM_CUH
 #define HOPPER_NARROW_DUAL_GEMM_CUH
 
@@ -28,15 +29,15 @@
 
 namespace hopper {
 
-/* ---- where a CTA, and a thread, stands ---- */
+/* ---- place ---- */
 
-/* Where this thread stands: in the grid, and in its CTA. */
+/* The place of this thread in its CTA, and of the CTA in the grid. */
 struct narrow_coord {
     int lane, quad, quad_lane; /* lane = 4 quad + quad_lane */
     int warp, warp_n, warp_k, warps;
-    int32_t m, tile_n, batch,
-        rank;                  /* first row of A; tile along the rows of B; this CTA among those of its tile */
-    int32_t first_step, steps; /* of this CTA's share of K; maybe none */
+    int32_t m, tile_n, batch, rank; /* m: first row of A; tile_n: tile along the rows of B; rank: of this CTA
+                                       among those of its tile */
+    int32_t first_step, steps;      /* of this CTA's share of K; steps may be 0 */
 };
 
 template <class T>
@@ -46,7 +47,7 @@ static __device__ __forceinline__ struct narrow_coord find_narrow_tile(const str
     coord.quad = coord.lane / 4;
     coord.quad_lane = coord.lane % 4;
     coord.warp = threadIdx.x / WARP_THREADS;
-    if (T::by_warpgroup) { /* uniform for the compiler, else it serializes wgmma (C7520) */
+    if (T::by_warpgroup) { /* tells the compiler that it is uniform, or ptxas serializes wgmma (C7520) */
         coord.warp = __shfl_sync(~0u, coord.warp, 0);
     }
     coord.warp_n = coord.warp % p.layout.warps_n;
@@ -62,8 +63,9 @@ static __device__ __forceinline__ struct narrow_coord find_narrow_tile(const str
     return coord;
 }
 
-/* The row of B1 and B2 that a quad of block `block` holds, for a warp's place along N.  A warp's rows follow
- * each other in each quarter of a scale tile, two of a block: a block's scale factors fill whole sectors. */
+/* The row of B1 and B2 that quad `quad` of block `block` holds, for warp number `unit` along N.  A warp's rows
+ * follow each other in each quarter of a scale tile, two for each block, so that a block's scale factors fill
+ * whole sectors. */
 template <class T> static __device__ __forceinline__ int32_t b_row(int32_t unit, int block, int quad) {
     constexpr int units = SCALE_TILE_ROWS / T::warp_rows, rows_of_quarter = T::warp_rows / SCALE_ENTRY_WORDS;
     return unit / units * SCALE_TILE_ROWS + unit % units * rows_of_quarter + block * 2 + quad % 2 +
@@ -77,21 +79,21 @@ static __device__ __forceinline__ int64_t scale_row_offset(const struct hopper_n
            row % SCALE_ENTRIES * p.scale_row_step;
 }
 
-/* A lane's part of a row and a step are 32 elements: half of a scale word.  Its 16 bytes of fp4, and its two
- * scale factors; `word` is the scale word's number in the row. */
+/* A lane takes 32 elements of a row and a step, which is half of a scale word: where its 16 bytes of fp4 and
+ * its scale word are; `word` is the scale word's number in the row. */
 #define LANE_FP4_OFFSET(word, quad_lane) ((uint64_t)(word) * (NARROW_STEP_BYTES / 2) + (quad_lane) % 2 * 16)
 #define LANE_SCALE_WORD(step, quad_lane) (2 * (step) + (quad_lane) / 2)
 
 /* ---- A ---- */
 
-/* Units of A that a thread dequantizes: each the 32 elements of a lane of a block.  Past the end they are zero.
+/* Units of A that a thread dequantizes: each is a lane's 32 elements of a block, zeros past the end of A.
  */
 template <class T> struct packed_a {
     uint4 fp4[T::a_units];
     uint16_t scales[T::a_units];
 };
 
-/* Loads all of a thread's units before any is used: one latency of memory. */
+/* Loads all of a thread's units before any is used, so that they wait for memory once. */
 template <class T>
 static __device__ __forceinline__ void load_a(struct packed_a<T> &packed, const struct hopper_narrow_params &p,
                                               const struct narrow_coord &coord, int32_t first_step,
@@ -113,8 +115,8 @@ static __device__ __forceinline__ void load_a(struct packed_a<T> &packed, const 
     }
 }
 
-/* As the tensor cores' B operand (hopper_narrow_products.cuh): of a block four vectors of a lane, each two
- * steps of 16.
+/* Stores units as the tensor cores' B operand (hopper_narrow_products.cuh): four vectors a lane and block, each
+ * for two K steps of 16.
  */
 template <class T>
 static __device__ __forceinline__ void store_a(uint32_t to, const struct packed_a<T> &packed,
@@ -140,12 +142,12 @@ static __device__ __forceinline__ void store_a(uint32_t to, const struct packed_
         }
     }
     if constexpr (T::by_warpgroup) {
-        fence_proxy_async_shared(); /* wgmma reads it behind the next barrier */
+        fence_proxy_async_shared(); /* wgmma reads A after the next barrier */
     }
 }
 
-/* Before the wait for the previous kernel: asks L2 for A and its scale factors, of which each CTA takes some
- * lines.  Nothing is read, so that whoever still writes them is seen. */
+/* Before the wait for the previous kernel: prefetches A and its scale factors to L2, some lines by each CTA.  A
+ * prefetch reads nothing, so it cannot return data from before that kernel's writes. */
 static __device__ __forceinline__ void ask_for_a(const struct hopper_narrow_params &p,
                                                  const struct narrow_coord &coord) {
     const int half = (int)blockDim.x / 2;
@@ -160,12 +162,12 @@ static __device__ __forceinline__ void ask_for_a(const struct hopper_narrow_para
 
 /* ---- load ---- */
 
-/* A lane's rows, [block][B1, B2]. */
+/* Where a lane's rows start, [block][B1, B2]. */
 template <class T> struct b_rows {
     const uint8_t *fp4[T::blocks][2], *scales[T::blocks][2];
 };
 
-/* Rows past the last one read the last one, and are not stored. */
+/* Rows past the last one read the last one; their outputs are not stored. */
 template <class T>
 static __device__ __forceinline__ struct b_rows<T> find_b_rows(const struct hopper_narrow_params &p,
                                                                const struct narrow_coord &coord) {
@@ -184,8 +186,9 @@ static __device__ __forceinline__ struct b_rows<T> find_b_rows(const struct hopp
     return rows;
 }
 
-/* A step of the warp's rows into a stage, as a group of this thread's; an empty group past the last step. Where
- * K ends in the middle of a step, its first half comes twice: A is zero there. */
+/* Copies a step of the warp's rows to a stage, as one cp.async group of this thread; past the last step the
+ * group is empty. If K ends in the middle of a step, the step's first half is copied twice: A is zero in the
+ * second half. */
 template <class T>
 static __device__ __forceinline__ void load_step(uint32_t stage, const struct b_rows<T> &rows,
                                                  const struct hopper_narrow_params &p,
@@ -206,9 +209,9 @@ static __device__ __forceinline__ void load_step(uint32_t stage, const struct b_
 
 /* ---- main loop ---- */
 
-/* All of this warp's steps.  A is in shared memory a phase at a time: while a phase is used, each thread loads
- * or has dequantized its units of the next into the other buffer, and a barrier of the CTA ends both.  A stage
- * is filled again as soon as its lane has read it, where the tile says so. */
+/* All of this warp's steps.  Shared memory holds A a phase of K at a time: during a phase each thread loads its
+ * units of the next one and stores them to the other buffer, and __syncthreads ends both.  A lane refills a
+ * stage as soon as it has read it, or, in a ring of more than two stages, a step later (T::ahead). */
 template <class T>
 static __device__ __forceinline__ void
 multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct hopper_narrow_params &p,
@@ -219,7 +222,8 @@ multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct
     uint32_t a = shared + NARROW_A_OFFSET, next_a = a + phase_steps * a_step_bytes;
     int32_t next_step = coord.first_step + coord.warp_k; /* to load */
     struct packed_a<T> packed;
-    load_a<T>(packed, p, coord, coord.first_step, min(phase_steps, coord.steps)); /* first: it is waited for */
+    load_a<T>(packed, p, coord, coord.first_step,
+              min(phase_steps, coord.steps)); /* first, because it is needed first */
     for (int stage = 0; stage < T::ahead; stage++, next_step += warps_k) {
         load_step<T>(ring + stage * T::stage_bytes, rows, p, coord, next_step);
     }
@@ -271,13 +275,15 @@ multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct
 /* ---- reduction ---- */
 
 /* A vector is a float4 of each lane: gate and up of 8 rows of B by 8 rows of A.  CTA v % split_k of the cluster
- * finishes vector v of the tile; it receives split_k * warps_k partial sums of it, by their order along K. */
+ * stores the outputs of the tile's vector v; it receives split_k * warps_k partial sums of it, in the order of
+ * K. */
 template <class T>
 static __device__ __forceinline__ int vectors_of(const struct hopper_narrow_params &p, int32_t rank) {
     return (p.layout.warps_n * T::vectors - rank + T::split_k - 1) / T::split_k;
 }
 
-/* Where K is split: tells the barrier how many bytes it will receive, before the other CTA can send them. */
+/* With split K: arms the barrier with the bytes that this CTA will receive, before the other CTA can send them.
+ */
 template <class T>
 static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const struct hopper_narrow_params &p,
                                                    const struct narrow_coord &coord) {
@@ -293,11 +299,11 @@ static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const s
     barrier_cluster_arrive_relaxed(); /* fence_mbarrier_init has released the barrier to the cluster */
 }
 
-/* Waits until nothing reads A and the rings any more, here and in the other CTA, where the sums lie over them.
+/* Waits, if the sums lie over A and the rings, until nothing reads those any more, here and in the other CTA.
  */
 template <class T> static __device__ __forceinline__ void wait_for_place(const struct hopper_narrow_params &p) {
     if (T::split_k > 1) {
-        barrier_cluster_wait_acquire(); /* the other CTA runs, and its barrier expects what we send */
+        barrier_cluster_wait_acquire(); /* the other CTA runs, and its barrier is armed */
     }
     if (p.layout.sums_overlay) {
         if (T::split_k > 1) {
@@ -309,7 +315,7 @@ template <class T> static __device__ __forceinline__ void wait_for_place(const s
     }
 }
 
-/* This warp's partial sums to where they are added, and back once this CTA has all that it finishes.  HW:
+/* Sends this warp's partial sums to the CTAs that add them, and waits for all sums that this CTA adds.  HW:
  * st.async is an illegal instruction in a kernel that was launched without clusters (seen on an H200). */
 template <class T>
 static __device__ __forceinline__ void exchange_sums(const struct narrow_accumulators<T> &acc, uint32_t shared,
@@ -338,7 +344,8 @@ static __device__ __forceinline__ void exchange_sums(const struct narrow_accumul
 
 /* ---- epilogue ---- */
 
-/* This CTA's vectors, a warp each in turn: adds their partial sums in the order of K, then two outputs a lane.
+/* The warps take this CTA's vectors in turn: each adds a vector's partial sums in the order of K, and stores
+ * two outputs a lane.
  */
 template <class T>
 static __device__ __forceinline__ void finish(uint32_t shared, const struct hopper_narrow_params &p,
@@ -379,7 +386,7 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
     const uint32_t shared = cvta_to_shared(memory);
     const struct mbarrier sums = {shared};
     const struct narrow_coord coord = find_narrow_tile<T>(p);
-    const struct b_rows<T> rows = find_b_rows<T>(p, coord); /* while the previous kernel ends */
+    const struct b_rows<T> rows = find_b_rows<T>(p, coord); /* computed while the previous kernel ends */
     expect_sums<T>(sums, p, coord);
     griddepcontrol_launch_dependents();
     ask_for_a(p, coord);
@@ -387,7 +394,7 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
 
     struct narrow_accumulators<T> acc;
     if (!T::by_warpgroup) {
-        clear<T>(acc); /* else the first products replace them */
+        clear<T>(acc); /* a warpgroup's first products replace them */
     }
     multiply_share<T>(acc, shared, p, coord, rows);
     exchange_sums<T>(acc, shared, sums, p, coord);

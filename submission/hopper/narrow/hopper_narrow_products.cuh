@@ -1,13 +1,13 @@
-/* A narrow tile's products of a step of K, by one of two ways of the tensor cores
+/* A narrow tile's products of a step of K, by one of two tensor core instructions
  * (hopper_narrow_dual_gemm.cuh).
  *
  *   team        instruction        A of the problem, in shared memory
- *   one warp    mma.sync m16n8k16  fragments: a float4 of a lane are two steps of 16
+ *   one warp    mma.sync m16n8k16  fragments: a lane's 16 bytes are two K steps of 16
  *   warpgroup   wgmma m64nNk16     core matrices of 8 rows by 8 halves, not swizzled: [step of 16][half][row]
  *
- * Either way a warp dequantizes its own rows of B1 and B2 into registers, the instruction's A operand: the same
- * fragments, and the accumulators lie alike.  mma.sync has little more than half of wgmma's rate, which more
- * than 16 rows of A show; a warpgroup's warps wait for each other. */
+ * Either way a warp dequantizes its own rows of B1 and B2 into registers, as the instruction's A operand;
+ * fragments and accumulators have the same layout.  mma.sync has little more than half of wgmma's rate, which
+ * shows with more than 16 rows of A; but the warps of a warpgroup have to wait for each other. */
 #ifndef HOPPER_NARROW_PRODUCTS_CUH
 #define HOPPER_NARROW_PRODUCTS_CUH
 
@@ -19,20 +19,20 @@ namespace hopper {
 
 template <int tile_m_, int stages_, int a_units_, int blocks_, int team_, int split_k_> struct narrow_tile {
     static constexpr int stages = stages_, a_units = a_units_, split_k = split_k_;
-    static constexpr int blocks = blocks_;                   /* of a warp, each 8 rows of B1 and of B2 */
+    static constexpr int blocks = blocks_;                   /* of a warp: each is 8 rows of B1 and 8 of B2 */
     static constexpr int a_blocks = tile_m_ / NARROW_A_ROWS; /* of 8 rows of A */
     static constexpr int vectors = blocks * a_blocks;        /* float4 of a lane's accumulators */
     static constexpr int lane_rows = 2 * blocks, warp_rows = blocks * NARROW_BLOCK_B_ROWS;
     static constexpr int stage_bytes = NARROW_STAGE_BYTES(blocks);
     static constexpr bool by_warpgroup = team_ == NARROW_WARPGROUP;
-    static constexpr int ahead = stages_ - (stages_ > 2 ? 1 : 0); /* stages on their way */
+    static constexpr int ahead = stages_ - (stages_ > 2 ? 1 : 0); /* stages being copied */
     static_assert(tile_m_ % NARROW_A_ROWS == 0, "whole blocks of A");
     static_assert(SCALE_TILE_ROWS % warp_rows == 0, "a scale tile's rows are those of whole warps");
     static_assert(split_k <= NARROW_MAX_SPLIT_K, "the clusters that the layout is made for");
     static_assert(team_ == 1 || by_warpgroup, "a warp or a warpgroup multiplies");
 };
 
-/* A lane's accumulators: [gate, gate, up, up] of each block of B by each of A. */
+/* A lane's accumulators: [gate, gate, up, up] for each block of B and block of A. */
 template <class T> struct narrow_accumulators {
     float of[T::blocks][T::a_blocks * 4];
 };
@@ -50,13 +50,13 @@ static __device__ __forceinline__ float (*narrow_vector(struct narrow_accumulato
     return (float (*)[4]) & acc.of[block][a_block * 4];
 }
 
-/* What a lane has of a step: 32 elements of each of its rows, and their scale factors. */
+/* A lane's data of a step: 32 elements of each of its rows, and their scale factors. */
 template <class T> struct packed_step {
     uint4 fp4[T::blocks][2];
     uint32_t scales[T::blocks][2][2]; /* [block][B1, B2][group] */
 };
 
-#define LANE_SCALE_OFFSET(quad_lane) ((quad_lane) % 2 * 2) /* of its two scale factors in a word */
+#define LANE_SCALE_OFFSET(quad_lane) ((quad_lane) % 2 * 2) /* place of a lane's two scale factors in a word */
 
 template <class T>
 static __device__ __forceinline__ void read_step(struct packed_step<T> &packed, uint32_t stage, int lane) {
@@ -69,7 +69,7 @@ static __device__ __forceinline__ void read_step(struct packed_step<T> &packed, 
     }
 }
 
-/* Of two steps of 16 the fragments of a warp's blocks: [block][step]. */
+/* The fragments of a warp's blocks for two K steps of 16: [block][step]. */
 template <class T> struct narrow_fragments {
     uint32_t of[T::blocks][2][4];
 };
@@ -91,7 +91,7 @@ static __device__ __forceinline__ void dequantize_fragments(struct narrow_fragme
 
 /* ---- one warp ---- */
 
-/* The products with A, whose blocks of this step start at `a`. */
+/* A warp's products with A, whose blocks of this step start at `a`. */
 template <class T>
 static __device__ __forceinline__ void
 multiply_alone(struct narrow_accumulators<T> &acc, const struct packed_step<T> &packed, uint32_t a, int lane) {
@@ -104,7 +104,7 @@ multiply_alone(struct narrow_accumulators<T> &acc, const struct packed_step<T> &
         for (int i = 0; i < T::a_blocks; i++) {
             b[i] = ld_shared_v4(a + i * NARROW_A_BLOCK_BYTES + word * NARROW_VECTOR_BYTES + lane * 16);
         }
-        /* Products of one accumulator apart: each waits for the one before. */
+        /* Products that share an accumulator are far apart, because each waits for the one before. */
 #pragma unroll
         for (int i = 0; i < T::vectors; i++) {
             int block = i % T::blocks, a_block = i / T::blocks;
@@ -122,19 +122,19 @@ multiply_alone(struct narrow_accumulators<T> &acc, const struct packed_step<T> &
 
 /* ---- a warpgroup ---- */
 
-#define CORE_MATRIX_BYTES 128                     /* HW: 8 rows of 16 bytes that follow each other */
-#define CORE_STEP_BYTES   (2 * CORE_MATRIX_BYTES) /* of a block of A: K of one wgmma is 16 */
+#define CORE_MATRIX_BYTES 128                     /* HW: 8 consecutive rows of 16 bytes */
+#define CORE_STEP_BYTES   (2 * CORE_MATRIX_BYTES) /* of a block of A, for the 16 of K of one wgmma */
 
-/* A's fragments of a lane's word as core matrices, whose rows follow each other: row lane / 4 of each has
- * halves 2 (lane % 4) and the next one of this lane. */
+/* Stores the pairs of a lane's word of A as core matrices: in row lane / 4 of each matrix this lane fills
+ * halves 2 (lane % 4) and the next one. */
 static __device__ __forceinline__ void store_core_matrices(uint32_t block, int word, int lane,
                                                            const uint32_t (&pairs)[4]) {
     constexpr int row_bytes = CORE_MATRIX_BYTES / NARROW_A_ROWS;
     stmatrix_x4(block + word * 2 * CORE_STEP_BYTES + lane * row_bytes, pairs);
 }
 
-/* The same, of which the last two steps' may still run afterwards: their fragments are in use, and so is A.
- * `more`: 0 for the first step, whose products replace the accumulators. */
+/* A warpgroup's products.  The last two K steps' products may still run afterwards: their fragments and A stay
+ * in use. `more`: 0 for the first step, whose products replace the accumulators. */
 template <class T>
 static __device__ __forceinline__ void
 multiply_together(struct narrow_accumulators<T> &acc, struct narrow_fragments<T> (&fragments)[2],
@@ -165,7 +165,7 @@ template <class T> static __device__ __forceinline__ void keep_all(struct narrow
     }
 }
 
-/* Waits for all of the warpgroup's products: then accumulators may be read, and A overwritten. */
+/* Waits for all of the warpgroup's products: afterwards accumulators may be read, and A overwritten. */
 template <class T>
 static __device__ __forceinline__ void wait_for_products(struct narrow_accumulators<T> &acc) {
     wgmma_wait_group<0>();

@@ -22,7 +22,7 @@ enum { SCHEDULERS = 4, HIDDEN_WARPS = 2 };
 const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES] = {
     HOPPER_NARROW_CONFIGS(GPU_TILE_ROW)};
 
-/* Tiles along the rows of B: units of a warp's rows, where 128 rows count whole. */
+/* Tiles along the rows of B, whose number counts as padded to whole scale tiles. */
 static int64_t tiles_n(const struct hopper_narrow_config *config, int64_t n, int warps_n) {
     return ceil_div(scale_tile_rows(n) * (SCALE_TILE_ROWS / (config->blocks * NARROW_BLOCK_B_ROWS)), warps_n);
 }
@@ -32,7 +32,8 @@ int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_config *config,
     return tiles_n(config, n, layout->warps_n) * layout->split_k;
 }
 
-/* Places A's blocks, the rings and the partial sums for phases of so many steps; false where they do not fit.
+/* Places A's blocks, the rings and the partial sums in shared memory for phases of layout->phase_steps; false
+ * if they do not fit.
  */
 static bool place(const struct hopper_narrow_config *config, int64_t steps,
                   struct hopper_narrow_layout *layout) {
@@ -62,12 +63,12 @@ static bool place(const struct hopper_narrow_config *config, int64_t steps,
     return true;
 }
 
-/* The longest phases that fit; whether any does. */
+/* Places the longest phases that fit; false if none does. */
 static bool place_longest(const struct hopper_narrow_config *config, int64_t steps,
                           struct hopper_narrow_layout *layout) {
     int64_t turns = ceil_div(steps, layout->warps_k), most = (int64_t)config->a_units * layout->warps_n;
     for (turns = turns < most ? turns : most; turns > 0;
-         turns--) { /* more than that many have too many units */
+         turns--) { /* longer phases have more units of A than threads can hold */
         layout->phase_steps = (int32_t)(turns * layout->warps_k);
         if (place(config, steps, layout)) {
             return true;
@@ -76,8 +77,8 @@ static bool place_longest(const struct hopper_narrow_config *config, int64_t ste
     return false;
 }
 
-/* The fewest warps along the rows of B, in whole teams, with which all CTAs run at once, or as many as a CTA
- * may have; no fewer than dequantize a step of A in a turn. */
+/* The fewest warps along the rows of B, in whole teams, that let all CTAs run at once, else as many as a CTA
+ * may have; at least enough to dequantize a step of A in one turn. */
 static int warps_along_n(const struct hopper_narrow_config *config, int64_t n, int64_t ctas_of_a_column) {
     int warps_n = (int)ceil_div(config->tile_m / NARROW_A_ROWS, config->a_units);
     warps_n = (int)round_up(warps_n, config->team);
@@ -137,7 +138,7 @@ int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t
                                      (layout.split_k > 1 ? costs->reduction_ps : 0));
 }
 
-/* Whether single warps multiply faster than `teams`, with a tile of as many rows. */
+/* Whether the tile of single warps is faster than `teams`, a tile of warpgroups with as many rows. */
 static bool prefer_warps(const struct hopper_narrow_config *teams, const struct hopper_narrow_config *warps,
                          int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
     struct hopper_narrow_layout of_teams, of_warps;

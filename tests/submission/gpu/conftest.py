@@ -1,4 +1,4 @@
-"""The library's objects with the fake CUDA runtime, made once a session."""
+"""The library linked with the fake CUDA runtime, once a session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.submission.gpu.fake_gpu import NUMBERS, Fake
 
 @pytest.fixture(scope="session")
 def library_on_a_fake_runtime(root, tmp_path_factory):
-    """The library's objects with the fake runtime."""
+    """The library's objects linked with the fake runtime."""
     sources = [path for part in ("core", "cpu", "gpu", *NUMBERS) for path in (root / "submission" / part).rglob("*.c*")]
     objects = [(BUILD / path.relative_to(root)).with_suffix(".o") for path in sources if path.suffix in (".c", ".cu")]
     objects = [path for path in objects if path.is_file()]

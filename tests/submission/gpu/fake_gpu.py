@@ -1,4 +1,4 @@
-"""The GPU backends on a CUDA runtime that only writes down what it is asked (../c/fake_cudart.c).
+"""The GPU backends on a CUDA runtime that only logs its calls (../c/fake_cudart.c).
 
 It has as many devices as a test wants, and any of its calls can be made to fail.
 """
@@ -36,7 +36,7 @@ def round_up(x, y):
 
 
 class Fake:
-    """A fresh copy of the library, which has asked for nothing yet."""
+    """A fresh copy of the library, in which nothing is cached yet."""
 
     def __init__(self, built, folder):
         path = folder / "library.so"
@@ -72,7 +72,7 @@ class Fake:
         return status, self.core.custom_kernel_message().decode()
 
     def log(self, *kinds):
-        """What was asked of the runtime in the last call, as words: all of it, or of some kinds."""
+        """The last call's calls of the runtime, as words: all, or those of some kinds."""
         text = (ctypes.c_char * (1 << 16)).in_dll(self.core, "fake_log").value.decode()
         lines = [[int(x) if re.fullmatch(r"-?\d+", x) else x for x in line.split()] for line in text.splitlines()]
         return [line for line in lines if line[0] in kinds or (not kinds and line[0] != "get_last_error")]
@@ -91,7 +91,7 @@ class Fake:
 
 
 def template_numbers(kernel, count):
-    """The numbers that a kernel's tile is made from."""
+    """The template arguments of a kernel's tile."""
     return tuple(map(int, re.findall(r"Li(\d+)E", kernel)))[:count]
 
 

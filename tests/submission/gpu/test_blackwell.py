@@ -1,4 +1,4 @@
-"""The Blackwell backend without a GPU: its tiles, and what the compiler makes of its kernels."""
+"""The Blackwell backend without a GPU: its tiles, and the code that the compiler makes of its kernels."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_k_is_split_where_it_is_long_enough_to_pay_for_the_reduction(tiles, m, n
 
 
 def test_clusters_that_do_not_fit_at_once_are_not_chosen(tiles):
-    few = 8 * 15  # an eighth of the chip has room for one cluster of eight CTAs, and sixteen are wanted
+    few = 8 * 15  # a GPC of 15 SMs has room for one cluster of eight CTAs; the shape needs sixteen
     selected = tiles.selected("blackwell", few, 256, 3072, 32768)
     assert (selected["tile"], selected["ctas"]) == ("m256n128k2", 96)
 
@@ -85,7 +85,7 @@ def nvcc(root):
 
 @pytest.fixture(scope="module")
 def devices(nvcc, root, tmp_path_factory):
-    """The backend's judgement of a compute capability, of a library with code for the ones that nvcc knows."""
+    """What the backend says about a device of a compute capability, in a build with code for both chips."""
     folder = tmp_path_factory.mktemp("devices")
     (folder / "empty.cu").touch()
     dry = subprocess.run([nvcc, "--dryrun", "-c", folder / "empty.cu"], capture_output=True, text=True, check=True)
@@ -100,7 +100,7 @@ def devices(nvcc, root, tmp_path_factory):
         "-std=c11",
         "-pthread",
     ]
-    flags += ["-no-pie", "-Wl,--unresolved-symbols=ignore-all"]  # what a judgement does not call is left out
+    flags += ["-no-pie", "-Wl,--unresolved-symbols=ignore-all"]  # functions that `available` does not call are left out
     subprocess.run(["gcc", *flags, "-o", folder / "devices", *(root / name for name in sources)], check=True)
     return lambda *capability: (
         subprocess.run([folder / "devices", *map(str, capability)], capture_output=True, text=True, check=True).stdout
@@ -120,7 +120,7 @@ def test_other_chips_are_refused_with_what_is_needed(devices, capability):
 
 
 def embedded_code(library: bytes) -> list[tuple[int, int]]:
-    """What the fat binaries of a library hold: kind (1 PTX, 2 machine code) and architecture of each entry."""
+    """Kind (1 PTX, 2 machine code) and architecture of each entry of a library's fat binaries."""
     found, start = [], library.find(FAT_BINARY)
     while start >= 0:
         _, _, header, size = struct.unpack_from("<IHHQ", library, start)
@@ -187,8 +187,8 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tiles, tmp_
         tile_n, _, ctas, tail, split_k = map(int, re.search(r"tileI" + r"Li(\d+)E" * 5, code).groups())
         pair, tiles = ctas == 2, 1 if 128 % tile_n == 0 else 2  # scale tiles of B1 or B2 in a step
         group = r"\.2CTA" if pair else ""
-        # A stage has four steps: both products, in two MMAs or one; with a tail also the gate alone, up alone.  Copies
-        # with the first two.
+        # A stage has four steps, each with both products, in two MMAs or one.  With a tail there are two more versions
+        # of a stage, one of each product.  Scale factors are copied in the versions that have the first product.
         stacked = tail == 0 and split_k == 1
         b_tiles = -(-2 * tile_n // 128) if stacked else 2 * tiles
         boxes = (4 if pair else 6) if stacked else 4 + (tiles if pair else 2 * tiles)

@@ -1,4 +1,4 @@
-"""The GeForce backend without a GPU: its choice of tiles, and what the compiler makes of its kernels."""
+"""The GeForce backend without a GPU: the tiles it selects, and the code that the compiler makes of its kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHIPS = {"GB10": 48, "RTX 5090": 170, "RTX PRO 6000": 188}
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize(("m", "n", "k"), [(256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168)])
 def test_each_benchmark_shape_keeps_most_of_the_tensor_cores_busy(tiles, chip, m, n, k):
-    """The rule's cost beside all multiply-adds spread over all SMs; 128 of 170 SMs is what M = 256 has tiles for."""
+    """Compares predicted cycles with all multiply-adds spread over all SMs; M = 256 has tiles for 128 of 170 SMs."""
     least = 2 * m * n * k / 2048 / CHIPS[chip]
     assert tiles.selected("geforce", CHIPS[chip], m, n, k)["cost_cycles"] < 1.6 * least
 

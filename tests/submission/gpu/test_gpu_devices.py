@@ -1,4 +1,4 @@
-"""Which device a GPU backend takes, and how it ends where the CUDA runtime fails."""
+"""Which devices a GPU backend accepts, and what a call does when the CUDA runtime fails."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_each_backend_runs_on_its_own_chips(fake, capability, name):
 
 
 @BACKENDS
-def test_the_query_finds_the_first_of_several_devices_that_will_do(fake, name):
+def test_the_query_reports_the_first_device_that_can_run_the_backend(fake, name):
     capability, sms = CHIPS[name]
     fake.devices([(80, 1), (capability, sms), (capability, 5)])
     assert fake.query(name) == (
@@ -64,7 +64,7 @@ def test_the_query_finds_the_first_of_several_devices_that_will_do(fake, name):
 
 
 @BACKENDS
-def test_a_machine_without_devices_or_driver_is_told(fake, name):
+def test_the_detail_says_that_there_is_no_device_or_driver(fake, name):
     fake.devices([])
     assert fake.query(name) == (0, "no CUDA device (no error)")
     status, message = fake.call(name, device=0)
@@ -74,12 +74,12 @@ def test_a_machine_without_devices_or_driver_is_told(fake, name):
     fake.fail("cudaGetDeviceCount")
     fake.core.fake_clear_log()
     assert fake.query(name) == (0, "no CUDA device (it broke)")
-    assert ["get_last_error", BROKEN] in fake.log("get_last_error"), "a later call is not blamed for it"
+    assert ["get_last_error", BROKEN] in fake.log("get_last_error"), "cleared, so that a later call does not report it"
 
 
 @BACKENDS
 @pytest.mark.parametrize("successes", [0, 1, 2])
-def test_a_device_that_cannot_be_asked_is_unavailable(fake, name, successes):
+def test_a_device_whose_query_fails_is_unavailable(fake, name, successes):
     fake.devices([CHIPS[name]])
     fake.fail("cudaDeviceGetAttribute", successes=successes)
     status, message = fake.call(name, device=0)
@@ -90,7 +90,7 @@ def test_a_device_that_cannot_be_asked_is_unavailable(fake, name, successes):
     assert "CUDA device 0" in message
 
 
-def test_the_device_decides_without_a_name(fake):
+def test_without_a_backends_name_the_device_selects_it(fake):
     for device, kernel in enumerate(CHIPS):
         args = Args(ctypes.sizeof(Args), 0, device, BLOCKED, 300, 500, 320, 3, **ADDRESS)
         fake.core.fake_clear_log()
@@ -102,11 +102,11 @@ def test_the_device_decides_without_a_name(fake):
     message = fake.core.custom_kernel_message().decode()
     assert message.startswith("no backend can run on CUDA device 0: ") and message.endswith("tensors in host memory")
     for chip in ("9.0 (H100, H200)", "10.0 (B200)", "12.0 (RTX 50, RTX PRO 6000)"):
-        assert chip in message, "every chip that would do is named"
+        assert chip in message, "names every chip that can run it"
 
 
 @BACKENDS
-def test_the_callers_current_device_is_left_or_made_current_again(fake, name):
+def test_the_callers_device_is_current_after_a_call(fake, name):
     fake.devices([CHIPS[name]] * 3)
     fake.number("current").value = 2
     assert fake.call(name, device=2)[0] == OK
@@ -122,7 +122,7 @@ def test_the_callers_current_device_is_left_or_made_current_again(fake, name):
 
 
 @pytest.mark.parametrize("name", [HOPPER, BLACKWELL])
-def test_all_batches_of_an_extended_call_run_between_one_change_of_device_and_back(fake, name):
+def test_an_extended_call_changes_the_device_once_for_all_batches(fake, name):
     fake.devices([CHIPS[name]] * 3)
     fake.number("current").value = 2
     pointers = {pointer: (i + 1) << 50 for i, pointer in enumerate(("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c"))}
@@ -136,11 +136,11 @@ def test_all_batches_of_an_extended_call_run_between_one_change_of_device_and_ba
         assert fake.log()[0][0] == fake.log()[-1][0] == "set_device"
         gemms = [line for line in fake.log("launch") if "extended_gemm" in line[1]]
         assert len(gemms) == (3 if status == OK else 0)
-        assert status == OK or len(fake.log("malloc")) <= 1, "nothing runs behind a batch that failed"
+        assert status == OK or len(fake.log("malloc")) <= 1, "no batch runs after one that failed"
 
 
 @BACKENDS
-def test_sixty_four_devices_can_be_told_apart(fake, name):
+def test_sixty_four_devices_are_accepted_and_kept_apart(fake, name):
     fake.devices([CHIPS[name]] * 70)
     assert fake.call(name, device=63)[0] == OK
     status, message = fake.call(name, device=64)
@@ -151,7 +151,7 @@ def test_sixty_four_devices_can_be_told_apart(fake, name):
 
 @BACKENDS
 @LAYOUTS
-def test_each_device_has_its_own_pool_and_its_own_permission_for_shared_memory(fake, name, layout):
+def test_each_device_has_its_own_pool_and_its_own_limit_of_shared_memory(fake, name, layout):
     fake.devices([CHIPS[name]] * 3)
     for device in (0, 2, 0, 1, 2):
         first = device not in getattr(fake, "met", set())
@@ -183,7 +183,7 @@ FUNCTIONS = (
 @BACKENDS
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize(("error", "status"), [(BROKEN, DEVICE), (MEMORY_ALLOCATION, OUT_OF_MEMORY)])
-def test_a_failed_call_of_the_runtime_ends_the_call_and_leaves_nothing_behind(fake, name, function, error, status):
+def test_a_failing_runtime_call_ends_the_call_and_frees_everything(fake, name, function, error, status):
     fake.devices([CHIPS[name]] * 2)
     device = 0 if name == HOPPER else 1
     fake.number("current").value = 1 - device
@@ -192,18 +192,18 @@ def test_a_failed_call_of_the_runtime_ends_the_call_and_leaves_nothing_behind(fa
     assert got == status
     said = "cudaErrorMemoryAllocation (out of memory)" if error == MEMORY_ALLOCATION else "cudaErrorFake (it broke)"
     assert re.fullmatch(rf"{function}\(.*\): {re.escape(said)}", message), message
-    assert ["get_last_error", error] in fake.log("get_last_error"), "the error is taken from the runtime"
+    assert ["get_last_error", error] in fake.log("get_last_error"), "the runtime's last error is cleared"
     assert len(fake.log("malloc")) == len(fake.log("free")), "scratch memory is given back"
     assert fake.number("current").value == 1 - device, "the caller's device is current"
     if function not in ("cudaLaunchKernelExC", "cudaFreeAsync"):
         assert fake.log("launch") == []
     fake.fail()
-    assert fake.call(name, device=device, layout=ROWS)[0] == OK, "the next call goes well"
+    assert fake.call(name, device=device, layout=ROWS)[0] == OK, "the next call succeeds"
     assert fake.log("launch")
 
 
 @BACKENDS
-def test_of_two_failures_the_first_is_told(fake, name):
+def test_the_first_of_two_failures_is_reported(fake, name):
     fake.fail("cudaLaunchKernelExC", MEMORY_ALLOCATION)
     status, message = fake.call(name, layout=ROWS)
     assert (status, message.split("(")[0]) == (OUT_OF_MEMORY, "cudaLaunchKernelExC")
@@ -226,7 +226,7 @@ def test_a_later_launch_that_fails_ends_the_call(fake, name, successes):
 
 
 @BACKENDS
-def test_a_refused_tensor_map_is_told_by_its_tensor(fake, name):
+def test_a_failing_tensor_map_is_reported_with_its_tensors_name(fake, name):
     tensors = ("a", "b1", "b2", "sfa", "sfb1", "sfb2") if name == BLACKWELL else ("a", "b1", "b2")
     for successes, tensor in enumerate(tensors):
         fake.fail("cuTensorMapEncodeTiled", successes=successes)
@@ -236,8 +236,8 @@ def test_a_refused_tensor_map_is_told_by_its_tensor(fake, name):
     assert fake.call(name)[0] == OK
 
 
-def test_a_failed_question_for_sms_ends_the_call(fake):
-    fake.fail("cudaDeviceGetAttribute", successes=3)  # those of the choice of a backend
+def test_a_failing_query_of_the_sms_ends_the_call(fake):
+    fake.fail("cudaDeviceGetAttribute", successes=3)  # the calls that choose a backend
     status, message = fake.call(HOPPER)
     assert status == DEVICE
     assert message.startswith("cudaDeviceGetAttribute(")

@@ -30,7 +30,7 @@ from tests.submission.gpu.fake_gpu import (
 
 
 def permute_launch(tiles_k, most_rows, slices):
-    """Two times 128 threads, a row of a tile each, and two tiles along K a thread."""
+    """256 threads: each has a row of one of two tiles, and copies two tiles along K."""
     return [up(tiles_k, 4), up(most_rows, 128), slices, 256, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]
 
 
@@ -80,7 +80,9 @@ def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, lay
             *([0, 3, ADDRESS[b], k // 2, *b_map] for b in ("b1", "b2")),
         ]
         assert fake.kinds()[-1] == "free" and fake.log("free") == [["free", 1, QUEUE]]
-        assert fake.kinds().index("launch") > fake.kinds().index("encode"), "what can fail comes before"
+        assert fake.kinds().index("launch") > fake.kinds().index("encode"), (
+            "steps that can fail come before the first launch"
+        )
 
 
 @LAYOUTS
@@ -116,8 +118,8 @@ def test_a_problem_whose_last_wave_would_be_short_is_two_launches(fake, tiles):
     assert names[0] == persistent_tile(tiles) and columns // 64 * up(512, tile_m) % CHIPS[HOPPER][1] == 0, "whole waves"
 
 
-def test_the_largest_tile_takes_a_cta_an_sm_at_most(fake, tiles, monkeypatch):
-    """Fewer tiles than SMs, as many, and one more; the most that a launch counts, and more than it counts."""
+def test_a_persistent_tile_launches_at_most_one_cta_an_sm(fake, tiles, monkeypatch):
+    """With fewer tiles than SMs, as many, and one more; with as many as 32 bits count, and with more."""
     tile = persistent_tile(tiles)
     with_tile(monkeypatch, HOPPER, tile)
     row = tuple(tiles.table[HOPPER]["tiles"][tile].values())
@@ -141,9 +143,11 @@ def test_the_largest_tile_takes_a_cta_an_sm_at_most(fake, tiles, monkeypatch):
         assert shared == ring + (2 * 32 * 64 + 16 if ctas > 0 else 1024)
 
 
-def test_the_largest_tiles_gemm_dequantizes_what_its_first_tiles_do_not_begin_with(fake, tiles, monkeypatch):
-    """The kernel before it takes two eighths of 8192 of K of the rows of A whose tiles run at a time; whole batches
-    where these are several; all of A where that is no more, or a single tile's rows."""
+def test_a_persistent_gemm_dequantizes_all_but_the_parts_that_its_first_tiles_start_with(fake, tiles, monkeypatch):
+    """The kernel before dequantizes two parts of K of A's first band, which is whole batches if it spans several.
+
+    It dequantizes all of A if that is no more, or if A is a single row of tiles.
+    """
     with_tile(monkeypatch, HOPPER, persistent_tile(tiles))
     sms = CHIPS[HOPPER][1]
     for shape, first, rows, units, batches in (
@@ -176,7 +180,7 @@ def test_the_largest_tiles_gemm_dequantizes_what_its_first_tiles_do_not_begin_wi
     assert fake.call(HOPPER, None, 8192, 2048, 7168, 1, BLOCKED)[0] == OK
     tiles_n, parts, row_tiles = 2048 // 64, 7168 // 1024, 8192 // 256
     band = up(sms, tiles_n)
-    counted = 1 + up(row_tiles, band) * band * parts  # in whole bands, and what is claimed of all
+    counted = 1 + up(row_tiles, band) * band * parts  # whole bands, and the word that counts claimed items
     assert fake.log("malloc")[-1][1] == 8192 * 7168 * 2 + counted * 4
 
 
@@ -211,7 +215,9 @@ def test_blackwells_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, 
         assert [line[2:] for line in fake.log("launch")] == [*launches, gemm]
         assert template_numbers(fake.log("launch")[-1][1], 5) == (columns, stages, ctas, tail, splits)
         maps = [line[1:] for line in fake.log("encode")]
-        b_box = columns if tail == 0 and splits == 1 else columns // ctas  # of one MMA: each CTA of a pair has one B
+        b_box = (
+            columns if tail == 0 and splits == 1 else columns // ctas
+        )  # with one MMA each CTA of a pair copies one B
         fp4 = [("a", m, 128), ("b1", n, b_box), ("b2", n, b_box)]
         scales = list(zip(places, (sfa_tiles, sfb_tiles, sfb_tiles), strict=True))
         half_k = k // 2
@@ -267,10 +273,10 @@ def test_dependent_launch_is_on_unless_the_environment_says_0(fake, monkeypatch,
 
 
 @BACKENDS
-def test_a_large_permutation_keeps_to_the_grids_limits(fake, monkeypatch, name):
+def test_a_large_permutation_stays_within_the_grids_limits(fake, monkeypatch, name):
     if name == HOPPER:
         with_tile(monkeypatch, HOPPER, "m64n128")  # few rows of A would take a narrow tile, which permutes nothing
-    count, rows = (2, "n") if name == HOPPER else (3, "m")  # a size of the output that may be so large
+    count, rows = (2, "n") if name == HOPPER else (3, "m")  # a size that may be that large
     for size, batches, grid in (
         (128 * 65535, 1, [16, 65535, count]),
         (128 * 65535 + 1, 1, [16, 65535, count]),
@@ -291,7 +297,7 @@ def test_the_entry_point_is_asked_for_once(fake, name):
 
 
 @BACKENDS
-def test_a_driver_without_tensor_maps_is_told(fake, name):
+def test_a_driver_without_tensor_maps_is_reported(fake, name):
     fake.number("no_entry").value = 1
     assert fake.call(name) == (UNAVAILABLE, "the CUDA driver has no cuTensorMapEncodeTiled")
     assert fake.log("launch") == []
@@ -312,13 +318,13 @@ def test_a_tile_is_selected_for_the_devices_sms(fake, tiles, name):
             selected = tiles.selected(name, sms, *shape)
             row = tiles_of(tiles, name)[selected["tile"]]
             launched = fake.log("launch")[-1]
-            columns = row[:6]  # a Hopper tile's last one is not its kernel's
+            columns = row[:6]  # Hopper's last column is no argument of the kernel's template
             assert template_numbers(launched[1], len(columns)) == columns
             most = sms if name == HOPPER and row[6] else selected["ctas"]
             assert launched[2] * launched[3] * launched[4] == min(selected["ctas"], most)
 
 
-def test_the_driver_tells_how_many_clusters_run_at_once_and_is_asked_once_a_device(fake, tiles):
+def test_the_driver_is_asked_once_a_device_how_many_clusters_run_at_once(fake, tiles):
     shape = (256, 3072, 32768, 1)
     fake.devices([CHIPS[BLACKWELL]] * 2)
     table = tiles_of(tiles, BLACKWELL)
@@ -333,19 +339,19 @@ def test_the_driver_tells_how_many_clusters_run_at_once_and_is_asked_once_a_devi
     assert template_numbers(fake.log("launch")[-1][1], 5) == table["m256n192k4"]
     assert fake.call(BLACKWELL, 0, *shape)[0] == OK
     assert fake.log("clusters") == []
-    # Another device, where no cluster of eight runs.
+    # On another device no cluster of eight runs.
     fake.clusters[8] = 0
     assert fake.call(BLACKWELL, 1, *shape)[0] == OK
     assert len(fake.log("clusters")) == len(table)
     assert template_numbers(fake.log("launch")[-1][1], 5) != table["m256n192k4"]
-    # None of eight runs is an answer, too: it is not asked for again.
+    # Zero is an answer, too: the driver is not asked again.
     assert fake.call(BLACKWELL, 1, *shape)[0] == OK
     assert fake.log("clusters") == []
 
 
 @BACKENDS
 @pytest.mark.parametrize("value", ["x", "M256N64", "f64x128", "m256n6", "m256n64k", "m128n64 ", "x" * 99])
-def test_a_tile_nobody_knows_is_told_with_the_names_there_are(fake, tiles, monkeypatch, name, value):
+def test_an_unknown_tile_is_refused_with_the_known_names(fake, tiles, monkeypatch, name, value):
     with_tile(monkeypatch, name, value)
     status, message = fake.call(name)
     assert status == ARGUMENT
@@ -364,7 +370,7 @@ def test_an_empty_name_of_a_tile_means_the_librarys_choice(fake, monkeypatch, na
 
 
 @pytest.mark.parametrize("tile", ["m256n128k2", "m256n192k2", "m256n192k4"])
-def test_a_k_too_short_for_its_splits_is_told(fake, tiles, monkeypatch, tile):
+def test_a_k_with_fewer_stages_than_shares_is_refused(fake, tiles, monkeypatch, tile):
     splits = tiles_of(tiles, BLACKWELL)[tile][4]
     with_tile(monkeypatch, BLACKWELL, tile)
     least = (splits - 1) * 256 + 64
@@ -447,7 +453,7 @@ def test_blackwells_scale_tiles_have_their_limit(fake, monkeypatch, scales):
 
 
 def test_hoppers_a_in_fp16_has_its_limit(fake, monkeypatch):
-    """2^59 bytes of fp4 are 2^62 of fp16 with K padded."""
+    """2^59 bytes of fp4 become 2^62 bytes of fp16 with K padded."""
     with_tile(monkeypatch, HOPPER, "m256n64")
     k, batches = 1 << 26, 1 << 11
     places = {**dict.fromkeys(INPUTS, 16), "a": 1 << 63, "c": 1 << 61}

@@ -1,4 +1,4 @@
-"""What a GPU backend launches for the grouped GEMM: one list of tiles, maps, limits, and what a failure leaves."""
+"""What a GPU backend launches for the grouped GEMM: one list of tiles, tensor maps, limits; and how failures end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def no_tile(monkeypatch):
 
 
 def call(fake, name, sizes, layout=BLOCKED):
-    """(status, message) of a call whose tensors nothing reads."""
+    """(status, message) of a call; nothing reads its tensors."""
     groups = (GroupStruct * len(sizes))(
         *[GroupStruct(*size, *[(5 * i + j + 1) << 50 for j in range(len(MEMBERS))]) for i, size in enumerate(sizes)]
     )
@@ -50,12 +50,14 @@ def call(fake, name, sizes, layout=BLOCKED):
 
 
 @GROUPED_BACKENDS
-def test_a_benchmark_is_one_launch_over_all_groups_beside_hoppers_dequantization(fake, name):
+def test_a_benchmark_is_one_launch_for_all_groups_after_hoppers_dequantization(fake, name):
     for rows, n, k in BENCHMARKS:
         assert call(fake, name, [(m, n, k) for m in rows])[0] == OK
         *before, gemm = [line[2:] for line in fake.log("launch")]
         assert len(fake.log("encode")) == len(MAPS[name]) * len(rows)
-        assert fake.kinds().index("launch") > fake.kinds().index("encode"), "what can fail comes before"
+        assert fake.kinds().index("launch") > fake.kinds().index("encode"), (
+            "steps that can fail come before the first launch"
+        )
         if name == HOPPER:
             # A CTA a row, four threads for each 128 of K; an SM has room for an equal share of the CTAs.
             shared = min((228 << 10) // up(sum(rows), 132) - 1024, 48 << 10)
@@ -93,7 +95,7 @@ def test_a_tile_that_is_named_cuts_every_group(fake, name, tile, monkeypatch):
     assert status == ARGUMENT and message.startswith("NVFP4_GROUPED_CONFIG is 'm1'; expected one of ")
 
 
-def test_the_shortest_tiles_share_k_only_where_the_list_ends_sooner_by_it(fake):
+def test_the_shortest_tiles_share_k_only_if_the_list_ends_sooner(fake):
     def ctas(*sizes):
         assert call(fake, HOPPER, sizes)[0] == OK
         return fake.log("launch")[-1][2]
@@ -108,7 +110,7 @@ def test_the_shortest_tiles_share_k_only_where_the_list_ends_sooner_by_it(fake):
 
 
 @GROUPED_BACKENDS
-def test_more_groups_than_a_launch_takes_are_more_launches_and_rows_of_scales_one_a_group(fake, name):
+def test_more_groups_need_more_launches_and_permuted_scales_one_launch_a_group(fake, name):
     sizes = [(1 + i, 100, 64) for i in range(70)]
     for layout, permutes in ((BLOCKED, 70 if name == HOPPER else 0), (ROWS, 70)):  # half a stage of K on Hopper
         assert call(fake, name, sizes, layout)[0] == OK
@@ -142,7 +144,7 @@ def test_limits_name_the_group(fake, name):
 
 
 @GROUPED_BACKENDS
-def test_a_failed_call_of_the_runtime_leaves_nothing_behind(fake, name):
+def test_a_failing_runtime_call_frees_everything(fake, name):
     sizes = [(100, 100, 64), (40, 300, 320)]
     launches = 4 if name == HOPPER else 3
     for successes in range(launches):
@@ -159,7 +161,7 @@ def test_a_failed_call_of_the_runtime_leaves_nothing_behind(fake, name):
 
 
 @GROUPED_BACKENDS
-def test_the_callers_current_device_is_made_current_again(fake, name):
+def test_the_callers_device_is_current_after_a_call(fake, name):
     device = list(CHIPS).index(name)
     fake.devices([CHIPS[name]] * (device + 3))
     fake.number("current").value = device + 2

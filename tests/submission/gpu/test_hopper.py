@@ -1,4 +1,4 @@
-"""The Hopper backend without a GPU: which tiles it chooses, and what the compiler makes of its kernels."""
+"""The Hopper backend without a GPU: the tiles it selects, and the code that the compiler makes of its kernels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_configuration_fits_a_cta_of_the_chip(tiles):
     [(4096, 7168, (2, 4, 4)), (3072, 4096, (2, 3, 4)), (14336, 4096, (1, 7, 2)), (2048, 7168, (2, 2, 8))],
 )
 def test_few_rows_of_a_run_in_one_wave_that_fills_the_chip(tiles, n, k, layout):
-    """The layouts that were the fastest on an H200 for up to eight rows (shark_tank, round 52)."""
+    """The layouts that were fastest on an H200 for up to eight rows (shark_tank, round 52)."""
     selected = tiles.selected("hopper", SMS, 8, n, k)
     assert (selected["tile"], selected["ctas"]) == ("m8", 128)
     assert (selected["split_k"], selected["warps_n"], selected["warps_k"]) == layout
@@ -54,8 +54,8 @@ def compiled():
     return built("submission/hopper/hopper_kernels.o").with_suffix(".ptxas").read_text()
 
 
-def test_the_compiler_lets_products_run_beside_each_other(compiled):
-    """A kernel too short of registers has its wgmma one after another, which ptxas tells as C7510 and its like."""
+def test_the_compiler_serializes_no_wgmma(compiled):
+    """ptxas serializes wgmma in a kernel with too few registers, and warns (C7510 and similar)."""
     assert not re.findall(r".*C75\d\d.*|.*serialized.*", compiled)
 
 
@@ -70,7 +70,7 @@ def test_no_kernel_spills_or_uses_local_memory(compiled, tiles):
 
 
 def test_no_source_holds_the_word_the_leaderboard_refuses(root):
-    """Of the sources that a bundle holds; the package's other Python files are no part of it."""
+    """Checks the sources that a bundle holds, which are not the package's other Python files."""
     for path in (root / "submission").rglob("*"):
         if path.suffix in {".c", ".h", ".cu", ".cuh", ".mk"} or path.name == "submission.py":
             assert "stream" not in path.read_text().lower(), path

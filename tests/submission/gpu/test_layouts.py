@@ -1,4 +1,4 @@
-"""What host and device compute alike, by the library's own headers: descriptors and the places of scale factors."""
+"""Headers that host and device share: descriptors and the places of scale factors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCKED, ROWS = 0, 1  # enum custom_kernel_scale_layout
 
 @pytest.fixture(scope="module")
 def program(root, tmp_path_factory):
-    """A line of whole numbers for a line of words, by tests/submission/c/layout_check.c."""
+    """Runs tests/submission/c/layout_check.c: a line of numbers for each line of words."""
     binary = tmp_path_factory.mktemp("check") / "layout_check"
     flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wmissing-prototypes", "-Wshadow", "-Werror"]
     subprocess.run(["gcc", *flags, "-o", binary, root / "tests/submission/c/layout_check.c"], check=True)

@@ -1,4 +1,4 @@
-"""The kernel that permutes scale factors, run by itself on the simulator: the layout, the padding, any grid."""
+"""The kernel that permutes scale factors, alone on the simulator: layout, padding, any grid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tiles_of(count: int, unit: int) -> int:
 
 
 def permuted(ptx, tensors, layout: int, tiles_k: int, grid: tuple[int, int, int]) -> list[np.ndarray]:
-    """What the kernel makes of (rows, groups, batches) scale factors; a tile past each output has to stay as it was."""
+    """The kernel's output for (rows, groups, batches) scale factors; the tile past each output must not change."""
     sim = Sim(ptx)
     groups, batches = tensors[0].shape[1:]
     outputs, fields = [], b""

@@ -1,4 +1,4 @@
-"""Tile selection of the GPU backends against a second statement of it (tile_model.py)."""
+"""The GPU backends' tile selection against a model written independently (tile_model.py)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def processors(sms):
 
 @pytest.mark.parametrize("backend", MODELS)
 @pytest.mark.parametrize("limit", LIMITS)
-def test_any_problem_is_given_the_cheapest_tile(tiles, backend, limit):
+def test_every_problem_gets_the_cheapest_tile(tiles, backend, limit):
     model, chip = MODELS[backend]
     shapes = random_shapes(backend, limit)
     for sms in processors(chip):
@@ -96,7 +96,7 @@ def test_any_problem_is_given_the_cheapest_tile(tiles, backend, limit):
             assert answer == model(tiles.table[backend], shape, sms), (shape, sms)
 
 
-def test_any_few_rows_are_laid_out_at_least_cost(tiles):
+def test_few_rows_get_the_layout_of_least_cost(tiles):
     table = tiles.table["hopper"]
     random_source = random.Random("few rows")
     shapes = [
@@ -141,7 +141,7 @@ def test_of_equal_costs_the_larger_tile_is_taken(tiles):
     ("cluster", "sms", "at_once"),
     [(1, 148, 148), (2, 148, 74), (2, 149, 74), (4, 148, 32), (8, 148, 16), (4, 152, 32), (4, 160, 40), (8, 127, 8)],
 )
-def test_the_model_takes_a_b200s_clusters_as_eight_groups_of_sms(cluster, sms, at_once):
+def test_a_b200_is_modelled_as_eight_groups_of_sms(cluster, sms, at_once):
     assert clusters_at_once(cluster, sms) == at_once
 
 
@@ -166,7 +166,7 @@ def test_a_long_k_is_split_only_as_far_as_clusters_run_at_once(tiles, sms):
         (["blackwell", "148", "ax1x64"], "SHAPE is 'ax1x64'"),
     ],
 )
-def test_the_table_refuses_what_is_no_question(tiles, words, text):
+def test_the_program_refuses_unknown_words(tiles, words, text):
     done = subprocess.run([tiles.program, *words], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert text in done.stderr
