@@ -328,7 +328,7 @@ PAIRS = body(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_multicast_to_pairs_tells_the_leader_of_each(mode):
+def test_a_multicast_to_pairs_completes_on_the_named_ctas_barrier(mode):
     """.cta_group::2: bytes complete on the barrier of the CTA of the pair that has the address's parity."""
     sim = Sim(PAIRS, mode)
     array, out = tensor((4, 8), np.uint32), sim.buffer(np.zeros((4, 32), np.uint32))

@@ -139,7 +139,7 @@ def test_each_rule_at_its_limit(legal, illegal, said):
     assert said in message, message
 
 
-def test_maps_that_differ_in_a_field_are_told_apart():
+def test_each_field_changes_the_encoded_map():
     changes = [
         {},
         {"fill": 1},

@@ -1,5 +1,5 @@
-"""mma.sp: A spread out by its metadata in numpy and multiplied densely; what a lane holds is told from its side, by the
-PTX ISA's formulas and cute's layouts."""
+"""mma.sp: numpy expands A by its metadata and multiplies densely; each lane's fragment follows the PTX ISA's formulas
+and cute's layouts."""
 
 from __future__ import annotations
 

@@ -24,6 +24,17 @@ ERRORS = {  # a whole module: line, part of the message
     HEADER + ".global .f32 x = 0f123;\n": (4, "a malformed number"),
     HEADER + ".global .u32 x = 0b2;\n": (4, "a malformed number"),
     HEADER + ".global .u32 \x7f;\n": (4, "a character that PTX does not have"),
+    HEADER + "5": (4, "'5'"),
+    HEADER + f"{'x' * 100} 5": (4, f"'{'x' * 60}'"),  # a long word is cut to 60 characters
+    HEADER + ".entry k(x) { ret; }": (4, "without .param"),
+    body("mov.u32 %r1, 0x;"): (9, "a malformed number"),
+    body("bra NOWHERE;"): (9, "no label 'NOWHERE'"),
+    body("@%r1 bra NOWHERE;"): (9, "the guard is not a predicate"),
+    body("mov.u32 %r1, 5"): (10, "'ret'"),  # the semicolon is missing: the next line is the error
+    body('"text"'): (9, "where an instruction was expected"),
+    body("/* no end"): (12, "a comment without an end"),
+    body("call.uni absent, ();"): (9, "only direct calls of declared functions"),
+    body(".reg .b32 %x<99999999>;"): (9, "more than"),
 }
 
 
@@ -37,6 +48,16 @@ def test_modules_that_cannot_be_read(text):
 
 
 STATEMENTS = {  # a kernel's statement: part of the message
+    "frobnicate.u32 %r1, %r2;": "unknown instruction",
+    "tcgen05.nonsense.b32 %r1;": "tcgen05",
+    "add.s32.whatever %r1, %r2, %r3;": "unknown modifier '.whatever'",
+    "add.s32 %r1, %r2;": "2 operands",
+    "add.s32 %r1, %r2, %zz;": "'%zz' is not declared",
+    "add.e4m3 %r1, %r2, %r3;": "not with type .e4m3",
+    "ld.shared.v4.u32 {%r1, %r2}, [%r3];": "2 elements of .u32; expected 4",
+    "setp.xx.u32 %p1, %r1, %r2;": "no comparison",
+    "wgmma.mma_async.sync.aligned.m64n7k16.f32.f16.f16 {%f1}, %rd1, %rd2, %p1, 1, 1, 0, 0;": "wgmma",
+    "setmaxnreg.dec.sync.aligned.u32 41;": "41 registers",
     "add.u32 %r1, %r2, %r3, %r4;": "4 operands; expected 3",
     "add.u32 %rd1, %r2, %r3;": "'%rd1' is a .b64 register",
     "add.u64 %rd1, %rd2, %f1;": "'%f1'",

@@ -142,6 +142,6 @@ def test_fours_of_e2m1_say_which_bytes_they_took():
         (SM100, "cvt.rs.satfinite.ue8m0x2.f32 %rs1, %f1, %f2, %r2;"),
     ],
 )
-def test_what_ptxas_refuses_too(chip, statement):
+def test_forms_that_ptxas_refuses_are_refused(chip, statement):
     with pytest.raises(PtxError):
         Sim(body(statement).replace("sm_90a", chip))
