@@ -156,6 +156,11 @@ def _status(data: dict[str, Any]) -> str:
         )
     else:
         lines.append(f"Base: {side('base')}. Candidate: {side('candidate')}. Rule: {data['rule']['name']}.")
+    found = "measured" if data["measurement"] else "published" if "inherited" in data else "found"
+    ratios = [("predicted", predicted_text(data)), (found, measured_text(data))]
+    known = ", ".join(f"{name} {text}" for name, text in ratios if text != NO_DATA)
+    if known:
+        lines.append(f"Ratio of times over all shapes: {known}. Each shape: `./nvfp4 rounds show {data['number']}`.")
     if "reconstructed" in data:
         made = data["reconstructed"]
         lines.append(f"**Reconstructed from git, measured later**: {made['from'][:9]} made the change. {made['why']}")
