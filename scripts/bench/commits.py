@@ -4,8 +4,8 @@ usage: python -m scripts.bench.commits fetch COMMIT...     here: the sources of 
        python -m scripts.bench.commits time [compare's]    there: builds each with make and nvcc, then times them
 `--ledger` in place of commits fetches those of the ledger (shark_tank/ledger.json), and `time --ledger` takes its
 variants.  A variant is COMMIT/TILE, as `8637071/auto`: the library of commit 8637071 with its own choice of tile.
-The folder to carry to the other machine is build/commits; `time` writes samples.jsonl and env.json where it is told
-(--samples, --env), for `python -m scripts.rounds measure`.
+Carry the folder build/commits to the other machine; `time` writes samples and environment (--samples, --env), which
+`./nvfp4 rounds measure` takes.
 """
 
 from __future__ import annotations

@@ -121,23 +121,24 @@ def group_cpu(data: dict[str, Any]) -> str:
 def group_host(data: dict[str, Any]) -> str:
     """As host(), of the grouped GEMM's shim."""
     return (
-        f"A call of the shim costs {data['shim_us']:.1f} us on the host beside the work itself with 8 groups\n"
+        f"A call of the shim costs {data['shim_us']:.1f} us of host time with 8 groups, without the work itself\n"
         f"({data['processor']}), {data['package_us']:.1f} us in the package and {data['packing_us']:.1f} us "
-        f"where the\nlibrary cannot read torch's tensors itself (it does with torch {data['torch'].split('+')[0]})."
+        f"where the\nlibrary cannot read torch's tensors itself (it can with torch {data['torch'].split('+')[0]})."
     )
 
 
 def host(data: dict[str, Any]) -> str:
     """The shim's host cost of a call."""
     return (
-        f"A call of the shim costs {data['shim_us']:.1f} us on the host beside the work itself (minimal CPU problem,\n"
-        f"{data['processor']}), {data['ctypes_us']:.1f} us of them the ctypes call. In the package, which asks of all "
-        f"tensors\nwhether they hold what they show, it costs {data['package_us']:.1f} us."
+        f"A call of the shim costs {data['shim_us']:.1f} us of host time without the work itself "
+        "(minimal CPU problem,\n"
+        f"{data['processor']}), {data['ctypes_us']:.1f} us of them for the ctypes call. In the package, which checks "
+        f"the\nmemory of all tensors, it costs {data['package_us']:.1f} us."
     )
 
 
 def first_import(data: dict[str, Any]) -> str:
-    """What the first import of a bundle takes, which compiles it, and a later one."""
+    """Times of a bundle's first import, which compiles it, and of a later one."""
     rows = [
         [f"`{target}`", *(f"{figures[when][what]:.1f}" for when in ("first", "later") for what in ("wall_s", "cpu_s"))]
         for target, figures in data["targets"].items()
@@ -150,12 +151,12 @@ def clock(data: dict[str, Any]) -> str:
     """The Blackwell kernel's simulated times beside the published ones, and how far off they may be."""
     return (
         f"{error_text(data)}\n\n{clock_rows(data)}\n\nPublic kernels, compiled from their sources and run on the same "
-        f"clock, beside what their authors published of a real B200.{older_text()}\n\n{public_rows(data)}"
+        f"clock, with the times that their authors published for a real B200.{older_text()}\n\n{public_rows(data)}"
     )
 
 
 def group_clock(data: dict[str, Any]) -> str:
-    """The grouped kernels' simulated times on a B200's clock, and how far off they may be."""
+    """The grouped kernels' simulated times on a B200's clock, with the model's error."""
     return f"{error_text(data)}{older_text(grouped())}\n\n{grouped_rows()}"
 
 

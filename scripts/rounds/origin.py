@@ -132,7 +132,7 @@ def side_problems(tank: Tank, data: dict[str, Any], env: dict[str, Any]) -> list
         if commits[0] != commits[1] or not equal:
             problems.append("an A/A round times one commit twice; base and candidate differ")
     elif commits[0] == commits[1]:
-        problems.append(f"base and candidate are one commit, {str(commits[0])[:9]}: a change is a commit of its own")
+        problems.append(f"base and candidate are one commit, {str(commits[0])[:9]}: a change needs its own commit")
     elif equal:
         problems.append("base and candidate were built from the same sources")
     if not tank.has_history():

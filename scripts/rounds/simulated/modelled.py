@@ -172,7 +172,7 @@ def text_of(found: dict[str, Any], predicted: dict[str, list[float]]) -> str:
     rows.append(["geomean", "", "", f"{found['geomean']:.4f}", ""])
     return (
         f"**Simulated time, not measured**: run [{found['run']}](../../runs/{found['run']}{TIMES}), a call "
-        "behind others on the simulator's clock of a B200. The model's error on a whole kernel: "
+        "after others on the simulator's clock of a B200. The model's error on a whole kernel: "
         f"{found['error_percent']:.1f} %. "
         f"Prediction committed in {found['prediction_commit'][:9]}.\n\n"
         + table(["M N K", "base, us (simulated)", "candidate, us (simulated)", "ratio", "predicted"], rows, 4)
