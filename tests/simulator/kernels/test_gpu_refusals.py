@@ -13,23 +13,41 @@ import pytest
 from tests.simulator.sim_kit import built, nvcc
 
 UNSUPPORTED = 4
-BACKENDS = {"hopper": 2, "blackwell": 3}
+BACKENDS = ("hopper", "blackwell")
 DIMENSION = (2**31 - 1) // 8
 GRID = 65535
 
-# Prints status and message of a call whose tensors have addresses without memory.
-CALL = """
-import ctypes, json, sys
+# Prints status and message of each call; the tensors have addresses without memory.
+CALLS = """
+import ctypes, json, os, sys
 from tests.submission.cpu_kit import INPUTS, Args
-path, backend, *problem = sys.argv[1:]
-library = ctypes.CDLL(path)
+library = ctypes.CDLL(sys.argv[1])
 library.custom_kernel_message.restype = ctypes.c_char_p
-args = Args(ctypes.sizeof(Args), int(backend), 0, 0, *map(int, problem))
-for name in INPUTS:
-    setattr(args, name, 4096)
-args.c = 2**63
-print(json.dumps([library.custom_kernel(ctypes.byref(args)), library.custom_kernel_message().decode()]))
+answers = []
+for backend, tile, problem in json.loads(sys.argv[2]):
+    os.environ[f"NVFP4_{backend.upper()}_CONFIG"] = tile
+    args = Args(ctypes.sizeof(Args), {"hopper": 2, "blackwell": 3}[backend], 0, 0, *problem)
+    for name in INPUTS:
+        setattr(args, name, 4096)
+    args.c = 2**63
+    answers.append([library.custom_kernel(ctypes.byref(args)), library.custom_kernel_message().decode()])
+print(json.dumps(answers))
 """
+# Backend, tile, problem; the argument that the message names, its value and its limit.
+CASES = [
+    ("hopper", "m64n128", (GRID * 64 + 1, 1, 64, 1), "m", GRID * 64 + 1, GRID * 64),
+    ("hopper", "m128n64", (1, DIMENSION + 1, 64, 1), "n", DIMENSION + 1, DIMENSION),
+    ("hopper", "m128n64", (1, 1, 2**28, 1), "k", 2**28, DIMENSION),
+    ("hopper", "m128n64", (1, 1, 64, GRID + 1), "l", GRID + 1, GRID),
+    ("hopper", "m128n64", (2**22, 1, 2**27, 2**12), "a", 2**60, 2**59 - 1),  # bytes of A
+    ("blackwell", "m256n64", (DIMENSION + 1, 1, 64, 1), "m", DIMENSION + 1, DIMENSION),
+    ("blackwell", "m256n64", (1, GRID * 64 + 1, 64, 1), "n", GRID * 64 + 1, GRID * 64),
+    ("blackwell", "m256n64", (1, 1, 2**28, 1), "k", 2**28, DIMENSION),
+    ("blackwell", "m256n64", (1, 1, 64, GRID + 1), "l", GRID + 1, GRID),
+    # Scale tiles: ceil(rows / 128) * k / 64.
+    ("blackwell", "m256n64", (2**21, 1, 2**20, 1), "sfa", 2**28, DIMENSION),
+    ("blackwell", "m256n64", (1, 2**21, 2**20, 1), "sfb1", 2**28, DIMENSION),
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,28 +56,23 @@ def library():
     return built("libcustom_kernel_sim.so")
 
 
-@pytest.mark.parametrize(
-    ("backend", "tile", "problem", "argument", "value", "limit"),
-    [
-        ("hopper", "m64n128", (GRID * 64 + 1, 1, 64, 1), "m", GRID * 64 + 1, GRID * 64),
-        ("hopper", "m128n64", (1, DIMENSION + 1, 64, 1), "n", DIMENSION + 1, DIMENSION),
-        ("hopper", "m128n64", (1, 1, 2**28, 1), "k", 2**28, DIMENSION),
-        ("hopper", "m128n64", (1, 1, 64, GRID + 1), "l", GRID + 1, GRID),
-        ("hopper", "m128n64", (2**22, 1, 2**27, 2**12), "a", 2**60, 2**59 - 1),  # bytes of A
-        ("blackwell", "m256n64", (DIMENSION + 1, 1, 64, 1), "m", DIMENSION + 1, DIMENSION),
-        ("blackwell", "m256n64", (1, GRID * 64 + 1, 64, 1), "n", GRID * 64 + 1, GRID * 64),
-        ("blackwell", "m256n64", (1, 1, 2**28, 1), "k", 2**28, DIMENSION),
-        ("blackwell", "m256n64", (1, 1, 64, GRID + 1), "l", GRID + 1, GRID),
-        # Scale tiles: ceil(rows / 128) * k / 64.
-        ("blackwell", "m256n64", (2**21, 1, 2**20, 1), "sfa", 2**28, DIMENSION),
-        ("blackwell", "m256n64", (1, 2**21, 2**20, 1), "sfb1", 2**28, DIMENSION),
-    ],
-)
-def test_a_problem_past_a_limit_is_refused(library, root, backend, tile, problem, argument, value, limit):
-    environment = {"NVFP4_BACKEND": backend, f"NVFP4_{backend.upper()}_CONFIG": tile, "PYTHONPATH": str(root)}
-    command = [sys.executable, "-c", CALL, str(library), str(BACKENDS[backend]), *map(str, problem)]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
-    status, message = json.loads(done.stdout)
+@pytest.fixture(scope="module")
+def answers(library, root):
+    """Status and message of each case, from one process for each backend, whose chip the process simulates."""
+    found = {}
+    for backend in BACKENDS:
+        mine = [case for case in CASES if case[0] == backend]
+        command = [sys.executable, "-c", CALLS, str(library), json.dumps([case[:3] for case in mine])]
+        environment = os.environ | {"NVFP4_BACKEND": backend, "PYTHONPATH": str(root)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found |= zip(mine, json.loads(done.stdout), strict=True)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[3]}")
+def test_a_problem_past_a_limit_is_refused(answers, case):
+    backend, tile, _, argument, value, limit = case
+    status, message = answers[case]
     assert status == UNSUPPORTED
     assert {argument, str(value), str(limit), backend, tile} <= set(re.findall(r"\w+", message)), message
 
