@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
-from simulator.calibration.rows import load, parameters_of
+from simulator.calibration.rows import CHIPS, load, parameters_of
 from tests.simulator.sim_kit import HEADER, Sim
 
 B200 = {name: entry["value"] for name, entry in parameters_of("b200").items()}
@@ -35,8 +37,8 @@ WAIT = (
 )
 
 
-def cycles(lines: str) -> int:
-    sim = Sim(KERNEL.replace("LINES", lines), chip="b200", no_values=True)
+def cycles(lines: str, chip: str = "b200") -> int:
+    sim = Sim(KERNEL.replace("LINES", lines), chip=chip, no_values=True)
     out = sim.buffer(np.zeros(4, np.uint64))
     assert sim.launch("k", out, block=128) == 0, sim.findings
     return int(out[0])
@@ -89,6 +91,14 @@ def test_block_scale_factors_lengthen_an_mma_as_published():
 
     row = "latency tcgen05.mma MXF4 SS CTAs 1 M 128 N 64"
     assert took(128, 1) == pytest.approx(ROWS[row].measured - OWN_OVERHEAD, abs=1)
+
+
+def test_a_commit_with_nothing_to_wait_for_takes_its_latency(tmp_path):
+    chip = json.loads((CHIPS / "b200.json").read_text())
+    chip["parameters"]["tcgen05_commit_latency"]["value"] += 1000
+    path = tmp_path / "slow.json"
+    path.write_text(json.dumps(chip))
+    assert cycles(WAIT, str(path)) - cycles(WAIT) == pytest.approx(1000, abs=8)
 
 
 REGISTERS = "".join(f".reg .b32 %t{i}_<32>;" for i in range(4))

@@ -149,3 +149,12 @@ def test_a_chip_whose_file_says_nothing_of_sharing_gives_each_sm_its_box_whateve
     for later in (0, 2):
         taken = boxes(chip, 4, 0, CTAS * HEIGHT, CTAS, later) - boxes(chip, 2, 0, CTAS * HEIGHT, CTAS, later)
         assert taken / 2 == pytest.approx(CTAS * BOXES * SIZE / SLOW, rel=0.05)
+
+
+def test_boxes_have_a_rate_of_hbm_of_their_own(tmp_path):
+    """A box of 8 KB that HBM gives at a byte a cycle; blocks have another rate."""
+    took = [
+        boxes(slow(tmp_path, 1, l2_box_rate=4096, hbm_rate=4096, hbm_box_rate=rate), 1, 0, HEIGHT, 1)
+        for rate in (4096, 1)
+    ]
+    assert took[1] - took[0] > 0.8 * SIZE
