@@ -2,9 +2,9 @@
  *
  * A wait distinguishes a phase only from its neighbours: by parity, or by a state of the current or the
  * preceding phase (PTX ISA, mbarrier.test_wait). So a phase must not end before every thread that waits for the
- * preceding one has looked. Both sides are checked, each when it happens, so that one of them reports in every
- * schedule: the end of a phase must come after the waits for the preceding phase, and a waiting thread must
- * know that the phases before the awaited one are over. */
+ * preceding one has seen that one complete. Both sides are checked, each when it happens, so that one of them
+ * reports in every schedule: the end of a phase must come after the waits for the preceding phase, and a
+ * waiting thread must know that the phases before the awaited one are over. */
 #include <stdio.h>
 
 #include "async.h"

@@ -181,7 +181,7 @@ static int run_workers(struct sim *sim, struct launch *launch) {
                : SIM_OK;
 }
 
-/* In these modes a launch's stores reach later launches only when those are sure to know of them. */
+/* In these modes a later launch sees a launch's stores only if it is ordered after them. */
 static bool delays_stores(const struct sim *sim) {
     return sim->options.mode != SIM_EAGER && (sim->options.mode != SIM_RANDOM || sim->options.seed % 2 != 0);
 }

@@ -8,7 +8,7 @@
 #include "ptx/ir.h"
 #include "tensorcore/half.h"
 
-#define MOST_GIVEN_WAY 4 /* times per cluster: one that polls with atomics must not give way for ever */
+#define MOST_GIVEN_WAY 4 /* per cluster: one that polls with atomics must run on in the end */
 
 enum { A_ADD, A_MIN, A_MAX, A_AND, A_OR, A_XOR, A_INC, A_DEC, A_EXCH, A_CAS };
 static const char *const op_names[] = {"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"};

@@ -131,8 +131,8 @@ static void end_lanes(struct run *run, uint32_t mask) {
     run->cta->live_threads -= (uint32_t)__builtin_popcount(mask);
     run->cluster->events++;
     barriers_lost(run->cta);
-    /* barrier.cluster.wait waits for all threads that have not exited (PTX ISA), so it happens after the exit
-     * of a warp that did not arrive; that orders none of the warp's memory accesses. */
+    /* barrier.cluster.wait waits until every thread has arrived or exited (PTX ISA), so it happens after the
+     * exit of a warp that did not arrive. The exit releases none of that warp's memory accesses. */
     if (run->launch->checks && warp->live == 0 && (warp->cluster_open & mask) == 0) {
         causal_join(run->cluster, run->cluster->cluster_gathered, warp->clock);
     }

@@ -16,7 +16,7 @@ static struct wait wait_for_lanes(const struct party *party) {
     return (struct wait){.kind = WAIT_CONVERGE, .a = party->named, .what = "lanes of the member mask"};
 }
 
-/* Groups the lanes by member mask; false after a report of a lane whose mask leaves it out. */
+/* Groups the lanes by member mask; false after reporting a lane that is not in its own mask. */
 static bool find_parties(struct run *run, const uint32_t *named, uint32_t mask, struct party party[LANES],
                          uint32_t *count) {
     *count = 0;
