@@ -69,6 +69,12 @@ def shaping(command):
     return sorted(set(kept))
 
 
+# Sources of a GPU that only the grouped or the extended GEMM needs.  That a bundle links without them is shown by its
+# trial (test_bundle.py).
+GROUPED = re.compile(r"submission/\w+/grouped/|submission/gpu/gpu_(grouped|schedule)\.")
+EXTENDED = re.compile(r"submission/\w+/extended/|submission/gpu/gpu_extended\.")
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("target", TARGETS_HERE)
 def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands, target, problem):
@@ -84,8 +90,8 @@ def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands,
         for name in by_source
         if Path(name).parts[1] not in others
         and (target == "cpu" or not name.endswith(("_avx2.c", "_avx512.c", "_amx.c")))
-        if not (without and Path(name).name.startswith("grouped"))
-        if Path(name).parts[1] == "cpu" or not Path(name).name.startswith("extended")
+        and not EXTENDED.search(name)
+        and not (without and GROUPED.search(name))
     }
     assert {command[-1] for command in compilations} == wanted
     assert len(compilations) == len(wanted)
@@ -126,15 +132,15 @@ def test_a_target_has_the_sources_of_its_parts(root, target):
         for path in (root / "submission" / folder).rglob("*"):
             if path.suffix in {".c", ".h", ".cu", ".cuh"}:
                 wanted.add(path.relative_to(root).as_posix())
-    # No leaderboard needs the extended GEMM, so a GPU's bundle leaves it out.
-    wanted = {name for name in wanted if not re.match(r"submission/(?!cpu|core)\w+/extended", name)}
-    everything = collect_sources(target, problem=PROBLEMS["group_gemm"])
-    assert set(everything) == wanted | {"submission/custom_kernel.h"}
-    if target != "cpu":  # the dual GEMM's bundle has no grouped kernels, and no source includes their headers
-        wanted = {name for name in wanted if not re.fullmatch(r"grouped\w*\.(c|cuh)", Path(name).name)}
-        assert len(wanted) < len(everything) - 1
-    found = collect_sources(target)
-    assert set(found) == wanted | {"submission/custom_kernel.h"}
+    wanted.add("submission/custom_kernel.h")
+    # No leaderboard needs the extended GEMM, so a GPU's bundle leaves it out, except headers that others include.
+    everything, found = collect_sources(target, problem=PROBLEMS["group_gemm"]), collect_sources(target)
+    left_out = wanted - set(everything)
+    assert set(everything) <= wanted and all(EXTENDED.search(name) for name in left_out)
+    # The dual GEMM's bundle also leaves out the grouped GEMM.
+    assert set(found) <= set(everything) and all(GROUPED.search(name) for name in set(everything) - set(found))
+    kernels = {name for name in found if name.endswith((".cu", ".cuh"))}
+    assert not any(GROUPED.search(name) or (EXTENDED.search(name) and "/gpu/" not in name) for name in kernels)
     assert list(found) == sorted(found)
 
 
