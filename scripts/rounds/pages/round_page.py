@@ -20,9 +20,9 @@ _PROMPTS = {
     "Feasibility": "does it assemble, does it fit: registers, shared memory, barriers, hardware limits.",
     "Objections": "one question that a number can answer from each viewpoint:\n\n"
     "- Performance: \n- Practicality: \n- Theory: ",
-    "Cost": "lines changed, registers, shared memory; the same in round.json under `cost`.",
-    "What would reopen it": "the change of circumstances under which this is worth another round; the short form "
-    "goes to `reopen_if` in round.json.",
+    "Cost": "lines changed, registers, shared memory; `rounds finish` takes the numbers.",
+    "What would reopen it": "the change of circumstances under which this is worth another round; "
+    "`rounds finish` takes the short form.",
 }
 
 
