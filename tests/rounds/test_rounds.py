@@ -47,7 +47,8 @@ def test_round_json_has_a_line_for_each_shape_and_reads_back_the_same(measured):
 
 def test_show_prints_the_page_with_the_tables_that_are_not_committed(measured, capsys):
     page = (measured.find(5) / "round.md").read_text()
-    assert "0.850 to 0.950" not in page and "## Measurement" not in page
+    assert "| 0.850 to 0.950 |" not in page and "## Measurement" not in page
+    assert "predicted 0.850 to 0.950, measured 0.90" in page
     assert run(measured, "show", 5) == 0
     shown, found = capsys.readouterr().out, measured.get(5)["measurement"]
     for shape, entry in found["shapes"].items():
