@@ -17,10 +17,11 @@ from simulator.validation.mutants import mutant_page
 from simulator.validation.sentryward import sentryward_page
 from simulator.validation.third_party import third_party_page, third_party_rows
 
-INTRODUCTION = """Each page here is written from data sets that the programs of `simulator/validation/` measured
-(`./nvfp4 validate PROGRAM`). `make validation-report` writes the pages anew, and every row of the data sets as tables
-into `build/validation/`. The data sets lie in `data/`, which `datasets.py` reads and writes; cells of several words
-have semicolons between them, and files that end in .gz are compressed."""
+INTRODUCTION = """BACKENDS, MUTANTS, THIRD_PARTY and SENTRYWARD are written from the data sets below, which the programs
+of `simulator/validation/` measured (`./nvfp4 validate PROGRAM`). `make validation-report` writes these pages anew, and
+every row of the data sets as tables into `build/validation/`. The data sets lie in `data/`, which `datasets.py` reads
+and writes; cells of several words have semicolons between them, and files that end in .gz are compressed. The pages on
+the clock come from `simulator/calibration/`."""
 
 
 def schema() -> str:
