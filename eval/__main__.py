@@ -6,15 +6,15 @@ import sys
 from eval.output.protocol import FD_VARIABLE, SEED_VARIABLE, note_descriptor
 from eval.sandbox import lifetime
 
-NO_TORCH = 2  # wrong usage: the wrong Python
+NO_TORCH = 2  # the exit code of wrong usage
 
 
 def run() -> int:
-    """The command line, whose imports take seconds: signals are handled already."""
+    """Runs the command line. Signals are handled already: its imports take seconds."""
     if importlib.util.find_spec("torch") is None:
         print(
-            f"eval.py: {sys.executable} has no torch; `./nvfp4 eval MODE` takes a Python that has it, and `make setup` "
-            "makes one",
+            f"eval.py: {sys.executable} has no torch; `make setup` installs it, and `./nvfp4 eval MODE` uses that "
+            "Python",
             file=sys.stderr,
         )
         return NO_TORCH

@@ -1,6 +1,6 @@
-"""Case files: one case a line, such as `m: 256; n: 4096; k: 7168; l: 1; seed: 1111`; all are of one problem.
+"""Case files: one case per line, such as `m: 256; n: 4096; k: 7168; l: 1; seed: 1111`, all of one problem.
 
-A file that ends in .jsonl is another board's (execbench.py).
+A file that ends in .jsonl holds SOL-ExecBench's workloads (execbench.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reference.problems.interface import Problem, Shape
 
 MOST_DIGITS = 19  # of 2^63
 FILE_BYTES = 1 << 20
-SHOWN_CHARACTERS = 60  # of what is refused
+SHOWN_CHARACTERS = 60  # of a refused value
 _INTEGER = "[+-]?[0-9]+"
 _LIST = rf"\[\s*{_INTEGER}(?:\s*,\s*{_INTEGER})*\s*\]"
 
@@ -35,12 +35,12 @@ class Case(NamedTuple):
 
     @property
     def problem(self) -> Problem:
-        """Whose case it is."""
+        """The problem of the case."""
         return self.shape.problem
 
 
 def mixed_seed(seed: int, secret: int | None) -> int:
-    """The seed a case runs with: Cantor's pairing of its own and the secret one, as the leaderboard does it."""
+    """The seed that a case runs with: Cantor's pairing of its own seed and the secret one, as on the leaderboard."""
     return seed if secret is None else seed + (seed + secret) * (seed + secret + 1) // 2
 
 
@@ -49,7 +49,7 @@ def _shown(text: str) -> str:
 
 
 def problem_of(line: str) -> Problem:
-    """The problem that most of a line's names and lists belong to; the first of all where that says nothing."""
+    """The problem that most of a line's names and lists belong to; on a tie, the first problem."""
     found = re.findall(r"(\w+)\s*:\s*(\[?)", line)
 
     def fits(problem: Problem) -> int:
@@ -59,7 +59,7 @@ def problem_of(line: str) -> Problem:
 
 
 def _value(name: str, text: str) -> int | list[int]:
-    """The integer, or the list of integers, that a name is given."""
+    """The integer, or the list of integers, in `text`."""
     found = []
     for number in re.findall(_INTEGER, text):
         digits = number.lstrip("+-0")
@@ -70,8 +70,7 @@ def _value(name: str, text: str) -> int | list[int]:
 
 
 def parse_case(line: str, secret: int | None = None, problem: Problem | None = None) -> Case:
-    """One line of a case file, of the problem that its names say unless one is given. Raises CasesError saying what is
-    wrong with it."""
+    """Parses one line of a case file; without `problem`, its names decide. Raises CasesError with the reason."""
     problem = problem or problem_of(line)
     keys, values = problem.keys, {}
     for part in filter(None, (part.strip() for part in line.split(";"))):
@@ -98,7 +97,7 @@ def parse_case(line: str, secret: int | None = None, problem: Problem | None = N
 
 
 class CaseFile:
-    """A case file, read once: it may be a pipe."""
+    """A case file, read only once because it may be a pipe."""
 
     def __init__(self, path: Path | str) -> None:
         self._path = path
@@ -112,7 +111,7 @@ class CaseFile:
         except (OSError, ValueError) as error:
             raise CasesError(f"cannot read {self._path}: {error}") from error
         if len(raw) > FILE_BYTES:
-            raise CasesError(f"{self._path} is no case file: longer than {FILE_BYTES} bytes")
+            raise CasesError(f"{self._path} is not a case file: longer than {FILE_BYTES} bytes")
         return self._of_execbench(lines) if Path(self._path).suffix == execbench.SUFFIX else lines
 
     def _of_execbench(self, lines: list[str]) -> list[str]:
@@ -127,11 +126,11 @@ class CaseFile:
             raise CasesError(f"{self._path}: {_shown(str(error))}") from None
 
     def problem(self) -> Problem:
-        """The problem that the first line is of. Raises CasesError if the file cannot be read."""
+        """The problem of the first line. Raises CasesError if the file cannot be read."""
         return problem_of(next(filter(str.strip, self._lines), ""))
 
     def cases(self, secret: int | None = None, problem: Problem | None = None) -> list[Case]:
-        """Every case, of the file's own problem unless one is given. Raises CasesError naming the file and line."""
+        """Every case; without `problem`, the first line decides. Raises CasesError with the file and line."""
         problem, cases = problem or self.problem(), []
         for number, line in enumerate(self._lines, 1):
             if line.strip():
@@ -145,5 +144,5 @@ class CaseFile:
 
 
 def read_cases(path: Path | str, secret: int | None = None) -> list[Case]:
-    """Every case of a file. Raises CasesError naming the file and line."""
+    """Every case of a file. Raises CasesError with the file and line."""
     return CaseFile(path).cases(secret)

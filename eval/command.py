@@ -2,8 +2,8 @@
 
 MODE is test (is it right), benchmark (how fast), leaderboard (the same with the leaderboard's time limits) or
 profile. With POPCORN_FD set, results go there as the leaderboard's `key: value` lines; without it they are printed
-for a person. Exit codes: 0 all right, 112 something failed, 113 bad case file, 2 wrong usage, 111 POPCORN_FD set to
-what is no open file descriptor that can be written to; 129, 130 and 143 ended by SIGHUP, SIGINT and SIGTERM.
+as tables. Exit codes: 0 all right, 112 something failed, 113 bad case file, 2 wrong usage, 111 POPCORN_FD is not an
+open, writable file descriptor; 129, 130 and 143 ended by SIGHUP, SIGINT and SIGTERM.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONGEST_TIMEOUT_S = 86400.0
 
 
 def device_option(text: str) -> str:
-    """--device as `cpu` or `cuda:INDEX`, which is there. Raises argparse's error otherwise."""
+    """Parses --device: `cpu`, or `cuda:INDEX` of a device that torch sees. Raises argparse's error otherwise."""
     match = re.fullmatch(r"cpu(?::0)?|cuda(?::([0-9]{1,9}))?", text)
     if not match:
         raise argparse.ArgumentTypeError(f"'{text}'; expected cpu or cuda")
@@ -45,7 +45,7 @@ def device_option(text: str) -> str:
 
 
 def seconds_option(text: str) -> float:
-    """--timeout as a time. Raises argparse's error otherwise."""
+    """Parses --timeout. Raises argparse's error if it is not a usable time."""
     try:
         seconds = float(text)
     except ValueError:
@@ -56,7 +56,7 @@ def seconds_option(text: str) -> float:
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells what is wrong with the command line in text that a terminal can be shown."""
+    """Escapes and shortens its error messages, so that they are safe to print on a terminal."""
 
     def error(self, message: str) -> NoReturn:
         super().error(clean(shortened(message, TOLD_CHARACTERS)))
@@ -65,15 +65,15 @@ class Parser(argparse.ArgumentParser):
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file() and os.access(path, os.R_OK)
-    except (OSError, ValueError):  # a name no file can have
+    except (OSError, ValueError):  # no file can have this name
         return False
 
 
 def _problem(options: argparse.Namespace) -> Problem:
-    """The problem that is asked for, or that the case file is of."""
+    """The problem that --problem names, else the case file's, else the default."""
     if options.problem or options.case_file is None:
         return PROBLEMS[options.problem] if options.problem else DEFAULT
-    with contextlib.suppress(CasesError):  # what is wrong there is told when the cases are needed
+    with contextlib.suppress(CasesError):  # reading the cases reports the error later
         return options.case_file.problem()
     return DEFAULT
 
@@ -87,22 +87,28 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "cases",
         type=Path,
         nargs="?",
-        help=f"one case a line: {examples}; or SOL-ExecBench's workload.jsonl beside its definition.json (default: the "
-        "leaderboard's for the mode)",
+        help=f"one case a line: {examples}; or SOL-ExecBench's workload.jsonl in the folder of its definition.json "
+        "(default: the leaderboard's cases for the mode)",
     )
-    parser.add_argument("--problem", choices=PROBLEMS, help=f"default: by the case file, {DEFAULT.name} without one")
-    parser.add_argument("--submission", type=Path, metavar="FILE", help="default: the package's own for the problem")
-    parser.add_argument("--device", type=device_option, metavar="cpu|cuda", help="default: cuda if it can run there")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every measurement there")
-    parser.add_argument("--timeout", type=seconds_option, metavar="S", help="for each answer of the submission")
-    parser.add_argument("--fail-fast", action="store_true", help="end with the first case that fails")
+    parser.add_argument("--problem", choices=PROBLEMS, help=f"default: the case file's, or {DEFAULT.name}")
+    parser.add_argument(
+        "--submission", type=Path, metavar="FILE", help="default: this package's own kernel for the problem"
+    )
+    parser.add_argument(
+        "--device", type=device_option, metavar="cpu|cuda", help="default: cuda if the submission can run there"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every measurement to FILE")
+    parser.add_argument(
+        "--timeout", type=seconds_option, metavar="S", help="fail if the submission takes longer for one answer"
+    )
+    parser.add_argument("--fail-fast", action="store_true", help="stop at the first case that fails")
     parser.add_argument(
         "--data", choices=KINDS, default=BOARD,
-        help="full: every code and scale factor, NaNs included, held against float64 (default: the leaderboard's)",
+        help="full: every code and scale factor, NaNs included, against float64 (default: the leaderboard's data)",
     )  # fmt: skip
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE",
-        help="time this submission in turns with the other one: faster, slower or no difference",
+        help="time the submission and FILE in turns: faster, slower or no difference",
     )  # fmt: skip
     options = parser.parse_args(arguments)
     options.case_file = CaseFile(options.cases) if options.cases else None
@@ -119,7 +125,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         if options.mode not in ("benchmark", "leaderboard"):
             parser.error(f"--baseline: not in mode {options.mode}; expected benchmark or leaderboard")
         if protocol.FD_VARIABLE in os.environ:
-            parser.error(f"--baseline: the leaderboard's protocol has no words for it; unset {protocol.FD_VARIABLE}")
+            parser.error(f"--baseline: the leaderboard's protocol cannot report it; unset {protocol.FD_VARIABLE}")
     try:
         options.secret = protocol.secret_seed()
     except ValueError as error:
@@ -127,7 +133,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     options.record = None
     if options.json:
         if not options.json.parent.is_dir():
-            parser.error(f"--json: {options.json.parent} is no folder")
+            parser.error(f"--json: {options.json.parent} is not a folder")
         try:
             options.record = outlets.RecordFile(options.json)
         except outlets.OutletError as error:
@@ -147,7 +153,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _judge(options: argparse.Namespace, closed: set[int]) -> int:
-    """The run that the options ask for; its exit code. Loading torch takes seconds: what needs none comes first."""
+    """Runs the cases; returns the exit code. Checks that need no torch come first: importing it takes seconds."""
     out = None
     if protocol.FD_VARIABLE in os.environ:
         try:

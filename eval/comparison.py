@@ -1,4 +1,4 @@
-"""Two submissions against each other: rounds in turns on one machine, and what their times say of each other."""
+"""Compares two submissions: timed rounds in turns on one machine, and the ratio of their times."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from eval.supervisor import Limits, Result, case_seeds, fresh_seeds, inputs_that
 from eval.workers.worker import Failure
 from reference.problems.interface import BOARD
 
-MIN_PAIRS = 10  # fewer say nothing of an interval
+MIN_PAIRS = 10  # fewer give no useful interval
 MOST_PAIRS = 60
 
 
 @dataclass
 class Comparison:
-    """What a case came to for both; `ratio` is the submission's time over the baseline's, if both passed."""
+    """Both results of a case; `ratio` is the submission's time over the baseline's, if both passed."""
 
     own: Result
     baseline: Result
@@ -32,7 +32,7 @@ class Comparison:
 
 
 class _Side:
-    """One of the two: its worker and its times."""
+    """One of the two submissions: its worker and its times."""
 
     def __init__(self, submission: Path, result: Result, device: torch.device, limits: Limits) -> None:
         self.result = result
@@ -41,7 +41,7 @@ class _Side:
         self.session = Session(submission, result.case, device, result.inputs, limits.answer_s, result.data)
 
     def begin(self) -> None:
-        """Measures what a round costs beside calls, loads the submission and checks it."""
+        """Measures what a round costs apart from its calls, then loads and checks the submission."""
         tolerance = tolerance_us(self.session.null_overheads_us(self.result.inputs))
         self._timings = Timings(self.result.inputs, tolerance)
         self.session.load()
@@ -51,7 +51,7 @@ class _Side:
         """One timed round."""
         made, _ = self.session.round(fresh_seeds(self.result.inputs), self._judges[1], "time_round")
         self._floor.hold(made.claimed_us / self.result.inputs)
-        # Every round counts, by the parent's clock where the claim does not stand: pairs stay pairs.
+        # Every round counts, so that pairs stay pairs; where the claim does not stand, by the parent's clock.
         self.result.rounds_us.append(self._timings.add(made))
         self.result.doubted = self._timings.doubted
 
@@ -63,7 +63,7 @@ class _Side:
 
 @contextlib.contextmanager
 def _blamed_on(result: Result):  # noqa: ANN202
-    """What goes wrong in the block is that side's."""
+    """Records an error in the block as that side's."""
     try:
         yield
     except (Failure, chip.Impossible) as failure:
@@ -72,7 +72,7 @@ def _blamed_on(result: Result):  # noqa: ANN202
 
 
 def _take_turns(sides: list[_Side], limits: Limits) -> None:
-    """Pairs of rounds, each pair in the other order than the one before, until time is up."""
+    """Makes pairs of rounds until time is up, reversing the order with each pair."""
     begin, pairs = time.monotonic(), 0
     while pairs < MIN_PAIRS or (pairs < MOST_PAIRS and time.monotonic() - begin < limits.wall_s):
         for side in sides if pairs % 2 == 0 else sides[::-1]:
@@ -87,7 +87,7 @@ def _take_turns(sides: list[_Side], limits: Limits) -> None:
 def run_comparison(
     submission: Path, baseline: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD
 ) -> Comparison:
-    """Both checked, then timed in turns over inputs that neither has seen."""
+    """Checks both submissions, then times them in turns on inputs that neither has seen."""
     inputs = max(1, inputs_that_fit(case.shape, device, 2 * limits.inputs) // 2)
     compared = Comparison(Result(case, inputs=inputs, data=data), Result(case, inputs=inputs, data=data))
     sides: list[_Side] = []

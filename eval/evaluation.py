@@ -1,4 +1,4 @@
-"""A run of the command line: every case judged, its results told as they come and kept."""
+"""Runs every case of a command line, reports results as they come and records them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ NS_PER_US = 1000
 
 
 def log_test(out: Protocol, index: int, result: Result) -> None:
-    """The protocol's lines of one finished test."""
+    """Writes the protocol's lines for one finished test."""
     out.log(f"test.{index}.status", "pass" if result.passed else "fail")
     if not result.passed:
         out.log(f"test.{index}.error", result.error)
 
 
 def log_benchmark(out: Protocol, index: int, result: Result) -> None:
-    """The protocol's lines of one finished benchmark: its figures in ns, or why it failed."""
+    """Writes the protocol's lines for one finished benchmark: its figures in ns, or why it failed."""
     if not result.passed:
         out.log(f"benchmark.{index}.status", "fail")
         out.log(f"benchmark.{index}.error", result.error)
@@ -54,7 +54,7 @@ def log_benchmark(out: Protocol, index: int, result: Result) -> None:
 
 
 def log_profile(out: Protocol, index: int, result: Result) -> None:
-    """The protocol's lines of one profile: the report in base64, or why it failed."""
+    """Writes the protocol's lines for one profile: the report in base64, or why it failed."""
     if result.passed:
         out.log(f"benchmark.{index}.report", base64.b64encode(result.report.encode()).decode())
     else:
@@ -73,9 +73,9 @@ def evaluate(
     data: str = BOARD,
     keep: Callable[[list[Result]], None] = lambda results: None,
 ) -> list[Result]:
-    """Runs every case, or up to the first that fails, writing protocol lines as they come or showing progress.
+    """Runs the cases (with fail_fast, up to the first failure), writing protocol lines or showing progress.
 
-    `keep` is handed the results so far after each case.
+    Calls `keep` with the results so far after each case.
     """
     limits = limits or limits_for(device, mode)
     kind = "test" if mode == "test" else "benchmark"
@@ -113,7 +113,7 @@ def compare(
     fail_fast: bool = False,
     keep: Callable[[list[Comparison]], None] = lambda compared: None,
 ) -> list[Comparison]:
-    """Times two submissions in turns on every case, or up to the first in which one fails, showing progress."""
+    """Times two submissions in turns on the cases (with fail_fast, up to the first failure), showing progress."""
     compared: list[Comparison] = []
     with report.progress("compare", len(cases)) as step:
         for case in cases:
@@ -129,7 +129,7 @@ def compare(
 
 
 def print_report(mode: str, results: list[Result], chip_name: str) -> None:
-    """The human report of a mode."""
+    """Prints the report of a mode."""
     if mode == "test":
         report.print_tests(results)
     elif mode == "profile":
@@ -141,7 +141,7 @@ def print_report(mode: str, results: list[Result], chip_name: str) -> None:
 
 
 def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) -> int:
-    """The run that the options of eval.command ask for, told to `out` or to a person; its exit code."""
+    """Runs the requested cases, reports to `out` or the terminal, and returns the exit code."""
     if out is None and (reason := why_not_the_backend(options.submission)):
         tell(reason)
         return protocol.EXIT_USAGE
@@ -200,7 +200,7 @@ def _evaluated(
     options: argparse.Namespace, given: record.Given, cases: list[Case], limits: Limits, out: Protocol | None,
     keep: Keep,
 ) -> tuple[bool, Show]:  # fmt: skip
-    """Runs the cases; whether all passed, and what prints their report."""
+    """Runs the cases. Returns whether all passed, and a function that prints the report."""
 
     def keep_results(results: list[Result]) -> None:
         last = len(results) == len(cases) or (options.fail_fast and not results[-1].passed)
@@ -221,7 +221,7 @@ def _evaluated(
 def _compared(
     options: argparse.Namespace, given: record.Given, cases: list[Case], limits: Limits, keep: Keep
 ) -> tuple[bool, Show]:
-    """Runs both submissions; whether all passed, and what prints the report."""
+    """Runs both submissions. Returns whether all cases passed, and a function that prints the report."""
 
     def keep_compared(compared: list[Comparison]) -> None:
         last = len(compared) == len(cases) or (options.fail_fast and compared[-1].ratio is None)

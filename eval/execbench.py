@@ -1,7 +1,8 @@
-"""SOL-ExecBench's problems as cases: workload.jsonl beside its definition.json (NVIDIA/SOL-ExecBench, docs/).
+"""Reads SOL-ExecBench's problems as cases: workload.jsonl and the definition.json in its folder.
 
-A definition is this dual GEMM's where it has the same tensors; each workload is a case of its sizes, whose seed is made
-of its uuid.  Inputs and tolerance are the leaderboard's: those of the definition's own reference are that board's.
+The format is that of NVIDIA/SOL-ExecBench, docs/. A definition is this dual GEMM if it has the same tensors. Each
+workload becomes a case of its sizes, with a seed made from its uuid. Inputs and tolerance are the leaderboard's, not
+those of the definition's own reference.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ TENSORS = {
 
 
 class ExecbenchError(ValueError):
-    """A definition or a workload that is none of this operation's."""
+    """A definition or a workload that is not of this operation."""
 
 
 def _sizes(axes: Mapping[str, Any]) -> dict[str, int | None]:
-    """M, N and K of a definition: its constants, None for what a workload says."""
+    """M, N and K of a definition: a constant, or None where each workload gives the value."""
     sizes: dict[str, int | None] = {}
     for name in ("M", "N", "K"):
         axis = axes.get(name)
@@ -41,24 +42,24 @@ def _sizes(axes: Mapping[str, Any]) -> dict[str, int | None]:
         elif kind == "var":
             sizes[name] = None
         else:
-            raise ExecbenchError(f"axis {name} is no constant and no variable; expected M, N and K")
+            raise ExecbenchError(f"axis {name} is neither a constant nor a variable; expected M, N and K")
     return sizes
 
 
 def read_definition(folder: Path) -> dict[str, int | None]:
-    """The sizes of the definition in a folder. Raises OSError or ValueError where it is none of ours."""
+    """The sizes of the definition in a folder. Raises OSError or ValueError if it is not of this operation."""
     with (folder / DEFINITION).open("rb") as file:
         raw = file.read(DEFINITION_BYTES + 1)
     if len(raw) > DEFINITION_BYTES:
         raise ExecbenchError(f"longer than {DEFINITION_BYTES} bytes")
     definition = json.loads(raw)
     if not isinstance(definition, dict):
-        raise ExecbenchError("no JSON object")
+        raise ExecbenchError("not a JSON object")
     found = {}
     for kind in ("inputs", "outputs"):
         tensors = definition.get(kind)
         if not isinstance(tensors, dict) or not all(isinstance(one, dict) for one in tensors.values()):
-            raise ExecbenchError(f"{kind} is no object of tensors")
+            raise ExecbenchError(f"{kind} is not an object of tensors")
         found.update({name: tensor.get("dtype") for name, tensor in tensors.items()})
     if found != TENSORS:
         raise ExecbenchError("expected inputs a, b1, b2, sfa, sfb1, sfb2 and output c")
@@ -69,10 +70,10 @@ def read_definition(folder: Path) -> dict[str, int | None]:
 def _case(line: str, sizes: Mapping[str, int | None]) -> str:
     workload = json.loads(line)
     if not isinstance(workload, dict) or not isinstance(workload.get("axes"), dict):
-        raise ExecbenchError("no JSON object with axes")
+        raise ExecbenchError("not a JSON object with axes")
     name = workload.get("uuid")
     if not isinstance(name, str) or not name:
-        raise ExecbenchError("uuid is no text")
+        raise ExecbenchError("uuid is not a string")
     values = []
     for axis, constant in sizes.items():
         value = workload["axes"].get(axis) if constant is None else constant
@@ -83,7 +84,7 @@ def _case(line: str, sizes: Mapping[str, int | None]) -> str:
 
 
 def case_lines(lines: list[str], sizes: Mapping[str, int | None]) -> Iterator[str]:
-    """The line of a case file for each workload, an empty one for each empty line. Raises ExecbenchError."""
+    """A case file's line for each workload, and an empty line for each empty line. Raises ExecbenchError."""
     for number, line in enumerate(lines, 1):
         try:
             yield _case(line, sizes) if line.strip() else ""

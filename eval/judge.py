@@ -1,6 +1,6 @@
-"""Whether an output is right: against the leaderboard's tolerance, and where rounding explains what is beyond it.
+"""Checks an output against the leaderboard's tolerance, or against float64 with the rounding errors of fp32 sums.
 
-Every judge takes the sizes, what the kernel was given, and the output: a tensor, or the list of them.
+Every judge takes the shape, the kernel's arguments, and the output: a tensor or a list of tensors.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Data = tuple[Any, ...]
 
 
 class Verdict(NamedTuple):
-    """Whether an output is right, why not, and how far it is from what was wanted."""
+    """Whether an output is right, why not, and how far it is from the expected one."""
 
     ok: bool
     message: str
     found: Mismatch
 
 
-def _told(ok: bool, message: str, found: Mismatch) -> Verdict:
+def _verdict(ok: bool, message: str, found: Mismatch) -> Verdict:
     return Verdict(ok, message if ok else f"{message}; {found.text()}", found)
 
 
 def _together(verdicts: Sequence[Verdict], shape: Shape) -> Verdict:
-    """The verdict on all tensors of an output: the first one that is wrong, by its name, else the one furthest off."""
+    """One verdict for all tensors of an output: the first wrong one, by name, else the one with the largest error."""
     for index, (ok, message, found) in enumerate(verdicts):
         if not ok:
             called = shape.output_name(index)
@@ -40,12 +40,12 @@ def _together(verdicts: Sequence[Verdict], shape: Shape) -> Verdict:
 
 
 def _as_board(got: torch.Tensor, want: torch.Tensor) -> Verdict:
-    return _told(*compare(got, want), mismatch(got, want))
+    return _verdict(*compare(got, want), mismatch(got, want))
 
 
 def _full(got: torch.Tensor, oracle: Oracle) -> Verdict:
     atol = ATOL + oracle.fp32_error.nan_to_num(0.0, 0.0, 0.0)
-    return _told(*compare_with_oracle(got, oracle), mismatch(got, oracle.value.half(), atol=atol))
+    return _verdict(*compare_with_oracle(got, oracle), mismatch(got, oracle.value.half(), atol=atol))
 
 
 def _board_verdicts(shape: Shape, data: Data, output: Output) -> list[Verdict]:
@@ -54,13 +54,15 @@ def _board_verdicts(shape: Shape, data: Data, output: Output) -> list[Verdict]:
 
 
 def judge_as_board(shape: Shape, data: Data, output: Output) -> Verdict:
-    """As the leaderboard judges: the case's own inputs."""
+    """Judges the case's own inputs as the leaderboard does."""
     return _together(_board_verdicts(shape, data, output), shape)
 
 
 def judge_fresh(shape: Shape, data: Data, output: Output) -> Verdict:
-    """As the leaderboard, but what float64 and the usual rounding of sums explain is right (check_with_rounding says
-    why): of thousands of fresh inputs some cancel."""
+    """Judges fresh inputs as the leaderboard does, and accepts what float64 and the usual rounding of sums explain.
+
+    Among thousands of fresh inputs, some sums cancel; reference.check says more.
+    """
     verdicts = _board_verdicts(shape, data, output)
     if not all(verdict.ok for verdict in verdicts):
         oracles = parts(shape.problem.oracle(data, USUAL_ROUNDINGS))
@@ -71,7 +73,7 @@ def judge_fresh(shape: Shape, data: Data, output: Output) -> Verdict:
 
 
 def judge_full(shape: Shape, data: Data, output: Output) -> Verdict:
-    """For inputs of every code and scale factor: against float64, with what sums in fp32 may lose."""
+    """Judges inputs of every code and scale factor against float64, allowing for the rounding of fp32 sums."""
     oracles = parts(shape.problem.oracle(data, None))
     return _together([_full(got, oracle) for got, oracle in zip(parts(output), oracles, strict=True)], shape)
 
@@ -80,6 +82,6 @@ Judge = Callable[[Data, Output], Verdict]
 
 
 def judges_of(kind: str, shape: Shape) -> tuple[Judge, Judge]:
-    """What judges outputs on a kind of inputs: those of the case's own seeds, and those of fresh ones."""
+    """The judges for a kind of inputs: for the case's own seeds, and for fresh seeds."""
     own, fresh = (judge_as_board, judge_fresh) if kind == BOARD else (judge_full, judge_full)
     return partial(own, shape), partial(fresh, shape)

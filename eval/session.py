@@ -1,8 +1,8 @@
-"""A case's dealings with its worker: rounds over inputs the worker cannot know before, timed and checked here.
+"""Runs one case in its worker: rounds over inputs that the worker cannot know in advance, timed and checked here.
 
-The parent makes the inputs, keeps its own copy, and says when a round begins. Its clock runs from then until it has
-copied the outputs; only after that does it compute what they should have been, of all of them. What the worker claims
-its calls took counts as far as the parent's own time bears it out.
+The parent makes the inputs, keeps its own copy, and starts each round with one word. Its clock runs from that word
+until it has copied the outputs. Only then does it compute the expected outputs and check all of them. The worker claims
+how long its calls took; the claim counts as far as the parent's own time supports it.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from reference.problems.interface import BOARD, Output, blank
 
 NULL_ROUNDS = 7
 NULL_ROUNDS_WARMING_UP = 2
-NULL_SEED = 0  # of inputs that no one looks at
-# A round with real calls may cost this much more than null rounds did: caches are cold, threads wait actively.
+NULL_SEED = 0  # null rounds never look at their inputs
+# A round with real calls may cost this much more than a null round: caches are cold, threads spin.
 TOLERANCE_OF_NULL = 1.25
 ENOUGH_STANDING = 3  # rounds
-# A worker whose every claim is less than half of what the parent's clock bears out does not err, it cheats.
+# A worker cheats if every claim is below half of the time that the parent's clock supports.
 BLATANT = 2.0
 
-# Takes what the kernel was given and its output. Whether that is right, why not, and (not of every check) how far it is
-# from what was wanted.
+# Takes the kernel's arguments and its output. Returns whether the output is right, why not, and (some checks only) its
+# Mismatch.
 Check = Callable[[tuple[Any, ...], Output], tuple[Any, ...]]
 
 
 class Round(NamedTuple):
-    """What a round came to, in us for all of its calls: the worker's claim and the parent's own time."""
+    """The times of a round's calls together, in us: the worker's claim and the parent's own."""
 
     claimed_us: float
     span_us: float
 
     def stands(self, tolerance_us: float) -> bool:
-        """Whether the parent's time bears the claim out."""
+        """Whether the parent's time supports the claim."""
         return self.claimed_us >= self.span_us - tolerance_us
 
     def counted_us(self, tolerance_us: float) -> float:
-        """The claim if it stands, else the parent's time less the tolerance."""
+        """The claim if it stands, else the parent's time minus the tolerance."""
         return max(self.claimed_us, self.span_us - tolerance_us)
 
 
 class Session:
-    """A worker under way with a case, and the memory lent to it. Raises Failure for what goes wrong on its side."""
+    """A worker running a case, and the memory lent to it. Raises Failure for errors on the worker's side."""
 
     def __init__(
         self, submission: Path, case: Case, device: torch.device, inputs: int, answer_s: float,
@@ -69,7 +69,7 @@ class Session:
         self._case, self.device, self._kind = case, device, data
         self.printed, self.sandbox, self.backend = "", "", ""
         self.libraries: list[Library] = []
-        self.worst_error: float | None = None  # over its tolerance, among the outputs checked
+        self.worst_error: float | None = None  # the largest error / tolerance of the outputs checked
         self.wrong: dict[str, Any] | None = None  # where the wrong elements lie
         self._pid = 0
         self.checked = 0  # outputs compared with the reference
@@ -83,15 +83,17 @@ class Session:
         try:
             terms, descriptors = self._lender.terms()
             self._process.send({"count": inputs, **terms}, descriptors)
-            begun = self._process.answer("ok", "start", self._process.deadline())  # by the harness's own code alone
+            begun = self._process.answer("ok", "start", self._process.deadline())  # no submission code has run
             self.sandbox, self._pid = begun["sandbox"], begun["pid"]
         except BaseException:
             self.close(patient=False)
             raise
 
     def null_overheads_us(self, count: int) -> list[float]:
-        """What rounds of `count` calls cost beside the calls: before the submission is in the process, with a call that
-        does nothing."""
+        """What rounds of `count` calls cost apart from the calls, measured with a kernel that does nothing.
+
+        Call it before `load`: no submission code has run in the process by then.
+        """
         blank = self._generated(NULL_SEED)
         self._lender.stage(blank for _ in range(count))
         made = [self._exchange("round", count)[0] for _ in range(NULL_ROUNDS_WARMING_UP + NULL_ROUNDS)]
@@ -101,7 +103,7 @@ class Session:
         return self._case.shape.generate(seed, self._kind, self.device)
 
     def load(self) -> None:
-        """Has the worker import the submission."""
+        """Makes the worker import the submission."""
         self._process.send({"request": "load"})
         backend = self._process.answer("ok", "start", self._process.deadline())
         try:
@@ -112,11 +114,11 @@ class Session:
     def _exchange(
         self, request: str, count: int, after: Callable[[], object] = bool
     ) -> tuple[Round, list[Output], Any]:
-        """One request with a round in it: its times, the outputs as they were taken, and the last answer."""
+        """Makes one request that contains a round. Returns its times, the copied outputs and the last answer."""
         deadline = self._process.deadline()
         self._process.send({"request": request, "count": count})
         self._process.answer("ready", request, deadline)
-        with contextlib.suppress(OSError):  # if the worker is gone, the answer that does not come tells
+        with contextlib.suppress(OSError):  # if the worker died, the missing answer reveals it
             self._lender.begin(self._process.channel)
         claim = self._process.answer("done", request, deadline)
         outputs = self._lender.take(count)
@@ -131,9 +133,9 @@ class Session:
     def round(
         self, seeds: Sequence[int], check: Check, what: str, request: str = "round", after: Callable[[], object] = bool
     ) -> tuple[Round, Any]:
-        """One call for each seed, every output checked; its times and the worker's last answer.
+        """Makes one call for each seed and checks every output. Returns the times and the worker's last answer.
 
-        `after` is called when the outputs have been taken, before anything else is done with the device.
+        Calls `after` once the outputs are copied, before anything else uses the device.
         """
         staged = self._lender.stage(self._generated(seed) for seed in seeds)
         times, outputs, answer = self._exchange(request, len(seeds), after)
@@ -149,7 +151,7 @@ class Session:
         return times, answer
 
     def _note(self, ok: bool, found: Mismatch | None) -> None:
-        """Keeps the worst error seen, and where an output that was refused is wrong."""
+        """Records the worst error so far, and where a refused output is wrong."""
         if found is not None:
             self.worst_error = max(self.worst_error or 0.0, found.worst)
             if not ok:
@@ -163,7 +165,7 @@ class Session:
         return clean(table)
 
     def close(self, patient: bool = True) -> None:
-        """Ends the worker, at once unless it is to be waited for, and takes back what was lent."""
+        """Ends the worker (`patient`: gives it time to exit by itself) and takes back the lent memory."""
         if self._pid:
             self.libraries = origin.libraries_of(self._pid, {timing.LIBRARY})
         self.printed = self._process.close(patient)
@@ -179,27 +181,30 @@ class Session:
 
 
 def tolerance_us(null_overheads_us: Sequence[float]) -> float:
-    """How far a claim may lie below the parent's time: what null rounds cost at most, and how far they differ."""
+    """How far a claim may lie below the parent's time: the largest cost of a null round plus the range of the costs."""
     most = max(null_overheads_us)
     return max(most + (most - min(null_overheads_us)), TOLERANCE_OF_NULL * median(null_overheads_us))
 
 
 class Timings:
-    """The timed rounds of a case. Only those whose claims stand count, if there are enough of them (a busy machine
-    delays the others); else the parent's clock counts, for all."""
+    """The timed rounds of a case.
+
+    If enough claims stand, only those rounds count: a busy machine delays the others. Else the parent's clock counts
+    for all rounds.
+    """
 
     def __init__(self, inputs: int, tolerance_us: float) -> None:
         self._inputs, self._tolerance_us = inputs, tolerance_us
         self._rounds: list[Round] = []
 
     def add(self, made: Round) -> float:
-        """Takes a round in; the time of a call in it that counts, in us."""
+        """Adds a round. Returns the time of one of its calls that counts, in us."""
         self._rounds.append(made)
         return made.counted_us(self._tolerance_us) / self._inputs
 
     @property
     def tolerance_us(self) -> float:
-        """The tolerance for a call."""
+        """The tolerance of one call."""
         return self._tolerance_us / self._inputs
 
     @property
@@ -219,7 +224,7 @@ class Timings:
         return [made.counted_us(self._tolerance_us) / self._inputs for made in counting]
 
     def lie(self) -> str | None:
-        """What is to be said where no round's claim comes near the parent's time."""
+        """The error message if no round's claim comes near the parent's time, else None."""
         if any(made.counted_us(self._tolerance_us) <= BLATANT * made.claimed_us for made in self._rounds):
             return None
         last = self._rounds[-1]

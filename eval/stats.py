@@ -1,4 +1,4 @@
-"""Statistics of timings: medians, spread, and whether two sets differ by more than noise."""
+"""Statistics of times: medians, spread, and whether two sets differ by more than noise."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Summary(NamedTuple):
 
 
 def summarise(samples: Sequence[float]) -> Summary:
-    """The figures of at least one sample; one alone has no spread."""
+    """The figures of one or more samples; the spread of a single sample is 0."""
     std = stdev(samples) if len(samples) > 1 else 0.0
     return Summary(len(samples), mean(samples), std, std / math.sqrt(len(samples)), min(samples), max(samples))
 
 
 def relative_spread(samples: Sequence[float]) -> float:
-    """Half the interquartile range over the median: a spread that outliers do not move."""
+    """Half the interquartile range over the median: outliers do not change it."""
     if len(samples) < 2:
         return 0.0
     ordered = sorted(samples)
@@ -53,12 +53,12 @@ class Ratio(NamedTuple):
 
 
 def resampled(seed: int, sizes: Sequence[int]) -> list[Any]:
-    """Indices to resample with, an array [BOOTSTRAP_ROUNDS, size] for each size.
+    """Indices for the bootstrap: an array [BOOTSTRAP_ROUNDS, size] for each size.
 
-    They are what random.Random(seed).choices(range(size), k=size) draws, size after size and round after round:
-    recorded intervals were computed that way, and both generators are the same Mersenne twister.
+    They equal what random.Random(seed).choices(range(size), k=size) draws, size after size in every round, because
+    recorded intervals were computed that way. Both generators are the same Mersenne twister.
     """
-    import numpy as np  # takes longer than a usage error may
+    import numpy as np  # not at the top: a usage error must not wait for it
 
     state = random.Random(seed).getstate()[1]
     generator = np.random.RandomState()
@@ -69,7 +69,7 @@ def resampled(seed: int, sizes: Sequence[int]) -> list[Any]:
 
 
 def _resampled_ratios(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int) -> list[list[float]]:
-    """For each pair, median(a) / median(b) in each round."""
+    """For each pair, median(a) / median(b) in each bootstrap round."""
     import numpy as np
 
     drawn = iter(resampled(seed, [n for a, b in pairs for n in ((len(a),) if len(a) == len(b) else (len(a), len(b)))]))
@@ -82,26 +82,31 @@ def _resampled_ratios(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], 
 
 
 def _interval(point: float, rounds: list[float]) -> Ratio:
-    """The point with what lies within CONFIDENCE of the rounds' values."""
+    """The point with the central CONFIDENCE of the bootstrap values."""
     ordered, tail = sorted(rounds), (1 - CONFIDENCE) / 2
     return Ratio(point, ordered[int(tail * len(ordered))], ordered[int((1 - tail) * len(ordered)) - 1])
 
 
 def ratio_interval(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Ratio:
-    """The ratio of two medians. Interleaved samples of equal number are resampled in pairs, so that drift both
-    suffered cancels; others are resampled apart."""
+    """The ratio of two medians.
+
+    Interleaved samples of equal number are resampled in pairs, so that drift common to both cancels; other samples are
+    resampled separately.
+    """
     return _interval(median(a) / median(b), _resampled_ratios([(a, b)], seed)[0])
 
 
 def geomean_ratio_interval(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> Ratio:
-    """The geometric mean of ratio_interval's ratios over shapes, each shape resampled on its own."""
+    """The geometric mean of ratio_interval's ratios over shapes; each shape is resampled separately."""
     means = [geometric_mean(ratios) for ratios in zip(*_resampled_ratios(pairs, seed), strict=True)]
     return _interval(geometric_mean(median(a) / median(b) for a, b in pairs), means)
 
 
 def verdict(ratio: Ratio, noise: float = 0.0) -> str:
-    """What a ratio of times says: 'faster', 'slower', or 'no difference' when its interval, widened by the noise
-    floor of an A/A run (a relative difference), holds 1."""
+    """'faster', 'slower', or 'no difference' when the interval, widened by `noise`, holds 1.
+
+    `noise` is the noise floor of an A/A run, as a relative difference.
+    """
     if ratio.high < 1 - noise:
         return "faster"
     if ratio.low > 1 + noise:

@@ -1,4 +1,4 @@
-"""A case from its first call to its result: which rounds are made, when there are enough, and what their times are."""
+"""Runs a case to its result: which rounds it makes and when it has enough."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from eval.stats import summarise
 from eval.workers.worker import Failure
 from reference.problems.interface import BOARD, Shape
 
-SEED_STEP = 42  # between the inputs of a case, as on the leaderboard
-SEED_LIMIT = 1 << 63  # what torch takes
+SEED_STEP = 42  # from one input of a case to the next, as on the leaderboard
+SEED_LIMIT = 1 << 63  # torch takes seeds below this
 MIN_ROUNDS = 3
 MIN_TIMED_S = 0.1
 TARGET_RELATIVE_ERROR = 1e-3
-MEMORY_SHARE = 0.5  # of what is free, for inputs and outputs
+MEMORY_SHARE = 0.5  # of free memory, for inputs and outputs
 
 
 @dataclass(frozen=True)
 class Limits:
     """How much a case may take."""
 
-    answer_s: float = 180.0  # for one request to the worker: longer is taken for a hang
-    timing_s: float = 10.0  # of rounds
-    wall_s: float = 120.0  # of rounds with all that belongs to them
+    answer_s: float = 180.0  # for one request to the worker; a longer one counts as a hang
+    timing_s: float = 10.0  # of timed calls
+    wall_s: float = 120.0  # of timed rounds, making inputs and checking outputs included
     max_rounds: int = 200
-    inputs: int = 50  # distinct ones in a round, if memory allows and the problem has no fewer
+    inputs: int = 50  # distinct inputs in a round, at most
     singles: int = 10  # calls timed on their own
 
 
@@ -51,8 +51,10 @@ def limits_for(device: torch.device, mode: str) -> Limits:
 
 
 def inputs_that_fit(shape: Shape, device: torch.device, wanted: int) -> int:
-    """How many inputs, with their staged copies and kept outputs, fit in half of the free memory; 1 to `wanted`, and no
-    more than the problem's leaderboard takes."""
+    """How many inputs, with their staged copies and kept outputs, fit in half of the free memory.
+
+    From 1 to `wanted`, and at most as many as the problem's leaderboard uses.
+    """
     layout = Layout(shape)
     each = 2 * (layout.input_bytes + layout.output_bytes)
     wanted = min(wanted, shape.problem.inputs)
@@ -61,7 +63,7 @@ def inputs_that_fit(shape: Shape, device: torch.device, wanted: int) -> int:
 
 @dataclass
 class Result:
-    """What a case came to. Times in us, one a round; `error` is empty if it passed."""
+    """The result of a case. Times are in us, one per round; `error` is empty if the case passed."""
 
     case: Case
     error: str = ""
@@ -75,12 +77,12 @@ class Result:
     report: str = ""
     printed: str = ""  # by the submission
     seconds: float | None = None  # of the whole case
-    worst_error: float | None = None  # the largest error over its tolerance among the outputs checked
+    worst_error: float | None = None  # the largest error / tolerance of the outputs checked
     wrong: dict[str, Any] | None = None  # where the wrong elements lie
     data: str = BOARD  # which kind of inputs
-    backend: str = ""  # by the submission's own word
-    sandbox: str = ""  # what of it holds
-    libraries: list[Library] = field(default_factory=list)  # beside the system's, Python's and torch's
+    backend: str = ""  # as the submission reports it
+    sandbox: str = ""  # which of its parts are on
+    libraries: list[Library] = field(default_factory=list)  # other than the system's, Python's and torch's
 
     @property
     def passed(self) -> bool:
@@ -99,7 +101,7 @@ def case_seeds(first: int, count: int) -> list[int]:
 
 
 def fresh_seeds(count: int) -> list[int]:
-    """Seeds no one can know before: of inputs a submission has not seen."""
+    """Seeds that nobody can predict, for inputs that a submission has not seen."""
     return [secrets.randbelow(SEED_LIMIT) for _ in range(count)]
 
 
@@ -111,7 +113,7 @@ def _steady(rounds_us: list[float], inputs: int) -> bool:
 
 
 def _done(result: Result, limits: Limits, wall_s: float, made: int) -> bool:
-    """Whether there are enough rounds, or no time for more; `made` counts those that do not count, too."""
+    """Whether there are enough rounds, or no time for more; `made` includes rounds that do not count."""
     rounds = len(result.rounds_us)
     timed_s = sum(result.rounds_us) * result.inputs / 1e6
     late = timed_s > limits.timing_s or wall_s > limits.wall_s or made >= limits.max_rounds
@@ -121,7 +123,7 @@ def _done(result: Result, limits: Limits, wall_s: float, made: int) -> bool:
 def _judge(
     submission: Path, device: torch.device, limits: Limits, result: Result, make: Callable[[Session], None]
 ) -> Result:
-    """Has `make` use a worker for the result's case; what goes wrong there becomes its error."""
+    """Starts a worker for the result's case and calls `make` with it. A Failure becomes the result's error."""
     session = None
     try:
         session = Session(submission, result.case, device, result.inputs, limits.answer_s, result.data)
@@ -135,7 +137,7 @@ def _judge(
 
 
 def take_over(result: Result, session: Session) -> None:
-    """Keeps what a session that has ended saw beside times."""
+    """Copies everything but times from a session that has ended."""
     result.printed, result.checked = session.printed, session.checked
     result.sandbox, result.backend, result.libraries = session.sandbox, session.backend, session.libraries
     result.worst_error, result.wrong = session.worst_error, session.wrong

@@ -1,1 +1,1 @@
-"""What a submission is judged on: the device, the chip's clock and its floor of possible time, and room for a case."""
+"""The hardware of a run: the device, the chip's clock, the least possible time, and the memory for a case."""

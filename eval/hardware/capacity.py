@@ -1,4 +1,4 @@
-"""Whether a case fits into the memory there is: one that does not is the case's fault, not the submission's."""
+"""Whether a case fits into memory; if not, the case file is at fault and not the submission."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def needed_bytes(shape: Shape) -> int:
-    """What judging one call takes at least: its input and output twice, and what the reference needs."""
+    """The memory that judging one call needs at least: input and output twice, and the reference's memory."""
     lent = sum(block.bytes for block in (*shape.inputs(), *parts(shape.output())))
     return 2 * lent + shape.checking_bytes()
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory that can be had on a device, what the system would give up included; within the control group's limit."""
+    """Free memory of a device. On a CPU it includes caches that the system can drop, within the cgroup's limit."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -35,12 +35,12 @@ def available_bytes(device: torch.device) -> int:
 
 
 def gib(count: int) -> str:
-    """A number of bytes as people read it."""
+    """A number of bytes in GiB, as text."""
     return f"{count / (1 << 30):.3g} GiB"
 
 
 def does_not_fit(case: Case, device: torch.device) -> str:
-    """Why a case cannot be judged here; empty if it can."""
+    """Why a case does not fit into memory; empty if it does."""
     needed, available = needed_bytes(case.shape), available_bytes(device)
     if needed <= available:
         return ""

@@ -1,4 +1,4 @@
-"""Which device a submission is judged on where --device does not say."""
+"""Chooses the device for a submission when --device is not given."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference.problems import PROBLEMS
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN_SUBMISSIONS = {ROOT / problem.submission for problem in PROBLEMS.values()}
-# In a process of its own, because the harness's loads no submission.
+# Runs in a separate process, because the harness's process loads no submission.
 BACKENDS = """
 import importlib, sys
 for backend in importlib.import_module(sys.argv[1]).backends():
@@ -24,8 +24,10 @@ LIMIT_S = 120
 
 
 def backends(submission: Path) -> list[tuple[str, bool, str]]:
-    """Each backend of the library: name, whether it can run this submission of the package's own here, on what
-    or why not; [] where none tells."""
+    """Each backend of the package's library: its name, whether it can run this submission here, and on what or why not.
+
+    Empty if the library cannot be asked.
+    """
     module = ".".join(submission.resolve().relative_to(ROOT).with_suffix("").parts)
     done = subprocess.run(
         [sys.executable, "-c", BACKENDS, module],
@@ -36,19 +38,19 @@ def backends(submission: Path) -> list[tuple[str, bool, str]]:
         check=False,
     )
     if done.returncode != 0:
-        return []  # what is wrong then, the tests tell
+        return []  # judging the submission reports the error
     lines = [line.split("\t", 2) for line in done.stdout.splitlines()]
     return [(name, available == "1", detail) for name, available, detail in lines]
 
 
 def why_no_gpu(submission: Path) -> str:
-    """A line for each GPU backend of the package's library with why it cannot run here; "" if one can, or none asks."""
+    """For each GPU backend of the package's library a line that says why it cannot run here; "" if one can."""
     gpu = [backend for backend in backends(submission) if backend[0] != "cpu"]
     return "" if any(runs for _, runs, _ in gpu) else "\n".join(f"  {name}: {detail}" for name, _, detail in gpu)
 
 
 def why_not_the_backend(submission: Path) -> str:
-    """Why the package's own submission cannot take the backend of NVFP4_BACKEND; "" if it can, or none is asked for."""
+    """Why the package's own submission cannot use the backend of NVFP4_BACKEND; "" if it can or none is named."""
     asked = os.environ.get("NVFP4_BACKEND") or "auto"
     if asked == "auto" or os.environ.get("NVFP4_SIMULATE") == "1" or submission.resolve() not in OWN_SUBMISSIONS:
         return ""
@@ -62,21 +64,21 @@ def why_not_the_backend(submission: Path) -> str:
 
 
 def device_for(submission: Path) -> torch.device:
-    """CUDA's where there is one, else the CPU; for the package's own submission one that its library can run on.
+    """CUDA's device if there is one, else the CPU; for the package's own submission a device that its library supports.
 
-    Where a GPU is there that no backend can use, the CPU is taken and standard error says so.
+    If no backend can use the GPU, the CPU is used and standard error says so.
     """
     device = default_device()
     if device.type == "cpu" or submission.resolve() not in OWN_SUBMISSIONS:
         return device
     asked = os.environ.get("NVFP4_BACKEND") or "auto"
     if asked == "cpu" or os.environ.get("NVFP4_SIMULATE") == "1":
-        return torch.device("cpu")  # backends that take tensors in host memory
+        return torch.device("cpu")  # these backends take tensors in host memory
     if asked != "auto" or not (reasons := why_no_gpu(submission)):
         return device
     print(
-        f"eval.py: NO BACKEND RUNS ON THIS GPU ({torch.cuda.get_device_name()}), so the CPU is judged\n{reasons}\n"
-        "  `--device cpu` takes the CPU without this; `--device cuda` tries the GPU all the same",
+        f"eval.py: NO BACKEND RUNS ON THIS GPU ({torch.cuda.get_device_name()}), so the CPU is used\n{reasons}\n"
+        "  `--device cpu` uses the CPU without this message; `--device cuda` tries the GPU anyway",
         file=sys.stderr,
     )
     return torch.device("cpu")

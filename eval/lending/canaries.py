@@ -1,9 +1,8 @@
 """Canaries: parts of the inputs that are wrong until everything else is in place and the cache is flushed.
 
-What a submission computes from the inputs before that is wrong in nearly every element of the output: each row of
-activations has one segment of wrong codes, and so have some rows of weights, so that converted weights are wrong as
-well. No one can tell where without reading everything again. They are few, so that they leave the cache cold: some
-a dozen KB for each such tensor.
+An output computed from earlier inputs is wrong in nearly every element: each row of activations has one segment of
+wrong codes, and so do some rows of weights, so that converted weights are wrong too. A submission can find them only by
+reading everything again. Correcting them leaves the cache cold, because they are few: about a dozen KB per tensor.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ import torch
 from eval.lending.layout import Layout
 from reference.problems.interface import WEIGHTS
 
-SEGMENT_BYTES = 32  # a sector of the L2 cache; a row of codes is a multiple of it, since K is one of 64
+SEGMENT_BYTES = 32  # a sector of the L2 cache; divides a row of codes, since K is a multiple of 64
 _WORD_BYTES = 8
 _WORDS = SEGMENT_BYTES // _WORD_BYTES
-WEIGHT_ROWS = 128  # of a tensor of weights that have a canary
+WEIGHT_ROWS = 128  # rows with a canary in a tensor of weights
 SEED_LIMIT = 1 << 63
 
 
@@ -41,9 +40,9 @@ class Canaries:
         self.places = (words.unsqueeze(-1) + torch.arange(_WORDS, device=device)).flatten()
         whole = memory[: count * layout.input_bytes].view(torch.int64)
         self._right = whole[self.places]
-        # As likely as the right ones: those of another row.
+        # Plausible values: those of another row.
         whole.scatter_(0, self.places, self._right.roll(_WORDS))
 
     def complete(self, memory: torch.Tensor) -> None:
-        """Puts the right codes into memory that holds the inputs; queued on a GPU, never waiting for it."""
+        """Writes the right codes into memory that holds the inputs; on a GPU it only queues this."""
         memory[: memory.numel() // _WORD_BYTES * _WORD_BYTES].view(torch.int64).scatter_(0, self.places, self._right)

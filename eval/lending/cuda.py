@@ -1,7 +1,7 @@
-"""Lent memory on a GPU: allocated and filled by the parent, mapped into the worker by CUDA's interprocess calls.
+"""Lent memory on a GPU: the parent allocates and fills it, and the worker maps it by CUDA's interprocess calls.
 
-Inputs are whole only after the parent's own flush of the cache, when it puts the canaries right and records an event,
-which the worker's queue waits for before its first call. Both ends of the parent's clock are events of its own queue.
+Inputs become complete only after the parent has flushed the cache: then it corrects the canaries and records an event,
+for which the worker's queue waits before its first call. The parent's clock runs between events of its own queue.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from eval.workers.channel import Channel
 from reference.problems.interface import Output, parts
 
 FLUSH_BYTES = 1 << 30  # several times any L2 cache
-# As many bytes as the leaderboard's wipe, some 15 ms: the calls of a round are queued before the first one starts,
-# so the host's part of a call does not count.
+# As many bytes as the leaderboard's wipe, about 15 ms: all calls of a round are queued before the first one starts, so
+# that the host's part of a call does not count.
 FLUSH_FILLS = 64
-# Before a call on its own: enough to hide the host's part of one call.
+# Before a single call: long enough to hide the host's part of one call.
 FLUSH_FILLS_SINGLE = 16
-# Device work that goes on this long after the default queue is done belongs to another queue.
+# Device work that continues for longer than this after the default queue is done belongs to another queue.
 IDLE_TOLERANCE_US = 100.0
 IDLE_TOLERANCE = 0.1  # of the calls' time
-# Rounds of a worker in which that may happen: the host may have been held up between its two looks at the device.
-# What is queued elsewhere in so few rounds changes no median, and outputs are copied in the default queue's turn.
+# This many rounds of a worker may be so: the host may have been delayed between its two looks at the device. Work on
+# another queue in so few rounds changes no median, and the default queue copies the outputs in its turn.
 BUSY_ROUNDS_EXCUSED = 2
 
 
@@ -43,9 +43,9 @@ class CudaLender:
         self._runtime = runtime or Runtime()
         self._layout, self._device = layout, device
         self._sizes = (count * layout.input_bytes, count * layout.output_bytes)
-        self._own = torch.empty(self._sizes[0], dtype=torch.uint8, device=device)  # what the worker never sees
+        self._own = torch.empty(self._sizes[0], dtype=torch.uint8, device=device)  # the worker never sees it
         self._own_host = torch.empty(count * layout.host_bytes, dtype=torch.uint8)
-        self._lent_host: MemoryFile | None = None  # what of the inputs lies in the host's memory
+        self._lent_host: MemoryFile | None = None  # the inputs in host memory
         self._taken = torch.empty(self._sizes[1], dtype=torch.uint8, device=device)
         self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device)
         self._addresses = [self._runtime.allocate(size) for size in self._sizes]
@@ -58,13 +58,15 @@ class CudaLender:
         self.span_us = 0.0
 
     def terms(self) -> tuple[dict[str, Any], list[int]]:
-        """What the worker is told of the memory, and the descriptors that go with it."""
+        """The message that describes the memory to the worker, and the descriptors to send with it."""
         inputs, outputs = (self._runtime.memory_handle(address) for address in self._addresses)
         return {"inputs": inputs, "outputs": outputs, "event": self._runtime.event_handle(self._whole)}, []
 
     def stage(self, inputs: Iterable[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
-        """Makes inputs ready to be lent and puts NaNs where outputs are to come; the parent's own copy of the inputs,
-        whole once the round has begun."""
+        """Prepares inputs for lending and fills the outputs with NaNs. Returns the parent's own copy of the inputs.
+
+        The copy is complete once the round has begun.
+        """
         staged = copy_in(self._layout, self._own, inputs, self._own_host)
         self._count = len(staged)
         self._drop()
@@ -79,7 +81,7 @@ class CudaLender:
         return staged
 
     def begin(self, channel: Channel) -> None:
-        """Queues what makes the inputs whole, and says the word: the worker queues its calls meanwhile."""
+        """Queues the completion of the inputs and sends the word; the worker queues its calls meanwhile."""
         assert self._canaries is not None
         size = self._count * self._layout.input_bytes
         self._inputs[:size].copy_(self._own[:size])
@@ -92,7 +94,7 @@ class CudaLender:
         channel.send_bytes(WORD, [self._lent_host.descriptor] if self._lent_host else [])
 
     def take(self, count: int) -> list[Output]:
-        """Copies the outputs; `span_us` is the device's time from whole inputs until the outputs were here."""
+        """Copies the outputs; `span_us` is the device's time from complete inputs until the copies are made."""
         size = count * self._layout.output_bytes
         self._taken[:size].copy_(self._outputs[:size])
         self._runtime.record(self._ended)
@@ -101,7 +103,7 @@ class CudaLender:
         return [self._layout.output(self._taken, index) for index in range(count)]
 
     def modified(self) -> bool:
-        """Whether the inputs of the last round are no longer what was lent."""
+        """Whether the worker changed the inputs of the last round."""
         size = self._count * self._layout.input_bytes
         if self._lent_host and not torch.equal(
             self._lent_host.memory, self._own_host[: self._lent_host.memory.numel()]
@@ -115,7 +117,7 @@ class CudaLender:
             self._lent_host = None
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Frees everything."""
         self._drop()
         torch.cuda.synchronize(self._device)
         for address in self._addresses:
@@ -126,9 +128,9 @@ class CudaLender:
 
 
 class CudaBorrower:
-    """The worker's side: inputs at addresses that stay; events, and every function of a round, bound at once."""
+    """The worker's side: inputs stay at their addresses; binds events and every function of a round at the start."""
 
-    copies_own = True  # whether a round copies the outputs in `own` to `kept` by itself
+    copies_own = True  # whether the core copies the outputs in `own` to `kept`
 
     def __init__(
         self, layout: Layout, count: int, channel: Channel, terms: dict[str, Any], device: torch.device,
@@ -141,7 +143,7 @@ class CudaBorrower:
         )
         own = torch.empty(count * layout.output_bytes, dtype=torch.uint8, device=device)
         self.own = [layout.output(own, index) for index in range(count)]
-        # Address space; each round maps what it is lent of the host's memory over it.
+        # Reserves address space; each round maps the lent host memory over it.
         self._layout, self._place = layout, mmap.mmap(-1, max(1, count * layout.host_bytes))
         host = torch.frombuffer(self._place, dtype=torch.uint8)
         self.inputs = [layout.input(inputs, index, host) for index in range(count)]
@@ -171,18 +173,20 @@ class CudaBorrower:
         self._busy_rounds = 0
 
     def prepare(self) -> None:
-        """Puts the device in the state a round starts from."""
+        """Puts the device into the state that a round starts from."""
         self._set_queue(self._default_queue)
         self._runtime.forbid_persisting_cache()
         self._synchronize()
 
     def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
-        """Waits for the word and makes one call for each of `data`, whose tensors lie in `inputs` and `own`; outputs
-        that are not the ones in `own` are handed to `returned`, the others copied to `kept`."""
+        """Waits for the word and makes one call for each of `data`, whose tensors are in `inputs` and `own`.
+
+        Copies outputs in `own` to `kept` and passes all others to `returned`.
+        """
         return self._core.round(kernel, returned, data, len(data) * self._layout.host_bytes, self.own)
 
     def problem(self, timed: Timed) -> str | None:
-        """What makes the round's time meaningless, if anything."""
+        """Why the round's time is meaningless, if it is."""
         if self._current_queue() != self._right_queue:
             return "the submission made another queue the current one"
         self._busy_rounds += timed.rest_us > IDLE_TOLERANCE_US + IDLE_TOLERANCE * timed.total_us

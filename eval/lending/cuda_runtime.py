@@ -1,7 +1,7 @@
 """The CUDA runtime that torch has loaded, through ctypes: memory and events that two processes share.
 
 Signatures and constants are those of the CUDA runtime API, "Event Management", "Memory Management" and "Interprocess
-Communication". The runtime's functions are looked up at once, so before a submission is imported.
+Communication". All functions are looked up at the start, before a submission is imported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Handle(ctypes.Structure):
 
 
 def find_library() -> ctypes.CDLL:
-    """The runtime that this process has loaded. Raises CudaError if there is none."""
+    """The CUDA runtime of this process. Raises CudaError if there is none."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "libcudart" in line:
             return ctypes.CDLL(line.split(maxsplit=5)[-1])
@@ -47,7 +47,7 @@ def find_library() -> ctypes.CDLL:
 
 
 class Runtime:
-    """The functions, with errors raised as CudaError."""
+    """The runtime's functions; their errors are raised as CudaError."""
 
     def __init__(self, library: Any = None) -> None:
         library = library or find_library()
@@ -67,43 +67,43 @@ class Runtime:
             raise CudaError(f"{name}: error {status}, {said.decode(errors='replace')}")
 
     def allocate(self, size: int) -> int:
-        """Device memory that can be lent: its address."""
+        """Allocates device memory that can be lent. Returns its address."""
         address = ctypes.c_void_p()
         self._call("cudaMalloc", ctypes.byref(address), ctypes.c_size_t(size))
         return address.value or 0
 
     def free(self, address: int) -> None:
-        """Gives memory back."""
+        """Frees device memory."""
         self._call("cudaFree", ctypes.c_void_p(address))
 
     def memory_handle(self, address: int) -> str:
-        """What another process opens the memory by, in hexadecimal digits."""
+        """The handle by which another process opens the memory, in hexadecimal digits."""
         handle = _Handle()
         self._call("cudaIpcGetMemHandle", ctypes.byref(handle), ctypes.c_void_p(address))
         return bytes(handle.bytes).hex()
 
     def open_memory(self, handle: str) -> int:
-        """The address here of memory that another process lends."""
+        """Maps memory that another process lends. Returns its address here."""
         address = ctypes.c_void_p()
         opened = _Handle.from_buffer_copy(bytes.fromhex(handle))
         self._call("cudaIpcOpenMemHandle", ctypes.byref(address), opened, _LAZY_PEER_ACCESS)
         return address.value or 0
 
     def event(self, shared: bool = False) -> int:
-        """A new event: one that times, or one that other processes can wait for."""
+        """Creates an event: one that can time, or (`shared`) one that other processes can wait for."""
         event = ctypes.c_void_p()
         flags = _NO_TIMING | _INTERPROCESS if shared else 0
         self._call("cudaEventCreateWithFlags", ctypes.byref(event), ctypes.c_uint(flags))
         return event.value or 0
 
     def event_handle(self, event: int) -> str:
-        """What another process opens a shared event by, in hexadecimal digits."""
+        """The handle by which another process opens a shared event, in hexadecimal digits."""
         handle = _Handle()
         self._call("cudaIpcGetEventHandle", ctypes.byref(handle), ctypes.c_void_p(event))
         return bytes(handle.bytes).hex()
 
     def open_event(self, handle: str) -> int:
-        """Another process's event."""
+        """Opens another process's event."""
         event = ctypes.c_void_p()
         opened = _Handle.from_buffer_copy(bytes.fromhex(handle))
         self._call("cudaIpcOpenEventHandle", ctypes.byref(event), opened)
@@ -114,7 +114,7 @@ class Runtime:
         self._call("cudaEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(0))
 
     def wait_for(self, event: int) -> None:
-        """Returns when what was queued before the event is done."""
+        """Waits until everything queued before the event is done."""
         self._call("cudaEventSynchronize", ctypes.c_void_p(event))
 
     def elapsed_us(self, start: int, stop: int) -> float:
@@ -124,12 +124,12 @@ class Runtime:
         return ms.value * 1e3
 
     def forbid_persisting_cache(self) -> None:
-        """No part of the L2 cache outlives a flush. Chips without such a part refuse, which is as well."""
+        """Makes sure that a flush reaches the whole L2 cache. Chips without persisting lines refuse, which is fine."""
         self._functions["cudaDeviceSetLimit"](_LIMIT_PERSISTING_L2, ctypes.c_size_t(0))
-        self._functions["cudaGetLastError"]()  # a refusal is not left for torch to find
+        self._functions["cudaGetLastError"]()  # clears a refusal, so that torch does not report it
 
     def attribute(self, number: int, device: int) -> int:
-        """A device attribute by its number in enum cudaDeviceAttr; 0 where the driver does not tell."""
+        """A device attribute by its number in enum cudaDeviceAttr; 0 if unknown."""
         value = ctypes.c_int()
         status = self._functions["cudaDeviceGetAttribute"](ctypes.byref(value), number, device)
         if status != 0:
@@ -139,7 +139,7 @@ class Runtime:
 
 
 class _Bytes:
-    """Device memory as torch takes it without a copy."""
+    """Device memory in the form that torch accepts without a copy."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {

@@ -1,7 +1,7 @@
-"""Lent memory on a CPU: sealed memory files, of which the worker gets a round's inputs with the word to begin.
+"""Lent memory on a CPU: sealed memory files. The worker gets the file of a round's inputs with the word to begin.
 
-Until then their contents exist in the parent alone. The outputs' file is shared from the start; the parent fills it
-with NaNs before a round and copies it as soon as the worker says that it is done.
+Until then only the parent has their contents. The outputs' file is shared from the start; the parent fills it with NaNs
+before a round and copies it as soon as the worker reports that it is done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eval.timing import WORD, Core, Timed
 from eval.workers.channel import Channel
 from reference.problems.interface import Output, parts
 
-# Nothing the worker does to the file can pull memory from under the parent.
+# The worker cannot shrink a file that the parent has mapped.
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -36,7 +36,7 @@ class MemoryFile:
         self.memory = torch.frombuffer(self._map, dtype=torch.uint8)
 
     def close(self) -> None:
-        """Gives the descriptor back; the memory goes with the last tensor over it."""
+        """Closes the descriptor; the memory is freed with the last tensor that uses it."""
         os.close(self.descriptor)
 
 
@@ -45,18 +45,18 @@ class HostLender:
 
     def __init__(self, layout: Layout, count: int) -> None:
         self._layout = layout
-        self._own = torch.empty(count * layout.input_bytes, dtype=torch.uint8)  # what the worker never sees
+        self._own = torch.empty(count * layout.input_bytes, dtype=torch.uint8)  # the worker never sees it
         self._outputs = MemoryFile(count * layout.output_bytes)
         self._lent: MemoryFile | None = None
         self._began = 0.0
         self.span_us = 0.0
 
     def terms(self) -> tuple[dict[str, Any], list[int]]:
-        """What the worker is told of the memory, and the descriptors that go with it."""
+        """The message that describes the memory to the worker, and the descriptors to send with it."""
         return {}, [self._outputs.descriptor]
 
     def stage(self, inputs: Iterable[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
-        """Puts inputs where they can be lent, NaNs where outputs are to come; the parent's own copy of the inputs."""
+        """Prepares inputs for lending and fills the outputs with NaNs. Returns the parent's own copy of the inputs."""
         self._drop()
         staged = copy_in(self._layout, self._own, inputs)
         own = self._own[: len(staged) * self._layout.input_bytes]
@@ -68,19 +68,19 @@ class HostLender:
         return staged
 
     def begin(self, channel: Channel) -> None:
-        """Lends the staged inputs with the word to begin, and starts the clock."""
+        """Starts the clock and sends the word to begin with the staged inputs."""
         assert self._lent is not None
         self._began = time.monotonic()
         channel.send_bytes(WORD, [self._lent.descriptor])
 
     def take(self, count: int) -> list[Output]:
-        """Copies the outputs, and stops the clock: `span_us` is the time from the word until they were here."""
+        """Copies the outputs and stops the clock; `span_us` is the time from the word until the copies are made."""
         taken = self._outputs.memory[: count * self._layout.output_bytes].clone()
         self.span_us = (time.monotonic() - self._began) * 1e6
         return [self._layout.output(taken, index) for index in range(count)]
 
     def modified(self) -> bool:
-        """Whether the inputs of the last round are no longer what was lent."""
+        """Whether the worker changed the inputs of the last round."""
         assert self._lent is not None
         return not torch.equal(self._lent.memory, self._own[: self._lent.memory.numel()])
 
@@ -90,19 +90,19 @@ class HostLender:
             self._lent = None
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Frees everything."""
         self._drop()
         self._outputs.close()
 
 
 class HostBorrower:
-    """The worker's side: inputs at addresses that stay, contents that come with each round's word."""
+    """The worker's side: inputs stay at their addresses; their contents arrive with each round's word."""
 
-    copies_own = False  # whether a round copies the outputs in `own` to `kept` by itself
+    copies_own = False  # whether the core copies the outputs in `own` to `kept`
 
     def __init__(self, layout: Layout, count: int, channel: Channel, terms: dict[str, Any], fds: Sequence[int]) -> None:
         self._layout = layout
-        # Address space; each round maps what it is lent over it.
+        # Reserves address space; each round maps the lent inputs over it.
         self._place = mmap.mmap(-1, count * layout.input_bytes)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._place))
         memory = torch.frombuffer(self._place, dtype=torch.uint8)
@@ -115,12 +115,12 @@ class HostBorrower:
         self._core = Core(channel.fileno(), memory=address)
 
     def prepare(self) -> None:
-        """Nothing a CPU needs before a round."""
+        """Does nothing: a CPU needs no preparation for a round."""
 
     def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
         """Waits for the inputs and makes one call for each of `data`, whose tensors lie in `inputs` and `own`."""
         return self._core.round(kernel, returned, data, len(data) * self._layout.input_bytes, self.own)
 
     def problem(self, timed: Timed) -> str | None:
-        """What makes the round's time meaningless, if anything."""
+        """Why the round's time is meaningless, if it is."""
         return None

@@ -1,4 +1,4 @@
-"""Where the tensors of a problem lie in lent memory: the same in both processes, from the shape alone."""
+"""Where the tensors of a problem are in lent memory. It depends only on the shape, so both processes agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from reference.problems.interface import OTHER, Block, Output, Shape, like, parts
 
-ALIGN_BYTES = 512  # as torch's allocator on a GPU aligns
+ALIGN_BYTES = 512  # the alignment of torch's allocator on a GPU
 
 
 def _aligned(count: int) -> int:
@@ -17,7 +17,7 @@ def _aligned(count: int) -> int:
 
 
 class CodeRows(NamedTuple):
-    """Where the rows of an operand's codes lie in an input, how long they are, and what they are in the problem."""
+    """Where the rows of an operand's codes are in an input, how long they are, and the operand's role."""
 
     offset: int
     rows: int
@@ -26,7 +26,7 @@ class CodeRows(NamedTuple):
 
 
 class _Places:
-    """Where blocks lie, one after the other. Sizes and offsets are in bytes."""
+    """Blocks laid out one after the other. Sizes and offsets are in bytes."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks = list(blocks)
@@ -37,7 +37,7 @@ class _Places:
             self.bytes += _aligned(block.bytes)
 
     def tensors(self, memory: torch.Tensor, index: int) -> list[torch.Tensor]:
-        """The tensors of copy `index` in memory (uint8, one dimension)."""
+        """The tensors of copy `index` in memory (uint8, one-dimensional)."""
         begin = index * self.bytes
         return [
             memory[begin + offset : begin + offset + block.bytes]
@@ -52,7 +52,7 @@ class Layout:
     """The places of a problem's input tensors, one input after the other, and of its outputs."""
 
     def __init__(self, shape: Shape, apart: bool = False) -> None:
-        """`apart`: blocks that are to lie in the host's memory are not among the others."""
+        """`apart`: blocks for host memory are laid out separately."""
         self.shape = shape
         blocks = shape.inputs()
         self._is_apart = [apart and block.on_host for block in blocks]
@@ -64,17 +64,17 @@ class Layout:
         )
 
     def input(self, memory: torch.Tensor, index: int, host: torch.Tensor | None = None) -> list[torch.Tensor]:
-        """The tensors of input `index` in memory and, what lies apart, in `host` (uint8, one dimension)."""
+        """The tensors of input `index` in `memory`, and separate ones in `host` (uint8, one-dimensional)."""
         here = iter(self._inputs.tensors(memory, index))
         there = iter(self._host.tensors(host, index) if host is not None else ())
         return [next(there if away else here) for away in self._is_apart]
 
     def output(self, memory: torch.Tensor, index: int) -> Output:
-        """Output `index` in memory (uint8, one dimension): a tensor, or a list of them where the problem has that."""
+        """Output `index` in memory (uint8, one-dimensional): a tensor, or a list if the problem has several."""
         return like(self.shape.output(), self._outputs.tensors(memory, index))
 
     def code_rows(self) -> list[CodeRows]:
-        """The codes in an input; rows of all batches together."""
+        """The code operands of an input, each with the rows of all batches."""
         return [
             CodeRows(offset, block.memory[0] * block.memory[1], block.memory[2], block.role)
             for offset, block in zip(self._inputs.offsets, self._inputs.blocks, strict=True)
@@ -85,7 +85,7 @@ class Layout:
 def copy_in(
     layout: Layout, memory: torch.Tensor, inputs: Iterable[Sequence[torch.Tensor]], host: torch.Tensor | None = None
 ) -> list[list[torch.Tensor]]:
-    """Copies inputs to their places in memory; the tensors there."""
+    """Copies inputs to their places in memory. Returns the tensors there."""
     staged = []
     for index, tensors in enumerate(inputs):
         staged.append(layout.input(memory, index, host))

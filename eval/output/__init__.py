@@ -1,1 +1,1 @@
-"""What the harness says: cleaned text, the JSON record, where an output is wrong, and what it all ran on."""
+"""The harness's output: escaped text, reports, the JSON record, the protocol, and where a run took place."""

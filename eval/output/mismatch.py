@@ -1,4 +1,4 @@
-"""How far an output is from what was wanted, and where the wrong elements lie."""
+"""How far an output is from the expected one, and where the wrong elements are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reference.check import ATOL, RTOL
 
 
 class Span(NamedTuple):
-    """Which rows or columns hold wrong elements: the first, the last, and how many of all."""
+    """Which rows or columns hold wrong elements: the first, the last, their count, and the count of all."""
 
     first: int
     last: int
@@ -19,7 +19,7 @@ class Span(NamedTuple):
     of: int
 
     def text(self, what: str) -> str:
-        """As people say it."""
+        """The span in words."""
         if self.count == self.of:
             return f"all {self.of} {what}s"
         if self.count == 1:
@@ -30,19 +30,19 @@ class Span(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """An output held against the one wanted."""
+    """An output compared with the expected one."""
 
-    worst: float  # the largest error over its tolerance: 1 is the limit, infinite where a NaN or infinity is wrong
-    at: tuple[int, ...]  # where that is: row, column, batch
+    worst: float  # the largest error / tolerance: at most 1 is right; infinite where a NaN or infinity is wrong
+    at: tuple[int, ...]  # its place: row, column, batch
     wrong: int
     rows: Span | None
     columns: Span | None
-    nans: int  # where none belongs
+    nans: int  # where a number is expected
     infinities: int
-    output: str = ""  # which one, where there are several
+    output: str = ""  # its name, if there are several
 
     def text(self) -> str:
-        """Where the wrong elements lie; empty if there are none."""
+        """Where the wrong elements are; empty if there are none."""
         if self.rows is None or self.columns is None:
             return ""
         worst = f"the worst is {self.worst:.3g} times the tolerance off" if math.isfinite(self.worst) else "the worst"
@@ -53,7 +53,7 @@ class Mismatch(NamedTuple):
         return said
 
     def record(self) -> dict[str, Any] | None:
-        """For JSON: None if nothing is wrong."""
+        """The JSON record; None if nothing is wrong."""
         if self.rows is None or self.columns is None:
             return None
         return {
@@ -73,9 +73,9 @@ def _span(wrong: torch.Tensor) -> Span:
 
 
 def mismatch(got: torch.Tensor, want: torch.Tensor, rtol: float = RTOL, atol: float | torch.Tensor = ATOL) -> Mismatch:
-    """`got` (M, N, L) against `want` of the same shape, by |got - want| over atol + rtol * |want|.
+    """Compares `got` (M, N, L) with `want` of the same shape: |got - want| / (atol + rtol * |want|) is at most 1.
 
-    NaNs and infinities belong where `want` has them.
+    NaNs and infinities are right only where `want` has them.
     """
     x, y = got.detach().double(), want.detach().double()
     ratio = (x - y).abs() / (atol + rtol * y.abs())

@@ -1,4 +1,4 @@
-"""What a run ran on: backend, library and its digest, driver, clock, sandbox."""
+"""What a run used: the submission's libraries and their digests, the driver and the clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NVML_VERSION_BYTES = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
 
 class Library(NamedTuple):
-    """A shared library that a submission brought along."""
+    """A shared library of the submission's own."""
 
     name: str
     sha256: str
@@ -43,7 +43,7 @@ def digest(path: Path) -> str:
 
 
 def driver(device: torch.device) -> str | None:
-    """The version of NVIDIA's driver; None on a CPU or where the driver does not say."""
+    """The version of NVIDIA's driver; None on a CPU or if it cannot be read."""
     if device.type != "cuda":
         return None
     with contextlib.suppress(OSError, AttributeError):
@@ -55,7 +55,7 @@ def driver(device: torch.device) -> str | None:
 
 
 def clock_mhz(device: torch.device) -> float | None:
-    """The clock now: of the SMs, or the fastest processor's where the system tells it."""
+    """The current clock of the SMs, or of the fastest processor; None if it cannot be read."""
     if device.type == "cuda":
         return chip.Clock(device).read_mhz()
     with contextlib.suppress(OSError, ValueError):
@@ -65,14 +65,13 @@ def clock_mhz(device: torch.device) -> float | None:
 
 
 def _system_folders() -> tuple[str, ...]:
-    """Where libraries lie that are not a submission's own: the system's, Python's, torch's."""
+    """Folders of libraries that are not a submission's own: the system's, Python's, torch's."""
     found = {"/lib", "/usr", "/lib64", sys.prefix, sys.base_prefix, str(Path(torch.__file__).parents[1])}
     return tuple(os.path.realpath(folder) + os.sep for folder in found)
 
 
 def libraries_of(pid: int, known: Collection[Path] = ()) -> list[Library]:
-    """The shared libraries that a process has mapped beside the system's, Python's, torch's and the `known` ones, with
-    their digests."""
+    """A process's mapped libraries other than the system's, Python's, torch's and `known`, with their digests."""
     found: dict[str, Library] = {}
     beside = {str(path) for path in known}
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Where results go: the standard streams and the JSON file, tried before anything runs."""
+"""Where results go: the standard streams and the JSON file, both tested before anything runs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from eval.output.text import TOLD_CHARACTERS, clean, shortened
 
 
 def tell(text: object) -> None:
-    """A line to standard error, which may be gone."""
+    """Writes a line to standard error, if it is open."""
     with contextlib.suppress(OSError, ValueError):
         print(f"eval.py: {clean(shortened(str(text), TOLD_CHARACTERS))}", file=sys.stderr, flush=True)
 
 
 class OutletError(OSError):
-    """Something that cannot be written to."""
+    """An output that cannot be written to."""
 
 
 def closed_streams() -> set[int]:
-    """Which of the three standard descriptors are closed; null devices take their places.
+    """Returns which of the three standard descriptors are closed, and opens null devices in their places.
 
-    Else the next file that is opened would get such a number, and what libraries print would go into it.
+    Otherwise the next file opened would get such a number, and libraries would print into it.
     """
     closed = set()
     for descriptor in range(3):
@@ -47,12 +47,11 @@ def closed_streams() -> set[int]:
 
 
 def prepare_stdout(closed: set[int]) -> None:
-    """Raises OutletError if standard output cannot take a report; else lets nothing that is printed raise for its
-    characters."""
+    """Raises OutletError if standard output cannot take a report; makes both streams escape what they cannot encode."""
     if sys.stdout is None or 1 in closed:
         raise OutletError(errno.EBADF, "standard output is closed")
     poll, events = select.poll(), []
-    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor is as good as any
+    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor is fine
         poll.register(sys.stdout.fileno(), 0)
         events = [event for _, event in poll.poll(0)]
     if any(event & (select.POLLERR | select.POLLNVAL) for event in events):
@@ -63,7 +62,7 @@ def prepare_stdout(closed: set[int]) -> None:
 
 
 def say(text: str) -> None:
-    """Prints a line of a report at once. Raises OutletError if it cannot."""
+    """Prints a line of a report and flushes it. Raises OutletError."""
     try:
         print(text, flush=True)
     except OSError as error:
@@ -71,7 +70,7 @@ def say(text: str) -> None:
 
 
 def abandon_stdout() -> None:
-    """Lets the interpreter end quietly after standard output broke."""
+    """Lets the interpreter exit without an error message after standard output broke."""
     null = os.open(os.devnull, os.O_WRONLY)
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(null, sys.stdout.fileno())
@@ -89,9 +88,9 @@ def rescue(record: dict[str, Any]) -> str:
 
 
 class RecordFile:
-    """The file of --json, opened at the start and written as results come.
+    """The file of --json, opened at the start and rewritten as results come.
 
-    What it held stays until there is something to write; a file that got nothing is removed.
+    Its old contents stay until the first record; `close` removes a new file without a record.
     """
 
     def __init__(self, path: Path) -> None:
@@ -100,7 +99,7 @@ class RecordFile:
         self._made = not os.path.lexists(path)
         self._written = False
         try:
-            # Not blocking: a FIFO that no process reads is refused.
+            # Not blocking, so that a FIFO without a reader is refused.
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
         except (OSError, ValueError) as error:
             raise OutletError(getattr(error, "errno", None), getattr(error, "strerror", None) or str(error)) from error
@@ -108,10 +107,7 @@ class RecordFile:
         self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)
 
     def write(self, record: dict[str, Any], last: bool) -> None:
-        """Puts the record there in place of the one before; where that is no regular file, the last one alone.
-
-        Raises OutletError.
-        """
+        """Replaces the previous record; a file that is not regular gets only the last one. Raises OutletError."""
         if not (self._regular or last):
             return
         raw = (json.dumps(record, indent=2) + "\n").encode()

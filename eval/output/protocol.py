@@ -21,7 +21,7 @@ EXIT_NO_DESCRIPTOR = 111
 EXIT_FAILED = 112
 EXIT_BAD_CASES = 113
 
-SHOWN_CHARACTERS = 60  # of a value that is refused
+SHOWN_CHARACTERS = 60  # of a refused value
 _SEED_DIGITS = 19  # of 2^63
 _LARGEST_DESCRIPTOR_DIGITS = 9
 
@@ -29,11 +29,11 @@ _closed_at_start: str | None = None
 
 
 class DescriptorError(ValueError):
-    """POPCORN_FD is set to something that cannot be written to."""
+    """POPCORN_FD is not a writable descriptor."""
 
 
 def note_descriptor() -> None:
-    """Remembers a POPCORN_FD that is not open now, before anything else can be opened under its number."""
+    """Remembers whether POPCORN_FD is closed now, before another file can get its number."""
     global _closed_at_start
     text = os.environ.get(FD_VARIABLE, "")
     if text.isdecimal() and len(text) <= _LARGEST_DESCRIPTOR_DIGITS:
@@ -44,7 +44,7 @@ def note_descriptor() -> None:
 
 
 def _writable_descriptor(text: str) -> int:
-    """The number of a descriptor that can be written to. Raises ValueError or OSError saying why it cannot."""
+    """Parses the number of a writable descriptor. Raises ValueError or OSError with the reason."""
     if not re.fullmatch(rf"[0-9]{{1,{_LARGEST_DESCRIPTOR_DIGITS}}}", text):
         raise ValueError("not the number of a file descriptor")
     descriptor = int(text)
@@ -60,10 +60,10 @@ def _writable_descriptor(text: str) -> int:
 
 
 class Protocol:
-    """Writes results as they come. A value is one line: line breaks in it become ' / '."""
+    """Writes results as they come, one line each: line breaks in a value become ' / '."""
 
     def __init__(self, descriptor: str) -> None:
-        self.broken: OSError | None = None  # why lines were lost, if any were
+        self.broken: OSError | None = None  # why lines were lost, if any
         try:
             number = _writable_descriptor(descriptor)
             self._file = os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace")
@@ -82,7 +82,7 @@ class Protocol:
             self._file.close()
 
     def log(self, key: str, value: object) -> None:
-        """Writes one line and flushes it, so that a crash loses nothing; a reader that is gone is remembered."""
+        """Writes and flushes one line, so that a crash loses nothing. Sets `broken` if the reader is gone."""
         if self.broken is not None:
             return
         try:
@@ -93,7 +93,7 @@ class Protocol:
 
 
 def secret_seed() -> int | None:
-    """POPCORN_SEED, if set. Raises ValueError if it is no integer of ordinary length."""
+    """POPCORN_SEED, if set. Raises ValueError unless it is an integer of ordinary length."""
     text = os.environ.get(SEED_VARIABLE)
     if not text:
         return None
@@ -105,7 +105,7 @@ def secret_seed() -> int | None:
 
 @contextlib.contextmanager
 def hidden_from_children() -> Iterator[None]:
-    """Processes started in the block know neither the descriptor nor the secret seed."""
+    """Hides the descriptor and the secret seed from processes started in the block."""
     hidden = {name: os.environ.pop(name) for name in (FD_VARIABLE, SEED_VARIABLE) if name in os.environ}
     try:
         yield

@@ -1,4 +1,4 @@
-"""The JSON record: everything that was measured, and what on."""
+"""The JSON record: every measurement, and what it ran on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eval.supervisor import Result
 
 
 def case_record(result: Result, chip_name: str) -> dict[str, Any]:
-    """One case's part; times in us but for `seconds`, the wall time of the whole case."""
+    """The record of one case. Times are in us except `seconds`, the wall time of the case."""
     floor = chip.speed_of_light(result.case.shape, chip_name)
     return {
         **result.case.shape.record(),
@@ -47,7 +47,7 @@ def case_record(result: Result, chip_name: str) -> dict[str, Any]:
 
 
 def of_results(results: Sequence[Result]) -> dict[str, Any]:
-    """What the workers said of backend and sandbox, and which libraries they had loaded."""
+    """The backends and sandboxes that the workers reported, and the libraries that they had loaded."""
     libraries = sorted({library for result in results for library in result.libraries})
     return {
         "backend": ", ".join(dict.fromkeys(result.backend for result in results if result.backend)) or None,
@@ -57,7 +57,7 @@ def of_results(results: Sequence[Result]) -> dict[str, Any]:
 
 
 class Given(NamedTuple):
-    """What a run was asked for."""
+    """The request of a run."""
 
     mode: str
     submission: Path
@@ -67,7 +67,7 @@ class Given(NamedTuple):
 
 
 def _ran(given: Given, chip_name: str) -> dict[str, Any]:
-    """What was judged, and what on."""
+    """What was judged, and on which machine."""
     return {
         "mode": given.mode,
         "data": given.data,
@@ -83,7 +83,7 @@ def _ran(given: Given, chip_name: str) -> dict[str, Any]:
 
 
 def run_record(given: Given, results: Sequence[Result]) -> dict[str, Any]:
-    """Everything measured so far; `complete` once every case is in it."""
+    """Every measurement so far; `complete` says whether it has every case."""
     chip_name = chip.name(given.device)
     timed = len(results) == given.cases and all(result.passed and result.rounds_us for result in results)
     return {
@@ -96,7 +96,7 @@ def run_record(given: Given, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def comparison_record(given: Given, baseline: Path, compared: Sequence[Comparison]) -> dict[str, Any]:
-    """As run_record, of two submissions timed in turns; a ratio is the submission's time over the baseline's."""
+    """The record of two submissions timed in turns; a ratio is the submission's time over the baseline's."""
     chip_name = chip.name(given.device)
     return {
         **_ran(given, chip_name),

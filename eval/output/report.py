@@ -1,4 +1,4 @@
-"""What a person reads: a progress bar and tables by rich, or plain text where rich is not installed."""
+"""Reports on the terminal: a progress bar and tables by rich, or plain text if rich is not installed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ except ImportError:  # a machine with torch but no network
     Console = None
 
 
-PRINTED_LINES = 20  # the last ones a failed submission printed
+PRINTED_LINES = 20  # how many of the last lines of a failed submission are shown
 DIGEST_SHOWN = 12  # digits
-WORTHLESS_SPREAD = 0.1  # a relative spread above which a time says little
+WORTHLESS_SPREAD = 0.1  # the relative spread above which a time says little
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table with right-aligned columns but for the first."""
+    """Prints a table; every column but the first is right-aligned."""
     if Console is not None and sys.stdout.isatty():
         table = Table(title=title, title_justify="left")
         for i, column in enumerate(header):
@@ -55,7 +55,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 
 @contextlib.contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on standard error; the function given names the next step."""
+    """Shows a progress bar on standard error. Yields a function to call with the name of each step."""
     if Console is not None and sys.stderr.isatty():
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -80,17 +80,17 @@ def progress(title: str, total: int) -> Iterator[Callable[[str], None]]:
 
 
 def shape_text(result: Result) -> str:
-    """The sizes, under the heading of columns()."""
+    """The sizes of a case, for the column that columns() heads."""
     return result.case.shape.text()
 
 
 def columns(results: Sequence[Result]) -> str:
-    """The heading of the sizes; all cases of a run are of one problem."""
+    """The heading of the sizes. All cases of a run are of one problem."""
     return results[0].case.problem.columns if results else ""
 
 
 def header(mode: str, submission: Path, device: torch.device, data: str = BOARD, baseline: Path | None = None) -> str:
-    """What is judged, and on what."""
+    """What is judged, and on which machine."""
     where = [chip.name(device)]
     if found := origin.driver(device):
         where.append(f"driver {found}")
@@ -103,7 +103,7 @@ def header(mode: str, submission: Path, device: torch.device, data: str = BOARD,
 
 
 def footer(results: Sequence[Result]) -> str:
-    """What the submission ran with, and what kept it there."""
+    """The submission's backend and libraries, and the sandbox that it ran in."""
     seen = record.of_results(results)
     libraries = [f"{library['name']} (sha256 {library['sha256'][:DIGEST_SHOWN]})" for library in seen["libraries"]]
     lines = [
@@ -115,12 +115,12 @@ def footer(results: Sequence[Result]) -> str:
 
 
 def error_text(ratio: float | None) -> str:
-    """An error over its tolerance."""
+    """An error / tolerance as text."""
     return "" if ratio is None else f"{ratio:.2g}" if math.isfinite(ratio) else "inf"
 
 
 def print_tests(results: Sequence[Result]) -> None:
-    """A line a test, then each failure in full."""
+    """Prints a line per test, then each failure in full."""
     rows = [
         [
             shape_text(result),
@@ -139,7 +139,7 @@ def print_tests(results: Sequence[Result]) -> None:
 
 
 def print_failures(results: Sequence[Result]) -> None:
-    """What went wrong, if anything did; what went wrong alike once."""
+    """Prints every failure; identical ones once."""
     alike: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if not result.passed:
@@ -153,7 +153,7 @@ def print_failures(results: Sequence[Result]) -> None:
 
 
 def time_text(us: float) -> str:
-    """A time with three significant digits in a unit that fits."""
+    """A time with three significant digits in a suitable unit."""
     for unit in ("us", "ms"):
         if float(f"{us:.3g}") < 1000:
             return f"{us:.3g} {unit}"
@@ -162,7 +162,7 @@ def time_text(us: float) -> str:
 
 
 def clock_text(results: Sequence[Result]) -> str:
-    """How far the times are the harness's own."""
+    """How far the times may differ from the harness's own."""
     tolerances = [result.tolerance_us for result in results if result.tolerance_us is not None]
     if not tolerances:
         return ""
@@ -172,9 +172,9 @@ def clock_text(results: Sequence[Result]) -> str:
 
 
 def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
-    """A line a benchmark with its time against the chip's speed of light, and the geometric mean."""
+    """Prints a line per benchmark with its time and the chip's speed of light, and the geometric mean."""
     floors = [chip.speed_of_light(result.case.shape, chip_name) for result in results]
-    # Only columns that say something: a call on a CPU takes the same alone, and not every chip's peak rates are known.
+    # No empty columns: single calls are not timed on a CPU, and some chips' peak rates are unknown.
     alone, known = any(result.single_us for result in results), any(floors)
     rows = []
     for result, floor in zip(results, floors, strict=True):
@@ -219,7 +219,7 @@ def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
 
 
 def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
-    """A line a case with both times, their ratio, its interval and what that says."""
+    """Prints a line per case with both times, their ratio, its interval and the verdict."""
     rows = []
     for one in compared:
         shape = shape_text(one.own)
@@ -249,5 +249,5 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
 
 
 def ratio_texts(ratio: Ratio) -> list[str]:
-    """A ratio and its interval."""
+    """A ratio and its interval as text."""
     return [f"{ratio.ratio:.4f}", f"{ratio.low:.4f} to {ratio.high:.4f}"]

@@ -1,4 +1,4 @@
-"""Text that others wrote, made fit to be shown: nothing in it can move a cursor, change colours or hide itself."""
+"""Makes untrusted text safe to print: it cannot move a cursor, change colours or hide."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 import unicodedata
 
 # Control, format (bidirectional overrides, zero width), surrogate, private and unassigned characters, and the two
-# separators that some terminals break lines at.
+# separators at which some terminals break lines.
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _KEPT = {"\n", "\t"}
 _SUSPECT = re.compile(r"[^\x20-\x7e\n\t]")
 _NUL_RUN = re.compile("\0{2,}")
 LOG_BYTES_READ = 1 << 16
 ERROR_CHARACTERS = 4000
-TOLD_CHARACTERS = 1000  # of one message
+TOLD_CHARACTERS = 1000  # the longest message
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -26,13 +26,13 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def clean(text: str) -> str:
-    """The text with every character that a terminal would act on, or that is not text, written as an escape."""
+    """The text with an escape for every character that a terminal would act on or that is not printable."""
     text = _NUL_RUN.sub("\0", text.replace("\r\n", "\n"))
     return _SUSPECT.sub(_escaped, text)
 
 
 def shortened(text: str, limit: int = ERROR_CHARACTERS) -> str:
-    """At most about `limit` characters: the beginning and, of what is longer, the end as well."""
+    """The text, cut to its beginning and end if it is longer than `limit` characters."""
     if len(text) <= limit:
         return text
     part = limit // 2
@@ -40,7 +40,7 @@ def shortened(text: str, limit: int = ERROR_CHARACTERS) -> str:
 
 
 def tail_of(descriptor: int, limit: int = LOG_BYTES_READ) -> str:
-    """The last bytes of an open file as clean text, whole lines where it is longer, however large it claims to be."""
+    """The last `limit` bytes of an open file as clean text; a longer file is cut at a line."""
     size = os.fstat(descriptor).st_size
     begin = max(0, size - limit)
     text = os.pread(descriptor, limit, begin).decode(errors="replace")

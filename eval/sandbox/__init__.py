@@ -1,6 +1,7 @@
-"""What keeps a submission in its process: entered by the worker in one call, before the submission is imported.
+"""The sandbox: the worker enters it with one call, before the submission is imported.
 
-Works for root and for ordinary users, on Linux, without a package. What the kernel lacks is left out and told.
+It works on Linux, for root and for ordinary users, without a package. Features that the kernel lacks are skipped and
+reported.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from pathlib import Path
 
 from eval.sandbox import kernel, landlock, privileges, processes, seccomp
 
-# Devices that a submission may write to; terminals are not among them.
+# Devices that a submission may write to. Terminals are left out.
 _DEVICES = ("null", "zero", "full", "random", "urandom", "shm")
 _CUDA_DEVICES = ("nvidia*", "dri", "infiniband", "gdrdrv")
-# Seen on an H200 (driver 580): cuInit fails with error 304 where it may not name its threads in their own entries.
+# Seen on an H200 (driver 580): cuInit fails with error 304 if it cannot write its threads' names there.
 _CUDA_OWN_ENTRIES = Path("/proc/self")
 
 
 @dataclass
 class State:
-    """What of the sandbox holds, part by part, and what is lacking, in words."""
+    """The parts of the sandbox that are on, and those that the kernel lacks."""
 
     parts: dict[str, str] = field(default_factory=dict)
     lacking: list[str] = field(default_factory=list)
 
     def apply(self, part: str, action: Callable[[], str]) -> bool:
-        """Takes one step; a kernel that refuses it is told of. Whether it holds."""
+        """Takes one step and records the result. Returns whether the kernel allowed it."""
         try:
             self.parts[part] = action()
         except (OSError, ValueError) as error:
@@ -46,10 +47,10 @@ class State:
 
 
 def prepare_caches(scratch: Path) -> list[Path]:
-    """Points temporary files and compilers' caches into `scratch`; the folders that may be written.
+    """Points temporary files and compilers' caches into `scratch`. Returns the writable folders.
 
-    Where the user chose a folder for a compiler's cache, that one stands. CUDA's own cache holds machine code that the
-    harness's process would load too: it is never shared.
+    A cache folder that the user chose is kept. CUDA's own cache is never shared: the harness's process would load
+    machine code from it.
     """
     chosen = {
         "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR"),
@@ -71,9 +72,9 @@ def prepare_caches(scratch: Path) -> list[Path]:
 
 
 def enter(scratch: Path, device_type: str) -> State:
-    """Puts this process into the sandbox, for good; `scratch` is the folder it may write to.
+    """Puts this process into the sandbox for good; `scratch` is the folder that it may write to.
 
-    Linux restricts threads one by one, so this has to come while there is only one.
+    Linux restricts each thread separately, so call this while there is only one.
     """
     state = State()
     if sys.platform != "linux":
@@ -87,7 +88,7 @@ def enter(scratch: Path, device_type: str) -> State:
     protected = processes.protected_from(os.getpid())
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads > 1:
-        state.lacking.append(f"{threads - 1} threads were there before the sandbox")
+        state.lacking.append(f"{threads - 1} threads started before the sandbox")
     state.apply("limits", lambda: privileges.limit_resources(device_type == "cpu"))
     state.apply("capabilities", privileges.drop_capabilities)
     scoped = False
@@ -107,9 +108,9 @@ def enter(scratch: Path, device_type: str) -> State:
 
 
 def shield() -> None:
-    """Keeps an ordinary user's other processes out of this one's memory, files and environment.
+    """Keeps the user's other processes out of this one's memory, files and environment.
 
-    For the harness's own process; against root the sandbox's dropped capabilities do it.
+    Call it in the harness's process. Root is kept out by the sandbox's dropped capabilities.
     """
     if sys.platform == "linux":
         with contextlib.suppress(kernel.Refused):

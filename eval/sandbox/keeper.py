@@ -1,8 +1,7 @@
-"""The process between the harness and a worker: it ends everything that the submission started.
+"""The keeper: the process between the harness and a worker, which ends everything that the submission started.
 
-What a submission leaves behind, daemons in sessions of their own included, falls to the nearest sub-reaper above it:
-the keeper. It ends them when the worker ends, when the harness closes its end of the lifeline, and when the harness is
-gone, however that came about.
+It does so when the worker ends, when the harness closes its end of the lifeline, and when the harness has ended for
+whatever reason. Orphans, daemons included, become children of the nearest sub-reaper above them, which is the keeper.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from eval.sandbox import kernel, processes
 GIVE_UP_S = 4.0  # a process that cannot be killed for so long hangs in the kernel
 _LOOK_AGAIN_S = 0.002
 _REAP_S = 5.0  # how often ended orphans are collected while the worker runs
-_WITHOUT_PIDFD_S = 0.05  # how often the worker is looked at where the kernel cannot tell (before Linux 5.3)
+_WITHOUT_PIDFD_S = 0.05  # how often to poll the worker on kernels without pidfd (before Linux 5.3)
 _STOP_PASSES = 50
-_GONE = 1  # the exit code for a worker whose own is not known
+_GONE = 1  # the exit code if the worker's own is unknown
 
 
 def _signal_all(pids: Sequence[int], number: int) -> None:
@@ -32,7 +31,7 @@ def _signal_all(pids: Sequence[int], number: int) -> None:
 
 
 def _reap(worker: int) -> int | None:
-    """Collects every child that has ended; the worker's status if it is among them."""
+    """Reaps every child that has ended. Returns the worker's status if it is one of them."""
     status = None
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
@@ -61,7 +60,7 @@ def _end_below(worker: int) -> int | None:
 
 
 def _watch(worker: int, lifeline: Connection) -> NoReturn:
-    """Waits for the worker's end or the harness's word, ends what is left and goes the way the worker went."""
+    """Waits for the worker or the harness to end, ends what is left, and exits as the worker did."""
     watched: list[Connection | int] = [lifeline]
     every = _WITHOUT_PIDFD_S
     with contextlib.suppress(AttributeError, OSError):
@@ -81,18 +80,18 @@ def _watch(worker: int, lifeline: Connection) -> NoReturn:
 
 
 class Closable(Protocol):
-    """What the worker alone is to hold open."""
+    """What only the worker keeps open."""
 
     def close(self) -> None:
         """Closes it."""
 
 
 def keep(lifeline: Connection, connections: Sequence[Closable]) -> None:
-    """Splits this process: returns in a new one, the worker to be; the caller's stays as its keeper and never returns.
+    """Forks: returns in the new process, which becomes the worker; the caller becomes its keeper and never returns.
 
-    `lifeline` is the end to read from, `connections` are the worker's alone. There must be one thread only.
+    `lifeline` is the end to read from; the keeper closes `connections`. The process must have only one thread.
     """
-    os.setsid()  # a terminal's signals are the harness's to handle
+    os.setsid()  # the harness alone handles a terminal's signals
     with contextlib.suppress(kernel.Refused):  # then daemons fall to the system, and `descendants` does not see them
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     keeper = os.getpid()

@@ -1,4 +1,4 @@
-"""The kernel's door for the sandbox: system calls and prctl by ctypes, and their numbers on x86-64 and AArch64."""
+"""System calls and prctl through ctypes, with their numbers on x86-64 and AArch64."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Refused(OSError):
-    """A system call that failed; the text names it and says why."""
+    """A system call that failed; the message names it and the reason."""
 
 
 def number(name: str) -> int:
-    """The number of a system call here. Raises Refused on an architecture that the table lacks."""
+    """The number of a system call on this machine. Raises Refused on an architecture that the table lacks."""
     if _COLUMN is None:
-        raise Refused(f"{name}: its number is not known on {MACHINE}")
+        raise Refused(f"{name}: its number is unknown on {MACHINE}")
     return _NUMBERS[name][_COLUMN]
 
 
@@ -92,12 +92,12 @@ def _checked(name: str, result: int) -> int:
 
 
 def call(name: str, *arguments: object) -> int:
-    """A system call: integers, or ctypes objects by reference. Raises Refused."""
+    """Makes a system call with integers, or ctypes objects by reference. Raises Refused."""
     words = [ctypes.c_long(x) if isinstance(x, int) else x for x in arguments]
     return _checked(name, _libc.syscall(ctypes.c_long(number(name)), *words))
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """prctl(2) with its unused arguments zero. Raises Refused."""
+    """Calls prctl(2) with unused arguments zero. Raises Refused."""
     words = [ctypes.c_ulong(x) for x in (*arguments, 0, 0, 0, 0)[:4]]
     return _checked(f"prctl({option})", _libc.prctl(ctypes.c_int(option), *words))

@@ -1,7 +1,7 @@
 """Landlock: writes only where they are allowed, signals and abstract sockets only within the sandbox.
 
-Constants and structures are those of linux/landlock.h. A process under Landlock can trace, or look into the memory of,
-only processes that are under it as well.
+Constants and structures are those of linux/landlock.h. A process under Landlock can trace, or read the memory of, only
+processes of the same Landlock domain or one nested in it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """The kernel's version of Landlock. Raises Refused where there is none."""
+    """The kernel's version of Landlock. Raises Refused if there is none."""
     return kernel.call("landlock_create_ruleset", 0, 0, _CREATE_RULESET_VERSION)
 
 
@@ -55,7 +55,7 @@ def _handled(version: int) -> int:
 
 
 def _allow(ruleset: int, path: Path, handled: int) -> None:
-    """Lets everything below a folder, or one file or device, be written; what is not there needs no rule."""
+    """Allows writing below a folder, or to one file or device; a missing path needs no rule."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -70,9 +70,9 @@ def _allow(ruleset: int, path: Path, handled: int) -> None:
 
 
 def restrict(writable: Iterable[Path], scope_sockets: bool) -> tuple[str, list[str]]:
-    """Puts this thread, and all that it starts, under Landlock; what holds now, and what this kernel's version lacks.
+    """Puts this thread and everything it starts under Landlock. Returns what is restricted, and what the kernel lacks.
 
-    no_new_privs has to be on.  Raises Refused where the kernel has no Landlock or it is switched off.
+    no_new_privs must be on. Raises Refused if the kernel has no Landlock or it is disabled.
     """
     version = abi()
     handled = _handled(version)

@@ -1,6 +1,6 @@
-"""How the harness ends: by signals in time and in one line, with no process and no folder left; and what it hides.
+"""How the harness ends: quickly after a signal, with one line, leaving no process and no folder.
 
-Imports nothing that takes long: signals are handled from the first moment.
+This module imports nothing that takes long, because it handles signals from the start.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-# A shell's exit code for a program that a signal ended is this and the signal's number.
+# A shell's exit code for a program that a signal ended is this plus the signal's number.
 EXIT_SIGNAL = 128
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# How long the main thread may take to unwind before the process ends without it: less than the five seconds promised.
+# How long the main thread may take to unwind before the process ends without it. The harness promises five seconds.
 UNWIND_S = 3.0
 
 
@@ -34,12 +34,12 @@ class Interrupted(BaseException):
 
 
 _folder: Path | None = None
-_folder_owner = 0  # a copy of this process by fork has a folder of its own
+_folder_owner = 0  # a fork of this process gets a folder of its own
 _folder_lock = threading.Lock()
 
 
 def run_folder() -> Path:
-    """A folder of this run, made at the first call; `remove_run_folder` takes it away."""
+    """The folder of this run, made at the first call; `remove_run_folder` removes it."""
     global _folder, _folder_owner
     with _folder_lock:
         if _folder is None or _folder_owner != os.getpid():
@@ -69,7 +69,7 @@ def _say(number: int) -> None:
 
 
 def _end_by_force(number: int) -> None:
-    """Ends the process where it stands. Keepers see their lifelines close and end the workers."""
+    """Ends the process at once. Keepers see their lifelines close and end the workers."""
     remove_run_folder()
     _say(number)
     os._exit(EXIT_SIGNAL + number)
@@ -77,7 +77,7 @@ def _end_by_force(number: int) -> None:
 
 @contextlib.contextmanager
 def _handled_signals() -> Iterator[None]:
-    """The first ending signal raises Interrupted in the main thread, later ones do nothing; either is bounded."""
+    """The first ending signal raises Interrupted in the main thread; later ones do nothing."""
     came: list[int] = []
     done = threading.Event()
     read, write = os.pipe()
@@ -89,14 +89,14 @@ def _handled_signals() -> Iterator[None]:
             raise Interrupted(number)
 
     def watch() -> None:
-        # The main thread may sit in a call that lets no handler run: the wake-up descriptor tells without it.
+        # The main thread may be in a call that lets no handler run; the wake-up descriptor works without one.
         while number := os.read(read, 1):
             if number[0] in ENDING_SIGNALS:
                 if not done.wait(UNWIND_S):
                     _end_by_force(number[0])
                 return
 
-    # One that was ignored stays so: nohup, and a shell's background jobs.
+    # Ignored signals stay ignored: nohup, and a shell's background jobs.
     wanted = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in wanted}
     wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -107,8 +107,8 @@ def _handled_signals() -> Iterator[None]:
     finally:
         done.set()
         signal.set_wakeup_fd(wakeup)
-        # After the first signal `handle` stays: one more must not end the process before its line, and Python tells of
-        # one that came just before its handler went ("ignored due to race condition").
+        # After the first signal `handle` stays: another signal must not end the process before it prints its line, and
+        # Python warns of one that came just before its handler was replaced ("ignored due to race condition").
         for number, handler in before.items() if not came else ():
             signal.signal(number, handler)
         os.close(write)
@@ -117,9 +117,9 @@ def _handled_signals() -> Iterator[None]:
 
 
 def run_to_the_end(run: Callable[[], int]) -> int:
-    """`run`'s exit code; or, where a signal ended it, one line and 128 plus its number. Nothing is left behind.
+    """Calls `run` and returns its exit code; after a signal, prints one line and exits with 128 plus its number.
 
-    For a program's main thread; elsewhere signals are left alone.
+    Leaves nothing behind. Handles signals only in the main thread.
     """
     main = threading.current_thread() is threading.main_thread()
     try:
@@ -132,13 +132,13 @@ def run_to_the_end(run: Callable[[], int]) -> int:
         _say(interrupted.number)
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stdout.flush()
-        # Not through the interpreter's end, which waits for what libraries started.
+        # The interpreter's own exit would wait for threads that libraries started.
         os._exit(EXIT_SIGNAL + interrupted.number)
 
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Processes started in the block begin with ending signals blocked; those that come are handled after it."""
+    """Blocks ending signals; processes started in the block inherit this. Signals that arrive are handled after it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield
@@ -151,9 +151,9 @@ _ARGUMENTS_AT, _ENVIRONMENT_AT = 48 - 3, 50 - 3
 
 
 def hide_command_line(hidden_variables: tuple[str, ...]) -> None:
-    """Blanks this process's arguments, and those variables' values, where /proc shows them to other processes.
+    """Blanks this process's arguments and the values of these variables in /proc, where other processes can read them.
 
-    Python has its own copies of both.
+    Python keeps its own copies of both.
     """
     stat = Path("/proc/self/stat")
     if sys.platform != "linux" or not stat.is_file():

@@ -1,4 +1,4 @@
-"""Giving up privileges: every capability, whatever an exec could bring back, and being last to go when memory ends."""
+"""Gives up privileges: capabilities, their return by exec, unlimited resources, and protection from the OOM killer."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from eval.sandbox import kernel
 
 _CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 
-# Files, also in /dev/shm: a compiler's cache or a shared tensor fits, a sparse file of a terabyte does not.
+# The largest file, also in /dev/shm: a compiler's cache or a shared tensor fits, a sparse file of a terabyte does not.
 FILE_BYTES = 16 << 30
-# Threads and processes beyond those the user has already (root is exempt in the kernel).
+# Threads and processes beyond those that the user already has (the kernel exempts root).
 MORE_PROCESSES = 8192
-# What ends first when the machine runs out of memory (proc(5), oom_score_adj).
+# Makes the kernel end this process first when memory runs out (proc(5), oom_score_adj).
 _FIRST_TO_END = "1000"
 
 
 def drop_capabilities() -> str:
-    """Empties every capability set of this thread and of what it may execute."""
+    """Empties every capability set of this thread and of programs that it executes."""
     for capability in itertools.count():
         try:
             kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
         except kernel.Refused as refused:
-            if refused.errno == 1:  # EPERM: an ordinary user has none to drop
+            if refused.errno == 1:  # EPERM: an ordinary user has no capability to drop
                 break
             if capability == 0:
                 raise
             break  # EINVAL: past the last one
-    with contextlib.suppress(kernel.Refused):  # a kernel without ambient ones has none to clear
+    with contextlib.suppress(kernel.Refused):  # the kernel has no ambient capabilities
         kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     kernel.call("capset", header, (ctypes.c_uint32 * 6)())
@@ -40,7 +40,7 @@ def drop_capabilities() -> str:
 
 
 def forbid_new_privileges() -> str:
-    """No program that is executed from now on gains privileges."""
+    """Keeps programs that are executed from now on from gaining privileges."""
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     return "on"
 
@@ -54,24 +54,24 @@ def _lower(kind: int, value: int) -> None:
 
 
 def _threads_of_user() -> int:
-    """Threads that run as this user, which is what RLIMIT_NPROC counts."""
+    """The number of this user's threads, which RLIMIT_NPROC limits."""
     uid, count = os.getuid(), 0
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 if entry.stat().st_uid == uid:
                     count += len(list((entry / "task").iterdir()))
-            except OSError:  # it ended meanwhile
+            except OSError:  # the process has ended
                 continue
     return count
 
 
 def limit_resources(on_cpu: bool) -> str:
-    """Bounds on files, processes, core dumps and, on a CPU, memory; says which.
+    """Limits file sizes, processes, core dumps and, on a CPU, memory. Returns the limits as text.
 
-    CUDA maps address space far beyond the machine's memory, so there only the order of ending is set.
+    With CUDA memory is not limited, because it maps address space far beyond the machine's memory.
     """
-    with contextlib.suppress(OSError):  # some containers' /proc is not to be written to
+    with contextlib.suppress(OSError):  # /proc is read-only in some containers
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END)
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, FILE_BYTES)

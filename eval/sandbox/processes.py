@@ -1,4 +1,4 @@
-"""Processes as /proc shows them: who descends from whom, and which ones are the harness's own."""
+"""Processes in /proc: their parents, descendants and ancestors."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 
 _PROC = Path("/proc")
-MOST_PROTECTED = 400  # a filter has room for some thousand instructions
+MOST_PROTECTED = 400  # a filter has room for a few thousand instructions
 
 
 def parent_of(pid: int) -> int:
-    """The parent of a process; 0 if it has none or is gone."""
+    """The parent of a process; 0 if it has none or has ended."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return 0
-    return int(text.rpartition(")")[2].split()[1])  # the name may hold anything, parentheses too
+    return int(text.rpartition(")")[2].split()[1])  # the name may contain parentheses
 
 
 def descendants(pid: int) -> list[int]:
@@ -41,7 +41,7 @@ def ancestors(pid: int) -> list[int]:
 
 
 def protected_from(pid: int) -> list[int]:
-    """What a process may not signal or slow: its ancestors with their threads, and (negative) their groups."""
+    """What a process must not signal or slow: its ancestors' threads, and (negative) their process groups."""
     threads, groups = [], []
     for above in ancestors(pid):
         threads.append(above)
@@ -49,6 +49,6 @@ def protected_from(pid: int) -> list[int]:
             tasks = [int(task.name) for task in (_PROC / str(above) / "task").iterdir()]
             threads += [task for task in tasks if task != above]
             groups.append(-os.getpgid(above))
-        except OSError:  # gone, or not ours to look at
+        except OSError:  # it has ended, or belongs to another user
             continue
     return [*dict.fromkeys(group for group in groups if group < -1), *threads][:MOST_PROTECTED]

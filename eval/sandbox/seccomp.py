@@ -1,7 +1,7 @@
-"""A seccomp filter: no reaching into other processes, no new name spaces, and nothing done to the harness's own.
+"""A seccomp filter: no access to other processes' memory, no new namespaces, no signals to the harness's processes.
 
 The filter is classic BPF over struct seccomp_data (linux/seccomp.h, linux/filter.h). It refuses with EPERM, so that
-what tries and can do without goes on.
+programs that can do without such a call continue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ERRNO = 0x00050000
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
 _X32_BIT = 0x40000000  # x86-64's second table of numbers, for 32-bit pointers
 
-# BPF: load a word at an absolute offset, jump always, jump if equal, jump if any bit of a mask, return.
+# BPF: load a word at an absolute offset, jump, jump if equal, jump if any bit of a mask is set, return.
 _LOAD, _JUMP, _JUMP_EQUAL, _JUMP_ANY, _RETURN = 0x20, 0x05, 0x15, 0x45, 0x06
 _AT_NUMBER, _AT_ARCH, _AT_ARGUMENTS = 0, 4, 16
 _ARGUMENT_BYTES = 8

@@ -1,6 +1,6 @@
-"""The compiled timing core, bound before a submission is imported (core.h says what it does).
+"""The compiled timing core, bound before a submission is imported; core.h describes it.
 
-Everything is reached through ctypes: functions of Python and of the CUDA runtime are given to the core as pointers.
+ctypes passes functions of Python and of the CUDA runtime to the core as pointers.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LIBRARY = Path(__file__).resolve().parents[2] / (os.environ.get("BUILD") or "build") / "libtiming_core.so"
-WORD = b"g"  # TIMING_WORD: the parent's, on which a round begins
+WORD = b"g"  # TIMING_WORD: the parent sends it to begin a round
 
 OK, RAISED, NO_WORD, NO_MAP, CUDA_FAILED = 0, -1, -2, -3, -4
 
 
 class NotBuilt(OSError):
-    """There is no timing core."""
+    """The timing core has not been built."""
 
 
 class CoreError(Exception):
-    """A round that came to nothing, for a reason outside the submission's calls."""
+    """A round failed for a reason outside the submission's calls."""
 
 
 class ParentGone(CoreError):
@@ -66,14 +66,14 @@ class _Round(ctypes.Structure):
 
 
 class Timed(NamedTuple):
-    """A round's times in us: of its calls together, and how long a device went on after its default queue."""
+    """A round's times in us: its calls together, and how long the device ran on after its default queue was done."""
 
     total_us: float
     rest_us: float
 
 
 class Core:
-    """The core of one worker: its socket, and either the memory that inputs come into or CUDA's functions."""
+    """The core of one worker: its socket, the memory for inputs and, on a GPU, CUDA's functions."""
 
     def __init__(self, socket: int, memory: int = 0, cuda: Cuda | None = None, library: Path | None = None) -> None:
         path = library or LIBRARY
@@ -98,11 +98,11 @@ class Core:
         lent_bytes: int,
         own: Sequence[Any] | None = None,
     ) -> Timed:
-        """Waits for the parent's word and makes one call for each of `data`; raises what they raise.
+        """Waits for the parent's word and makes one call for each of `data`; raises what the calls raise.
 
-        `own` has the outputs that are offered (the last object of each of `data` unless given); returned(data, output)
-        is called for every output on a CPU, on CUDA for those that are not that very object. `lent_bytes` is the size
-        of the host memory that comes with the word.
+        `own` holds the offered outputs (default: the last object of each of `data`). Calls returned(data, output) for
+        every output on a CPU, and on CUDA for every output that is not the offered object. `lent_bytes` is the size of
+        the host memory that arrives with the word.
         """
         count = len(data)
         objects = (ctypes.py_object * count)(*data)

@@ -21,7 +21,7 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* The descriptor that came with a message; -1 if none did. */
+/* The descriptor that arrived with a message; -1 if none. */
 static int descriptor_of(struct msghdr *message) {
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
     int descriptor = -1;
@@ -32,7 +32,7 @@ static int descriptor_of(struct msghdr *message) {
     return descriptor;
 }
 
-/* Waits for the parent's word; `descriptor` takes what was lent with it, or -1. */
+/* Waits for the parent's word; sets `descriptor` to the lent memory's, or -1. */
 static int32_t wait_for_word(int socket, int *descriptor) {
     char word = 0;
     union {
@@ -52,7 +52,7 @@ static int32_t wait_for_word(int socket, int *descriptor) {
     return whole && word == TIMING_WORD ? TIMING_OK : TIMING_NO_WORD;
 }
 
-/* Puts the lent memory where the last round's was: fresh contents behind old pointers.  `flags` are added. */
+/* Maps the lent memory where the last round's was: new contents, old pointers. `flags` are added to mmap's. */
 static int32_t map_lent(int descriptor, const struct timing_round *round, int flags) {
     if (descriptor < 0) {
         return TIMING_NO_MAP;
@@ -110,7 +110,7 @@ static int32_t queue_calls(const struct timing_python *python, const struct timi
     return status == 0 ? TIMING_OK : TIMING_CUDA;
 }
 
-/* Copies the outputs, right behind the timed calls: what another queue has not written by now is missing. */
+/* Queues copies of the outputs right after the timed calls: they miss what another queue writes later. */
 static int32_t copy_outputs(const struct timing_python *python, const struct timing_cuda *cuda,
                             struct timing_round *round) {
     size_t bytes = (size_t)round->count * cuda->output_bytes;
@@ -125,8 +125,8 @@ static int32_t copy_outputs(const struct timing_python *python, const struct tim
     return status;
 }
 
-/* Waits for the copies of the outputs, reads the clock of the device, and sees whether anything else still
- * runs. */
+/* Waits for the copies of the outputs, reads the device's clock, and measures how long other work still runs.
+ */
 static int32_t read_clock(const struct timing_cuda *cuda, struct timing_round *round) {
     float ms = 0;
     int status = cuda->record(cuda->kept, cuda->queue);
@@ -146,7 +146,7 @@ EXPORTED int32_t timing_cuda_round(const struct timing_python *python, const str
     int32_t made = 0;
     int32_t status = wait_for_word(round->socket, &descriptor);
     if (status == TIMING_OK && round->bytes > 0) {
-        status = map_lent(descriptor, round, 0); /* most kernels never look there */
+        status = map_lent(descriptor, round, 0); /* not populated: most kernels never read it */
     } else if (descriptor >= 0) {
         close(descriptor);
     }

@@ -1,22 +1,22 @@
-/* The timed part of a round, in the worker: from the parent's word to the last call, without a Python function
-   between the start and the stop of the clock but the submission's own.
+/* The timed part of a round, in the worker: from the parent's word to the last call. The submission's function
+   is the only Python function that runs between the start and the stop of the clock.
 
-   The caller holds Python's lock (ctypes.PyDLL) from beginning to end, so no other Python thread of the
-   submission runs between the arrival of the inputs and the first call.  Python and CUDA are reached through
-   tables of function pointers, filled before the submission is imported: this file needs neither's headers. */
+   The caller holds Python's lock (ctypes.PyDLL) throughout, so no other Python thread of the submission runs
+   between the arrival of the inputs and the first call. Tables of function pointers, filled before the
+   submission is imported, give access to Python and CUDA without their headers. */
 #ifndef EVAL_TIMING_CORE_H
 #define EVAL_TIMING_CORE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a round came to; a raised Python exception stays set, for ctypes to raise. */
+/* The status of a round. A raised Python exception stays set, for ctypes to raise. */
 enum {
     TIMING_OK = 0,
     TIMING_RAISED = -1,  /* the kernel, or `returned`, raised */
-    TIMING_NO_WORD = -2, /* the parent's end of the socket is closed, or said something else */
+    TIMING_NO_WORD = -2, /* the parent's end of the socket is closed, or sent something else */
     TIMING_NO_MAP = -3,  /* the lent memory could not be mapped */
-    TIMING_CUDA = -4,    /* a CUDA call failed: `cuda_status` says how */
+    TIMING_CUDA = -4,    /* a CUDA call failed: see `cuda_status` */
 };
 
 /* PyObject_CallFunctionObjArgs and Py_DecRef. */
@@ -25,8 +25,8 @@ struct timing_python {
     void (*release)(void *object);
 };
 
-/* Functions of the CUDA runtime, by their signatures there, and the events of a round.  `queue` is the default
- * one. */
+/* Functions of the CUDA runtime, with the runtime's signatures, and the events of a round. `queue` is the
+ * default queue. */
 struct timing_cuda {
     int (*record)(void *event, void *queue);
     int (*wait)(void *queue, void *event, unsigned flags);
@@ -35,19 +35,19 @@ struct timing_cuda {
     int (*elapsed_ms)(float *ms, void *start, void *stop);
     int (*copy)(void *to, const void *from, size_t bytes, int kind, void *queue);
     void *queue;
-    void *lent;  /* the parent's: recorded where the last byte of the inputs is in place */
+    void *lent;  /* the parent's: recorded once the last byte of the inputs is in place */
     void *start; /* recorded before the first call */
     void *stop;  /* recorded after the last call */
-    void *kept;  /* recorded behind the copies of the outputs */
-    /* The outputs that the worker offers, one after the other, and the lent memory that they are copied to. */
+    void *kept;  /* recorded after the copies of the outputs */
+    /* The outputs that the worker offers, contiguous, and the lent memory that they are copied to. */
     const void *own_outputs;
     void *lent_outputs;
     size_t output_bytes;
 };
 
-/* One round.  kernel(data[i]) returns an output; returned(data[i], output) looks at it and copies it to lent
-   memory. On CUDA it is called for what is not `own[i]`, the output that the worker offers: those are copied
-   together, so that handing them over costs a slow caller next to nothing. */
+/* One round. kernel(data[i]) returns an output; returned(data[i], output) checks it and copies it to lent
+   memory. On CUDA `returned` is called only for outputs other than `own[i]`, which the worker offers: the core
+   copies those together, which costs almost nothing even where calls are slow. */
 struct timing_round {
     void *kernel;
     void *returned;
@@ -56,18 +56,18 @@ struct timing_round {
     void **outputs; /* room for `count` */
     int32_t count;
     int32_t socket;   /* a SOCK_SEQPACKET whose next message is the parent's word */
-    void *memory;     /* where the lent memory of the host is mapped, over what was there */
-    size_t bytes;     /* of it; on CUDA 0 where all inputs lie on the device */
+    void *memory;     /* where the lent host memory is mapped, replacing the last mapping */
+    size_t bytes;     /* of that memory; on CUDA 0 if all inputs are on the device */
     int64_t total_ns; /* result: the time of all calls */
-    int64_t rest_ns;  /* result, on CUDA: how long the device went on after the default queue was done */
+    int64_t rest_ns;  /* result, on CUDA: how long the device ran on after the default queue was done */
     int32_t cuda_status;
 };
 
-/* The parent's word: one byte, and with it a descriptor where memory of the host is lent. */
+/* The parent's word: one byte, with a descriptor if host memory is lent. */
 #define TIMING_WORD 'g'
 
-/* Waits for the word, maps the memory that comes with it, and makes the calls, each under the clock; `returned`
-   runs after each, outside it. */
+/* Waits for the word, maps the memory that arrives with it, and times each call; `returned` runs after each
+   call, untimed. */
 int32_t timing_cpu_round(const struct timing_python *python, struct timing_round *round);
 
 /* Waits for the word, then queues: a wait for the parent's event, start, every call, stop, the copies, kept. */

@@ -1,1 +1,1 @@
-"""The process that a submission runs in, from both sides: what starts it, what it is asked, and what it may answer."""
+"""The worker process that runs a submission: how it starts, what the harness asks, and what it may answer."""

@@ -1,6 +1,6 @@
-"""What a worker answers, taken strictly: the one place where bytes from the submission's process become values.
+"""Parses a worker's answers strictly: the only place where bytes from the submission's process become values.
 
-Whatever is not exactly what was asked for raises Garbled, and nothing else.
+Anything but the exact expected form raises Garbled, and no other exception.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any, NoReturn
 
 from eval.output.text import clean, shortened
 
-MESSAGE_BYTES = 1 << 20  # a message's most; long texts are shortened by the worker
+MESSAGE_BYTES = 1 << 20  # the longest message; the worker shortens long texts
 _INTEGER_DIGITS = 19  # of 2^63
-# Times in us: below, no clock can tell; above, eleven days.
+# Eleven days.
 _LONGEST_US = 1e12
 
 
 class Garbled(ValueError):
-    """An answer that is not what was asked for."""
+    """An answer that does not have the requested form."""
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise Garbled(f"{text} is no number")
+    raise Garbled(f"{text} is not a number")
 
 
 def _integer(text: str) -> int:
@@ -41,12 +41,12 @@ def _finite(text: str) -> float:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Garbled("a name comes twice")
+        raise Garbled("a name occurs twice")
     return found
 
 
 def strict_json(raw: bytes) -> Any:
-    """A value of JSON: UTF-8, finite numbers of ordinary length, names once, moderate depth. Raises Garbled."""
+    """Parses JSON: UTF-8, finite numbers of ordinary length, no repeated names, moderate depth. Raises Garbled."""
     if len(raw) > MESSAGE_BYTES:
         raise Garbled(f"{len(raw)} bytes; expected at most {MESSAGE_BYTES}")
     try:
@@ -60,13 +60,13 @@ def strict_json(raw: bytes) -> Any:
     except Garbled:
         raise
     except RecursionError:
-        raise Garbled("nested beyond measure") from None
+        raise Garbled("nested too deeply") from None
     except ValueError as error:
         raise Garbled(shortened(clean(str(error)), 200)) from None
 
 
 def tagged(raw: bytes, kinds: frozenset[str]) -> tuple[str, Any]:
-    """A message {kind: content} of one of these kinds. Raises Garbled."""
+    """The kind and content of a message {kind: content} of one of these kinds. Raises Garbled."""
     value = strict_json(raw)
     if type(value) is not dict or len(value) != 1:
         raise Garbled("expected an object with one name")
@@ -77,16 +77,16 @@ def tagged(raw: bytes, kinds: frozenset[str]) -> tuple[str, Any]:
 
 
 def text_in(content: Any) -> str:
-    """A text, clean and of moderate length. Raises Garbled."""
+    """A string, escaped and shortened. Raises Garbled."""
     if type(content) is not str:
-        raise Garbled(f"a {type(content).__name__} for a text")
+        raise Garbled(f"a {type(content).__name__} instead of a string")
     return shortened(clean(content))
 
 
 def time_us(content: Any) -> float:
     """A time in us, positive and finite. Raises Garbled."""
     if type(content) not in (int, float):
-        raise Garbled(f"a {type(content).__name__} for a time")
+        raise Garbled(f"a {type(content).__name__} instead of a time")
     if not 0 < content <= _LONGEST_US:
         raise Garbled(f"a time of {content:g} us")
     return float(content)

@@ -1,7 +1,7 @@
-"""The line between parent and worker: a pair of sockets that keep messages apart and pass descriptors.
+"""The connection between parent and worker: a pair of sockets that preserve message boundaries and pass descriptors.
 
-Parent to worker: {"request": name, ...} or {"request": "end"}, and in a round the word to begin (eval/timing), which
-comes with a descriptor where memory is lent. Worker to parent: {kind: content}; eval/answers takes them apart.
+Parent to worker: {"request": name, ...} or {"request": "end"}, and in a round the word to begin (eval/timing), with a
+descriptor if host memory is lent. Worker to parent: {kind: content}, which answers.py parses.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 from eval.workers.answers import MESSAGE_BYTES
 
-SEND_S = 5.0  # a worker that does not take a message within this time does not run
+SEND_S = 5.0  # a worker that takes no message for this long has stopped
 
 
 class Silence(TimeoutError):
-    """No message came in time."""
+    """No message arrived in time."""
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -28,7 +28,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 class Channel:
-    """One end of the line."""
+    """One end of the connection."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -40,11 +40,11 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Sends a message; descriptors travel with it. Raises OSError if the other end is gone or full."""
+        """Sends a message with descriptors. Raises OSError if the other end is closed or full."""
         self.send_bytes(json.dumps(message).encode(), descriptors)
 
     def send_bytes(self, raw: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Sends bytes as one message. Raises OSError if the other end is gone or full."""
+        """Sends bytes as one message. Raises OSError if the other end is closed or full."""
         self._socket.settimeout(SEND_S)
         try:
             socket.send_fds(self._socket, [raw], list(descriptors))
@@ -52,7 +52,7 @@ class Channel:
             self._socket.settimeout(None)
 
     def receive(self, deadline: float | None = None) -> bytes:
-        """The next message. Raises Silence at the deadline (of time.monotonic) and EOFError on a line that is cut."""
+        """The next message. Raises Silence at the deadline (of time.monotonic), EOFError if the other end is closed."""
         if deadline is not None:
             left = max(0.0, deadline - time.monotonic())
             if not self._poll.poll(left * 1e3):
@@ -66,12 +66,12 @@ class Channel:
         return raw
 
     def receive_with_descriptors(self, count: int) -> tuple[bytes, list[int]]:
-        """The next message and up to `count` descriptors that came with it. Raises EOFError."""
+        """The next message with up to `count` descriptors. Raises EOFError."""
         raw, descriptors, _, _ = socket.recv_fds(self._socket, MESSAGE_BYTES, count)
         if not raw:
             raise EOFError
         return raw, descriptors
 
     def close(self) -> None:
-        """Ends the line."""
+        """Closes this end."""
         self._socket.close()

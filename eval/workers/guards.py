@@ -1,7 +1,7 @@
-"""What the worker checks of a submission's behaviour, with references taken before the submission was loaded.
+"""Checks of a submission's behaviour inside the worker, with references taken before the submission is loaded.
 
-The result itself is checked in the parent process, out of the submission's reach; here are the things only the
-worker can see: replaced functions, modified inputs, and outputs that are not plain tensors of their own.
+The parent process checks the results, out of the submission's reach. Only the worker can see replaced functions and
+outputs that are not plain tensors with memory of their own.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class _Seen(NamedTuple):
     owner: object
     name: str
     value: object
-    code: object  # of a Python function: it can be exchanged while the function stays the same object
+    code: object  # of a Python function, whose code can be replaced while the object stays the same
 
 
 def _harness_places() -> list[tuple[object, str]]:
-    """Every global of the harness's own modules, and every method of the classes defined there."""
+    """Every global of the harness's modules, and every method of the classes defined there."""
     places: list[tuple[object, str]] = []
     for module_name, module in list(sys.modules.items()):
         if module is None or not module_name.startswith(_HARNESS_PACKAGES):
@@ -50,7 +50,7 @@ def _harness_places() -> list[tuple[object, str]]:
 
 
 class FunctionWatch:
-    """Remembers which functions the timing and checking rest on; made before the submission is imported."""
+    """Remembers the functions that timing and checking rely on; created before the submission is imported."""
 
     def __init__(self) -> None:
         places = [(owner, name) for owner, names in _WATCHED for name in names] + _harness_places()
@@ -61,10 +61,10 @@ class FunctionWatch:
         ]
 
     def replaced(self) -> str | None:
-        """The first function that is not what it was, if any."""
+        """The first function that has been replaced, if any."""
         for owner, name, value, code in self._seen:
             now = getattr(owner, name, None)
-            # Methods of C types are made anew at each look; equality compares what they are bound to.
+            # Methods of C types are new objects at each access; equality compares what they are bound to.
             same = now is value or (type(now) is type(value) and callable(value) and now == value)
             if not same or getattr(now, "__code__", None) is not code:
                 return f"{getattr(owner, '__name__', owner)}.{name}"
@@ -75,7 +75,7 @@ Extent = tuple[int, int]
 
 
 def extent(tensor: torch.Tensor) -> Extent:
-    """The addresses a tensor's elements span: its first byte and the one after its last."""
+    """The address range of a tensor's elements: the first byte and the one after the last."""
     if tensor.numel() == 0:
         return tensor.data_ptr(), tensor.data_ptr()
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -89,8 +89,8 @@ def _overlaps(x: Extent, others: Iterable[Extent]) -> bool:
 def output_problem(output: object, c: torch.Tensor, inputs: Iterable[Extent], earlier: Iterable[Extent]) -> str | None:
     """What is wrong with the form of an output, if anything.
 
-    It has to be a plain strided fp16 tensor of c's shape, strides and device, whose memory belongs to none of the
-    inputs and to no output of an earlier call in the same round.
+    It must be a plain strided fp16 tensor with c's shape, strides and device. It must not share memory with an input or
+    with the output of an earlier call in the same round.
     """
     if type(output) is not torch.Tensor:
         return f"the output is a {type(output).__name__}; expected a plain torch.Tensor"

@@ -1,4 +1,4 @@
-"""The worker as a process: its start, its answers within their deadlines, what it printed, and its end."""
+"""The worker process as the harness sees it: its start, its answers and their deadlines, its log, its end."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from eval.workers.worker import Failure, Setup
 from reference.problems.interface import Shape
 
 LOG_LINES_SHOWN = 5
-GARBLED = "the worker's answer is garbled: something else wrote to its pipe"
-EXIT_S = 2.0  # for a worker that was told to end
-KILL_S = 6.0  # for a keeper to end what it keeps: longer than it tries
+GARBLED = "the worker's answer is garbled: something else wrote to its socket"
+EXIT_S = 2.0  # for a worker to exit when asked to
+KILL_S = 6.0  # for a keeper to end its worker: longer than the keeper tries
 _KINDS = frozenset(("ok", "fail", "ready", "done"))
 
 
 class WorkerProcess:
-    """A worker, its keeper and the line to it. Raises Failure for whatever goes wrong on its side."""
+    """A worker, its keeper and the connection to it. Raises Failure for errors on the worker's side."""
 
     def __init__(self, submission: Path, shape: Shape, device: str, answer_s: float) -> None:
         self._answer_s = answer_s
@@ -37,7 +37,7 @@ class WorkerProcess:
         folder = lifetime.run_folder()
         scratch = folder / "scratch"
         scratch.mkdir(mode=0o700, exist_ok=True)
-        # Read by this descriptor alone: what becomes of the name does not matter.
+        # Read only through this descriptor, so replacing the name achieves nothing.
         self._log, log = tempfile.mkstemp(prefix="log-", dir=folder)
         mine, theirs = channel.pair()
         self.channel = channel.Channel(mine)
@@ -48,16 +48,16 @@ class WorkerProcess:
         lifeline.close()
 
     def deadline(self) -> float:
-        """When a request made now has to be answered: all of it, however many messages that takes."""
+        """When a request made now must be answered completely, in however many messages."""
         return time.monotonic() + self._answer_s
 
     def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Sends a message. A worker that is gone is told of by the answer that does not come."""
+        """Sends a message. If the worker died, the missing answer reveals it."""
         with contextlib.suppress(OSError):
             self.channel.send(message, descriptors)
 
     def answer(self, kind: str, request: str, deadline: float) -> Any:
-        """The content of the next message, which has to be of this kind and here by the deadline."""
+        """The content of the next message, which must be of this kind and arrive by the deadline."""
         try:
             got, content = tagged(self.channel.receive(deadline), _KINDS)
             self._begun = True
@@ -71,19 +71,19 @@ class WorkerProcess:
         except Garbled as error:
             raise Failure(f"{GARBLED} ({error})") from None
         if got != kind:
-            raise Failure(f"{GARBLED} ('{got}' where '{kind}' was due)")
+            raise Failure(f"{GARBLED} ('{got}' instead of '{kind}')")
         return content
 
     def _ending(self) -> str:
         code = self._process.exitcode
         if code is not None and code < 0:
-            with contextlib.suppress(ValueError):  # the real-time ones have no names
+            with contextlib.suppress(ValueError):  # real-time signals have no names
                 return f"signal {signal.Signals(-code).name}"
             return f"signal {-code}"
         return f"exit code {code}"
 
     def printed(self) -> str:
-        """The last of what the worker and all it started wrote to standard output and error."""
+        """The end of what the worker and its descendants wrote to standard output and error."""
         return tail_of(self._log)
 
     def _last_words(self) -> str:
@@ -91,17 +91,17 @@ class WorkerProcess:
         return "; it printed: " + shortened(" / ".join(lines[-LOG_LINES_SHOWN:])) if lines else ""
 
     def _end(self, patience_s: float) -> None:
-        """Ends the worker, by force if it does not end itself in time, and whatever it has started."""
+        """Ends the worker, by force after `patience_s`, and every process that it started."""
         if not self._begun and not patience_s:
-            self._process.kill()  # it may not have its keeper yet, to hear the word
+            self._process.kill()  # its keeper may not listen yet
         self._process.join(patience_s)
-        self._lifeline.close()  # the keeper's word to end all there is
+        self._lifeline.close()  # makes the keeper end everything
         if not self._process.join(KILL_S):
             self._process.kill()
             self._process.join(KILL_S)
 
     def close(self, patient: bool = True) -> str:
-        """Ends the worker, at once unless it is to be waited for; what it printed."""
+        """Ends the worker (`patient`: gives it time to exit by itself). Returns what it printed."""
         self.send({"request": "end"})
         self._end(EXIT_S if patient else 0.0)
         self.channel.close()

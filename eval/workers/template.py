@@ -1,8 +1,8 @@
-"""The template: a process that has imported torch and waits; each worker is a copy of it, made by fork.
+"""The template: a process that has imported torch and waits; each worker is a fork of it.
 
-Importing torch takes seconds, and every case has a worker of its own. The template knows no case, seed or submission.
-A worker cannot reach it: it is one of the ancestors that the sandbox protects, and its socket is closed in every copy.
-Imports nothing that takes long.
+Importing torch takes seconds, and every case has its own worker. The template knows no case, seed or submission.
+A worker cannot reach it: the template is an ancestor, which the sandbox protects, and every fork closes its socket.
+This module imports nothing that takes long.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from eval.sandbox import kernel, lifetime
 _NUMBER = struct.Struct("<i")  # a process's number, then its exit code
 _REQUEST_BYTES = 1 << 16
 _DESCRIPTORS = 3
-_WITHOUT_PIDFD_MS = 50  # how often children are looked at where the kernel cannot tell (before Linux 5.3)
+_WITHOUT_PIDFD_MS = 50  # how often to poll children on kernels without pidfd (before Linux 5.3)
 _FAILED = 1
 
 
 class Child:
-    """A keeper, and through it a worker, as the harness knows it."""
+    """The harness's handle to a keeper, and through it to a worker."""
 
     def __init__(self, status: socket.socket) -> None:
         self._status = status
         self._pid = 0
         self._over = False
-        self.exitcode: int | None = None  # negative for a signal; None as long as it runs, and where it is not known
+        self.exitcode: int | None = None  # negative for a signal; None while it runs, or if unknown
 
     def join(self, patience_s: float) -> bool:
-        """Waits for the end; whether it has come."""
+        """Waits for the process to end. Returns whether it has."""
         deadline = time.monotonic() + patience_s
         while not self._over and wait([self._status], max(0.0, deadline - time.monotonic())):
             try:
                 said = self._status.recv(_NUMBER.size)
             except OSError:
                 said = b""
-            if len(said) != _NUMBER.size:  # the template is gone
+            if len(said) != _NUMBER.size:  # the template has ended
                 self._over = True
             elif not self._pid:
                 (self._pid,) = _NUMBER.unpack(said)
@@ -61,45 +61,45 @@ class Child:
         return self._over
 
     def kill(self) -> None:
-        """Ends it by force, if it has begun and is not known to have ended."""
+        """Kills the process, if it has started and has not ended."""
         if not self.join(0.0) and self._pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Hears no more of it."""
+        """Closes the handle."""
         self._status.close()
 
 
 class _Template:
-    """A template as the harness knows it."""
+    """The harness's handle to a template."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # The kernel ties a child to the thread that started it: only the main one lives as long as the process.
+        # PR_SET_PDEATHSIG refers to the thread that starts the child: only the main one lives as long as the process.
         bound = threading.current_thread() is threading.main_thread()
-        # Not a daemon, nor are its copies: those may not start processes, which compilers do.
+        # Not a daemon: daemons and their forks may not start processes, and compilers must.
         self._process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, os.getpid(), bound))
         with lifetime.signals_held():
             self._process.start()
         theirs.close()
 
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the template still runs."""
         return os.getpid() == self._owner and self._process.is_alive()
 
     def fork(self, request: bytes, descriptors: Sequence[int]) -> None:
-        """Asks for a copy. That it has ended meanwhile is told by the answer that does not come."""
+        """Asks for a fork. If the template has ended, the missing answer reveals it."""
         with contextlib.suppress(OSError):
             socket.send_fds(self._socket, [request], list(descriptors))
 
     def retire(self) -> None:
-        """Lets it end after the last of its copies."""
+        """Lets the template end after its last fork."""
         self._socket.close()
 
     def kill(self) -> None:
-        """Ends it at once, unless this is a copy by fork of the process whose template it is."""
+        """Kills the template, unless this process is a fork of the template's owner."""
         self._socket.close()
         if os.getpid() != self._owner:
             return
@@ -113,11 +113,14 @@ _lock = threading.Lock()
 
 
 def _current() -> _Template:
-    """The template that fits this process as it is now, made if there is none. The caller holds the lock and hides."""
+    """The template for this process's environment, folder and module path; starts one if there is none.
+
+    The caller holds the lock and hides the secrets.
+    """
     global _template, _made_for
     wanted = (os.getpid(), dict(os.environ), str(Path.cwd()), tuple(sys.path))
     if _template is not None and (wanted != _made_for or not _template.alive()):
-        if wanted[0] == _made_for[0]:  # a copy of this process by fork leaves its parent's alone
+        if wanted[0] == _made_for[0]:  # a fork of this process leaves its parent's template alone
             _template.retire()
         _template = None
     if _template is None:
@@ -127,15 +130,15 @@ def _current() -> _Template:
 
 
 def prepare() -> None:
-    """Starts the template, so that it imports torch while this process does other things, such as the same."""
+    """Starts the template early: it imports torch while this process does so too."""
     with _lock, hidden_from_children():
         _current()
 
 
 def start(setup: object, end: socket.socket, lifeline: Connection) -> Child:
-    """Starts a keeper and its worker: eval.workers.worker.main(setup, end, lifeline) in a process of its own.
+    """Starts a keeper and its worker, which runs eval.workers.worker.main(setup, end, lifeline).
 
-    It has the environment, the folder and the module path of this process as they are now.
+    The worker has this process's current environment, folder and module path.
     """
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with _lock, hidden_from_children():
@@ -145,7 +148,7 @@ def start(setup: object, end: socket.socket, lifeline: Connection) -> Child:
 
 
 def _reported(children: dict[int, tuple[int, int]], patience_ms: float | None, requests: int) -> bool:
-    """Waits for a request or an end, tells the harness of every child that has ended; whether there is a request."""
+    """Waits for a request or the end of a child, and reports ended children. Returns whether there is a request."""
     poll = select.poll()
     if requests >= 0:
         poll.register(requests, select.POLLIN)
@@ -168,8 +171,8 @@ def _reported(children: dict[int, tuple[int, int]], patience_ms: float | None, r
 
 
 def _serve(requests: socket.socket, harness: int, bound: bool) -> None:
-    """The template's life; returns in each worker when that has ended, and in itself when no one asks any more."""
-    os.setsid()  # a terminal's signals are the harness's to handle
+    """Serves fork requests; returns in each worker once that has ended, and in the template after the last request."""
+    os.setsid()  # the harness alone handles a terminal's signals
     if sys.platform == "linux":
         with contextlib.suppress(kernel.Refused):
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -179,7 +182,7 @@ def _serve(requests: socket.socket, harness: int, bound: bool) -> None:
         return
     from eval.workers import worker
 
-    children: dict[int, tuple[int, int]] = {}  # by process: what tells of its end, and where to report it
+    children: dict[int, tuple[int, int]] = {}  # by process: its pidfd, and where to report its end
     asked = True
     while asked or children:
         if not _reported(children, None, requests.fileno() if asked else -1):
@@ -209,7 +212,7 @@ def _serve(requests: socket.socket, harness: int, bound: bool) -> None:
 
 
 def _begin(main: Any, setup: object, descriptors: Sequence[int]) -> None:
-    """The worker's life, in the copy."""
+    """Runs the worker in the fork."""
     end, lifeline, status = descriptors
     os.close(status)
     if sys.platform == "linux":

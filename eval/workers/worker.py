@@ -1,7 +1,7 @@
-"""The worker: a process of its own that loads a submission and calls it on what the parent lends it.
+"""The worker: a process that loads a submission and calls it on inputs that the parent lends.
 
-It knows neither seeds nor cases nor the mode, and no right answer is ever in it. What it says is held against the
-parent's own clock and the parent's own copies of the outputs; its checks are for telling what went wrong in words.
+It knows no seed, case or mode, and never holds an expected output. The parent compares the worker's claims with its own
+clock and checks its own copies of the outputs; the worker's checks only help to explain what went wrong.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from eval.workers.channel import Channel
 from eval.workers.guards import FunctionWatch, extent, output_problem
 from reference.problems.interface import Output, Shape, parts
 
-# Extra untimed calls before a round, a random number up to this: a submission cannot count on its calls.
+# At most this many extra untimed calls before a round, a random number: a submission cannot count its calls.
 MAX_EXTRA_CALLS = 3
-# A late write has had this long to show when outputs are looked at again.
+# The time between the two checks of outputs: long enough for a late write to show.
 SETTLE_S = 0.01
 PROFILE_ROWS = 20
 
@@ -50,27 +50,27 @@ spec = importlib.util.spec_from_file_location({name!r}, {path!r}, submodule_sear
 sys.modules[{name!r}] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[{name!r}])
 """
-# What a submission that was refused permission may not know.
+# Added to a PermissionError.
 WRITES_HINT = "; a submission writes only where tempfile.gettempdir() says"
 
 
 class Failure(Exception):
-    """What a submission did wrong, in one line for the report."""
+    """What went wrong with a submission, in one line for the report."""
 
 
 class Setup(NamedTuple):
-    """What a worker is started with."""
+    """The arguments of a worker."""
 
     submission: str
     shape: Shape
     device: str
-    log: str  # the file that takes what the submission prints
-    scratch: str = ""  # the folder it may write to
+    log: str  # the file for everything that the submission prints
+    scratch: str = ""  # the folder that it may write to
 
 
 @contextlib.contextmanager
 def _blamed(action: str) -> Iterator[None]:
-    """Turns whatever the submission raises into a Failure."""
+    """Turns any exception of the submission into a Failure."""
     try:
         yield
     except (Failure, CoreError):
@@ -81,24 +81,24 @@ def _blamed(action: str) -> Iterator[None]:
         try:
             said = str(error)
         except BaseException:
-            said = "(its text cannot be had)"
-        traceback.print_exc()  # in full, to the log
+            said = "(its message cannot be read)"
+        traceback.print_exc()  # to the log
         raise Failure(
             f"{action}: {type(error).__name__}: {shortened(said)} ({Path(place.filename).name}:{place.lineno}){hint}"
         ) from None
 
 
 def _load(path: str, scratch: Path) -> ModuleType:
-    """The module of a submission file, under the name it has on the leaderboard.
+    """Imports a submission file under its name on the leaderboard.
 
-    Processes that the submission starts find it, and `task`, under those names as well.
+    Processes that the submission starts can import it, and `task`, under these names too.
     """
     sys.modules["task"] = task  # `from task import input_t, output_t`
-    # The leaderboard runs a submission as a script: modules beside it can be imported.
+    # The leaderboard runs a submission as a script, which can import modules of its folder.
     sys.path.insert(0, str(Path(path).resolve().parent))
     stubs = scratch / "modules"
     stubs.mkdir(exist_ok=True)
-    # So that a submission may take parts of the package of that name all the same.
+    # A submission may also import parts of the package of the same name.
     places = [str(PACKAGE)]
     for name, file, within in ((MODULE, path, places), ("task", task.__file__, None)):
         (stubs / f"{name}.py").write_text(STUB.format(name=name, path=str(Path(file).resolve()), places=within))
@@ -116,7 +116,7 @@ def _load(path: str, scratch: Path) -> ModuleType:
 
 
 def _backend(module: ModuleType, device: torch.device) -> str:
-    """Which backend a submission says it takes, and on what, if it says so as this package's does; its own word."""
+    """The backend that a submission reports through `backends()`, as this package's does; else an empty string."""
     asked = os.environ.get("NVFP4_BACKEND") or "auto"
     if not hasattr(module, "backends"):
         return ""
@@ -129,7 +129,7 @@ def _backend(module: ModuleType, device: torch.device) -> str:
 
 
 class Worker:
-    """One case of one submission; everything it relies on is bound before the submission is loaded."""
+    """One case of one submission; binds everything it relies on before the submission is loaded."""
 
     def __init__(self, setup: Setup, channel: Channel) -> None:
         self._send = channel.send
@@ -143,13 +143,13 @@ class Worker:
         self._kept_spans = [extent(part) for kept in self._borrower.kept for part in parts(kept)]
         self._copy, self._fill = torch.Tensor.copy_, torch.Tensor.fill_
         self._equal, self._sleep = torch.equal, time.sleep
-        # The kernel of null rounds, which measure what a round costs beside its calls.
+        # The kernel of null rounds, which measure what a round costs apart from its calls.
         self._nothing = self._kernel = setup.shape.offered
         self._watch: FunctionWatch | None = None
-        self._seen = 0  # inputs that the submission has met
+        self._seen = 0  # inputs that the submission has seen
 
     def _borrow(self, layout: Layout, channel: Channel) -> HostBorrower | CudaBorrower:
-        """Takes the parent's terms, the first message of all."""
+        """Maps the memory that the parent's first message describes."""
         raw, descriptors = channel.receive_with_descriptors(1)
         terms = parse(raw)
         if self._device.type == "cuda":
@@ -159,7 +159,7 @@ class Worker:
         return HostBorrower(layout, terms["count"], channel, terms, descriptors)
 
     def load(self) -> str:
-        """Imports the submission; the backend that it names, if it names one."""
+        """Imports the submission. Returns the backend that it reports, if any."""
         self._watch = FunctionWatch()
         module = _load(self._submission, self._scratch)
         self._kernel = module.custom_kernel
@@ -172,22 +172,22 @@ class Worker:
             raise Failure(f"the submission replaced {replaced}, which the harness relies on")
 
     def _extra_calls(self) -> None:
-        """A few calls on the last round's inputs, whose outputs no one looks at."""
+        """Makes a few calls on the last round's inputs and ignores the outputs."""
         with _blamed("custom_kernel failed"):
             for _ in range(secrets.randbelow(MAX_EXTRA_CALLS + 1) if self._seen else 0):
                 self._kernel(self._data[secrets.randbelow(self._seen)])
 
     def round(self, count: int) -> None:
-        """One call for each of the first `count` inputs, which come with the parent's word.
+        """Makes one call for each of the first `count` inputs, which arrive with the parent's word.
 
-        Sends {"ready": null} before the word and {"done": us} once the outputs lie in lent memory.
+        Sends {"ready": null} before the word and {"done": us} once the outputs are in lent memory.
         """
         self._extra_calls()
         outputs = self._calls(count, lambda data: self._borrower.round(self._kernel, data[0], data[1]))
         self._check_outputs(outputs)
 
     def _calls(self, count: int, make: Callable[[tuple[Callable[[Any, Any], None], list[Any]]], Timed]) -> list[Any]:
-        """Has `make` make the calls and hands outputs over; the outputs, as the submission returned them."""
+        """Lets `make` make the calls and copies the outputs to lent memory. Returns them as the submission did."""
         outputs: dict[int, Output] = {}
         earlier: list[tuple[int, int]] = []
         place = {id(data): index for index, data in enumerate(self._data)}
@@ -198,14 +198,14 @@ class Worker:
             outputs[index] = self._returned(output, index)
             for number, part in enumerate(parts(outputs[index])):
                 if part is offered[number] and self._borrower.copies_own:
-                    continue  # as _handed_over has it
+                    continue  # the core copies it, and _handed_over checks it
                 self._look_at(part, offered[number], number, earlier)
                 self._copy(parts(self._borrower.kept[index])[number], part.detach())
                 earlier.append(extent(part))
 
         for c in self._cs[:count]:
             for part in parts(c):
-                self._fill(part, float("nan"))  # every element has to be written
+                self._fill(part, float("nan"))  # the kernel must write every element
         self._borrower.prepare()
         gc.disable()
         try:
@@ -222,7 +222,7 @@ class Worker:
         return [self._handed_over(index, outputs.get(index), earlier) for index in range(count)]
 
     def _returned(self, output: Any, index: int) -> Output:
-        """What call `index` returned, as the problem's outputs are: one thing, or a list of as many as there are."""
+        """What call `index` returned, in the form of the problem's outputs: a tensor, or a list of the right length."""
         offered = self._cs[index]
         if not isinstance(offered, list):
             return output
@@ -233,13 +233,13 @@ class Worker:
         return list(output)
 
     def _look_at(self, part: Any, c: torch.Tensor, number: int, earlier: list[tuple[int, int]]) -> None:
-        """Raises Failure for what is wrong with the form of output `number` of a call."""
+        """Raises Failure if output `number` of a call has a wrong form."""
         if problem := output_problem(part, c, self._spans + self._kept_spans, earlier):
             name = self._shape.output_name(number)
             raise Failure(f"{name}: {problem}" if name else problem)
 
     def _handed_over(self, index: int, output: Output | None, earlier: list[tuple[int, int]]) -> Output:
-        """The output of call `index`; None is the one offered. What lies there the core has copied without a look."""
+        """The output of call `index`; None is the offered one, which the core copied without checking its form."""
         output = self._cs[index] if output is None else output
         if self._borrower.copies_own:
             blanks = parts(self._borrower.kept[index])
@@ -250,7 +250,7 @@ class Worker:
         return output
 
     def _check_outputs(self, outputs: list[Output]) -> None:
-        """Whether outputs are still what they were when their calls had returned, and the process what it was."""
+        """Raises Failure if an output changed after its call, or if a watched function was replaced."""
         if self._kernel is not self._nothing:
             self._sleep(SETTLE_S)
             for output, kept in zip(outputs, self._borrower.kept, strict=False):
@@ -260,7 +260,7 @@ class Worker:
         self._check_watch()
 
     def profile(self) -> str:
-        """torch's profile of one call, made like a round of one, as the table it prints."""
+        """The table of torch's profile of one call, which is made as a round of one."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -271,14 +271,14 @@ class Worker:
 
 
 def parse(raw: bytes) -> dict[str, Any]:
-    """A message of the parent."""
+    """Parses a message of the parent."""
     import json
 
     return json.loads(raw)
 
 
 def _isolate(setup: Setup) -> sandbox.State:
-    """Gives the process its own output and command line, and puts it into the sandbox; what of that holds."""
+    """Gives the process its own output and command line, and enters the sandbox. Returns the sandbox's state."""
     try:
         log = os.open(setup.log, os.O_WRONLY | os.O_APPEND)
         Path(setup.log).unlink()
@@ -290,17 +290,17 @@ def _isolate(setup: Setup) -> sandbox.State:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    # The parent's tracker of shared memory comes with every spawned process; those of the submission get their own.
+    # Spawned processes inherit the parent's tracker of shared memory; the submission's processes get their own.
     tracker = resource_tracker._resource_tracker
     if tracker._fd is not None:
         os.close(tracker._fd)
         tracker._fd = None
     sys.argv = ["submission.py"]
-    # Processes that the submission starts by spawning import the main module first: not the harness's.
+    # Processes that the submission spawns import the main module first; it must not be the harness's.
     main_module = sys.modules["__main__"]
     main_module.__spec__ = None
     main_module.__dict__.pop("__file__", None)
-    # The CuTe DSL must compile what it is given, as on the leaderboard.
+    # The CuTe DSL must compile the kernel anew, as on the leaderboard.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
     return sandbox.enter(Path(setup.scratch), torch.device(setup.device).type)
 
@@ -319,9 +319,9 @@ def serve(worker: Worker, channel: Channel) -> None:
 
 
 def main(setup: Setup, end: socket.socket, lifeline: Connection) -> None:
-    """Serves requests; {"ok": content} answers each, {"fail": message} is the last answer of all.
+    """Answers each request with {"ok": content}, until {"fail": message}, which is the last answer.
 
-    The first one's content is the state of the sandbox and the process's number.
+    The first answer's content is the state of the sandbox and the process id.
     """
     keeper.keep(lifeline, [end])
     state = _isolate(setup)
@@ -332,7 +332,7 @@ def main(setup: Setup, end: socket.socket, lifeline: Connection) -> None:
         serve(worker, channel)
     except Failure as failure:
         _tell(channel, str(failure))
-    except (EOFError, BrokenPipeError):  # the parent is gone
+    except (EOFError, BrokenPipeError):  # the parent has ended
         pass
     except BaseException as error:
         traceback.print_exc()
@@ -344,7 +344,7 @@ def main(setup: Setup, end: socket.socket, lifeline: Connection) -> None:
 
 
 def _tell(channel: Channel, failure: str) -> None:
-    with contextlib.suppress(Exception):  # who hears of the failure ends this process at once
+    with contextlib.suppress(Exception):  # the parent kills this process as soon as it reads the failure
         sys.stdout.flush()
         sys.stderr.flush()
     with contextlib.suppress(OSError):

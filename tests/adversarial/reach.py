@@ -1,4 +1,4 @@
-"""What cheats reach for: the harness's own objects, found in the frames of whoever called the submission."""
+"""Finds the harness's own objects in the frames of the submission's callers."""
 
 import sys
 

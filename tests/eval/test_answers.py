@@ -1,4 +1,4 @@
-"""What a worker answers is exactly what was asked for, or Garbled: no other exception, no other value."""
+"""A worker's answer has the requested form or raises Garbled, and no other exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the harness knows of chips: work, floors, names, memory and clocks."""
+"""The chip: work, floors, names, memory and clocks."""
 
 from __future__ import annotations
 

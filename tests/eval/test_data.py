@@ -76,7 +76,7 @@ def test_the_reference_is_right_and_one_wrong_element_is_not(kind):
 
 
 def test_a_fresh_inputs_cancelled_sum_is_right_and_the_boards_is_not(monkeypatch):
-    """What float64 and the usual rounding explain passes for inputs that no one chose."""
+    """Fresh inputs pass if float64 and the usual rounding explain the output."""
     from eval import judge
 
     data = generate_input(8, 8, 64, 1, 3, device=CPU)

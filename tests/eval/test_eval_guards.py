@@ -53,7 +53,7 @@ CAUGHT = {
     "replaces_torch": "the submission replaced torch.allclose",
     "poisons_answers": "wrong result .* got (0|nan)",
     "speaks_for_worker": r"the worker's clock shows .* ms for calls that took .* ms",
-    "done_too_early": "garbled.*'done' where '(ok|ready)' was due",
+    "done_too_early": "garbled.*'done' instead of '(ok|ready)'",
     "computes_on_return": r"wrong result .* got 0",
     "reads_ahead": "wrong result",
     "foresees_inputs": "wrong result",

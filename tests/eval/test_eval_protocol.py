@@ -155,7 +155,7 @@ def test_wrong_usage_exits_2(root, cases, tmp_path):
     assert run("dance", cases)[0] == 2
     for options, text in (
         (("--submission", tmp_path / "none.py"), "none.py does not exist"),
-        (("--json", tmp_path / "none" / "out.json"), "none is no folder"),
+        (("--json", tmp_path / "none" / "out.json"), "none is not a folder"),
         (("--device", "abacus"), "'abacus'; expected cpu or cuda"),
         (("--device", "meta"), "'meta'; expected cpu or cuda"),
         (("--device", "cuda:99"), "CUDA devices here"),

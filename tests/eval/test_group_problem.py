@@ -103,7 +103,7 @@ def test_the_case_files_are_the_leaderboards(root):
 # --- floors and limits -----------------------------------------------------------------------------------
 
 
-def test_the_floors_are_of_the_sum_of_groups_and_groups_without_rows_cost_nothing():
+def test_floors_sum_over_groups_and_empty_groups_cost_nothing():
     rates = chip.Attributes("chip", 1e9, 1e9)
     adds = 40 * 16 * 128 + 8 * 8 * 64
     assert chip.impossible_us(SMALL, rates) == pytest.approx(adds / 1e9 * 1e6)
@@ -173,8 +173,8 @@ LIMITS = Limits(answer_s=60.0, timing_s=0.5, wall_s=0.5, inputs=3, singles=0)
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("honest", None),
-        ("cached_by_pointer", r"wrong result \(time_round, .*: group 0 of 3"),
+        ("honest_groups", None),
+        ("groups_by_pointer", r"wrong result \(time_round, .*: group 0 of 3"),
         ("forgets_a_group", r"wrong result \(time_round, .*: group 2 of 3 \(M N K = 8 8 64\): .* got 0"),
     ],
 )

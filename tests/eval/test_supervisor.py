@@ -170,7 +170,7 @@ def honest(*each_us):
     return [Round(4 * us, 4 * us + 7.0) for us in each_us]
 
 
-def test_a_benchmark_measures_nothing_then_checks_its_own_seeds_then_times_fresh_ones_then_single_calls(scripted):
+def test_a_benchmark_measures_null_rounds_checks_then_times(scripted):
     Scripted.rounds = honest(11.0, 15.0, 12.0, 19.0, 10.0, 77.0)
     result = supervisor.run_benchmark(None, CASE, CPU, LIMITS)
     assert Scripted.last.asked == [
@@ -242,7 +242,7 @@ def test_a_workers_failure_is_the_cases(scripted, monkeypatch, run, when):
 # --- whose clock counts -------------------------------------------------------------------------------
 
 
-def test_the_tolerance_is_the_costliest_null_round_and_the_range_of_all_or_a_quarter_more_than_the_median():
+def test_tolerance_is_the_costliest_null_round_plus_the_range():
     assert tolerance_us([90.0, 60.0, 80.0]) == 120.0
     assert tolerance_us([81.0, 80.0, 80.0]) == 100.0
 
@@ -275,7 +275,7 @@ TRUE, SHAVED, FALSE = (100.0, 105.0), (60.0, 105.0), (40.0, 105.0)
         ([FALSE] * 3, [47.5] * 3, 3, True),
     ],
 )
-def test_rounds_whose_claims_do_not_stand_are_left_out_or_counted_by_the_parents_clock(rounds, counting, doubted, lies):
+def test_doubted_rounds_are_dropped_or_take_the_parents_time(rounds, counting, doubted, lies):
     made = timings(*rounds)
     assert (made.rounds_us(), made.doubted, made.count) == (counting, doubted, len(rounds))
     said = "the worker's clock shows 0.04 ms for calls that took 0.105 ms (tolerance 0.01 ms)"

@@ -1,4 +1,4 @@
-"""Cheats: leaves a process behind, out of its session and no child of its own any more; says its number."""
+"""Cheats: leaves a process behind, in another session and adopted by another parent; prints its process id."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""A case that does not fit into memory is the case's fault, told before a submission meets it."""
+"""A case that does not fit into memory is refused before a submission runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_case_is_refused_from_the_first_byte_too_many(monkeypatch, free, fits)
     assert said == "" or said.startswith("the case is too large for this machine: it needs at least 0.00")
 
 
-def test_available_memory_counts_what_the_system_would_give_up_and_the_groups_limit(monkeypatch, tmp_path):
+def test_available_memory_counts_caches_and_the_cgroups_limit(monkeypatch, tmp_path):
     (tmp_path / "meminfo").write_text("MemTotal: 100 kB\nMemFree: 1 kB\nMemAvailable:   50 kB\n")
     monkeypatch.setattr(capacity, "Path", lambda name: tmp_path / "meminfo")
     monkeypatch.setattr(capacity, "_CGROUP", tmp_path)

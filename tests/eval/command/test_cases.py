@@ -1,4 +1,4 @@
-"""Case files: what a line may look like, and what is said of one that is wrong."""
+"""Case files: valid lines, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_secret_seed_reaches_every_case_of_a_file(tmp_path):
         (SPEC.encode() + b"\n\nm: 1\n", "{path}:3: no value for n, k, l, seed"),
         (b"m: x", "{path}:1: 'm: x' is not `name: integer`"),
         (b"\xff\xfe", "cannot read {path}: "),
-        (b"m: 1; n: 1; k: 64; l: 1; seed: 1\n" * 40000, "{path} is no case file: longer than 1048576 bytes"),
+        (b"m: 1; n: 1; k: 64; l: 1; seed: 1\n" * 40000, "{path} is not a case file: longer than 1048576 bytes"),
         (None, "cannot read {path}: "),
     ],
 )

@@ -31,7 +31,7 @@ def test_a_gpu_that_no_backend_can_use_gives_the_cpu_and_one_loud_line(with_a_gp
     with_a_gpu("  hopper: it needs 9.0 (H100, H200)")
     assert device_for(OWN).type == "cpu"
     said = capsys.readouterr().err
-    assert said.startswith("eval.py: NO BACKEND RUNS ON THIS GPU (NVIDIA GeForce RTX 5090), so the CPU is judged\n")
+    assert "NVIDIA GeForce RTX 5090" in said
     assert "hopper: it needs 9.0 (H100, H200)" in said and "--device cpu" in said
 
 
@@ -57,7 +57,7 @@ def test_a_backend_that_was_asked_for_decides(with_a_gpu, monkeypatch, variable,
 
 @pytest.fixture(scope="module")
 def found():
-    """What the library says of its backends, asked in a process of its own."""
+    """The library's backends, asked for in a separate process."""
     return device.backends(OWN)
 
 
@@ -142,4 +142,4 @@ def test_a_python_without_torch_is_told_of_one_that_has_it(root, tmp_path):
         [sys.executable, "-S", root / "eval" / "eval.py", "test"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert "has no torch; `./nvfp4 eval MODE` takes a Python that has it" in done.stderr
+    assert "no torch" in done.stderr and "./nvfp4 eval" in done.stderr

@@ -79,7 +79,7 @@ def test_a_reader_that_goes_loses_lines_and_no_more():
         assert isinstance(out.broken, BrokenPipeError)
 
 
-def test_a_descriptor_that_was_closed_at_the_start_is_not_taken_for_one_opened_since(monkeypatch):
+def test_a_descriptor_closed_at_the_start_stays_refused(monkeypatch):
     read, write = os.pipe()
     os.close(write)
     monkeypatch.setattr(protocol, "_closed_at_start", None)

@@ -81,7 +81,7 @@ def lend(monkeypatch, layout):
 
 
 class FakeDevice:
-    """The functions of struct timing_cuda, which note their calls; `failing` is the one that fails."""
+    """The functions of struct timing_cuda, which record their calls; `failing` names one that fails."""
 
     def __init__(self, failing=None):
         self.done, self.kept = [], []

@@ -1,4 +1,4 @@
-"""What is asked of the CUDA runtime, argument by argument, with functions that note it and answer as the API says."""
+"""Calls of the CUDA runtime, argument by argument, on functions that record them and answer as the API says."""
 
 from __future__ import annotations
 

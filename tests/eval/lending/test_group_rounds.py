@@ -13,7 +13,7 @@ from reference import group_reference
 from reference.problems.group_gemm import GroupGemm
 from reference.problems.interface import BOARD
 from tests.adversarial.grouped import hides_time, modifies_scales
-from tests.adversarial.grouped.honest import custom_kernel as honest
+from tests.adversarial.grouped.honest_groups import custom_kernel as honest
 from tests.eval.lending.cuda_kit import FakeDevice, lend
 from tests.eval.lending.round_kit import CPU, Pair
 

@@ -1,4 +1,4 @@
-"""What is lent on a GPU, without one: canaries, the order of what is queued, and the timed part of the core."""
+"""Lending on a GPU, tested without one: canaries, the order of queued work, and the timed part of the core."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_what_makes_a_gpus_time_meaningless(lent, queue, rest_us, said):
     assert lent.borrower.problem(Timed(1000.0, rest_us)) == said
 
 
-def test_a_host_that_is_held_up_in_a_round_or_two_is_no_work_of_another_queue(lent):
+def test_two_delayed_rounds_are_excused_as_a_busy_host(lent):
     lent.borrower._current_queue = lambda: "the default queue"
     late, prompt = Timed(1000.0, 201.0), Timed(1000.0, 0.0)
     assert [lent.borrower.problem(timed) for timed in (late, prompt, late, prompt)] == [None] * 4

@@ -107,7 +107,7 @@ def test_a_record_of_some_of_the_cases_is_not_complete(monkeypatch):
     assert found["results"][0]["median_us"] == 1.0
 
 
-def test_a_pipe_gets_the_last_record_alone_and_a_file_each_in_place_of_the_one_before(tmp_path):
+def test_a_pipe_gets_only_the_last_record_and_a_file_is_rewritten(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     file, pipe = (outlets.RecordFile(tmp_path / name) for name in ("file", "pipe"))

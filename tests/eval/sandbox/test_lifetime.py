@@ -1,4 +1,4 @@
-"""How the harness ends: signals, what a submission leaves behind, and what /proc shows of the harness."""
+"""How the harness ends: signals, leftover processes, its folder, and what /proc shows of its command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sandbox: what a submission cannot reach from inside, as root and as an ordinary user, and what it still can."""
+"""The sandbox: what a submission can and cannot reach, as root and as an ordinary user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BY_LANDLOCK_ALONE = {
 
 
 def attempt(root, how, user=None):
-    """What a process said of its attempts inside the sandbox, under a user of its own where one is named."""
+    """The results of a process's attempts inside the sandbox, as `user` if given."""
     with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as listener:
         folder = Path(name)
         listener.bind(f"\0{folder.name}")
@@ -86,7 +86,7 @@ def lacks_landlock(seen):
 
 
 def test_everything_tried_works_outside(outside):
-    """Else a refusal inside would show nothing."""
+    """Otherwise a refusal inside would prove nothing."""
     refused = {name for name in outside["tried"] if outside["said"][name]}
     # An ordinary user's shielded process is out of reach as it is; a limit may stand already.
     assert refused <= (NEEDS_PTRACE | {"read its maps"} if os.getuid() else set()) | OWN_LIMITS, outside["said"]
@@ -109,7 +109,7 @@ def test_nor_for_an_ordinary_user(ordinary):
     refused_inside(ordinary)
 
 
-def test_a_part_that_the_kernel_lacks_is_told_and_the_others_hold(root):
+def test_a_missing_part_is_reported_and_the_others_hold(root):
     seen = attempt(root, "without Landlock")
     assert seen["lacking"] == ["Landlock: not in this kernel"] and "LACKING: Landlock" in seen["text"]
     works = {name for name in seen["tried"] if not seen["said"][name]}

@@ -25,7 +25,7 @@ ARCHITECTURES = {"x86_64": (0, 62 | 3 << 30), "aarch64": (1, 183 | 3 << 30)}  # 
 
 
 def macros(*headers):
-    """What the C compiler's headers define as numbers."""
+    """The numeric macros of the C compiler's headers."""
     words = [word for header in headers for word in ("-include", header)]
     done = subprocess.run(["cc", "-E", "-dM", *words, "-x", "c", "/dev/null"], capture_output=True, text=True)
     if done.returncode != 0:
@@ -71,7 +71,7 @@ def test_constants_are_those_of_the_headers():
 
 
 def run_filter(program, machine_bits, number, arguments=()):
-    """What classic BPF returns over struct seccomp_data: number, architecture, address, six arguments."""
+    """Runs classic BPF on struct seccomp_data: number, architecture, address, six arguments."""
     data = [number, machine_bits, 0, 0, *(word for value in (*arguments, *[0] * 6)[:6] for word in (value, 0))]
     at = word = 0
     while True:
@@ -220,7 +220,7 @@ def test_every_capability_is_dropped(monkeypatch, error, dropped):
     assert privileges.forbid_new_privileges() == "on" and asked == [(38, 1)]
 
 
-def test_a_kernel_that_refuses_the_first_capability_is_told(monkeypatch):
+def test_a_kernel_that_refuses_the_first_capability_raises(monkeypatch):
     def prctl(option, *words):
         raise kernel.Refused(errno.EINVAL, "no")
 
@@ -352,7 +352,7 @@ def test_the_sandbox_is_entered_part_by_part(monkeypatch, tmp_path, device):
         assert dict(os.environ)[name.upper()] == str(folder) and folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_is_refused_is_told_and_without_its_ground_the_rest_is_not_tried(monkeypatch, tmp_path):
+def test_refused_parts_are_reported_and_dependent_parts_skipped(monkeypatch, tmp_path):
     for name in (
         "TRITON_CACHE_DIR",
         "TORCH_EXTENSIONS_DIR",

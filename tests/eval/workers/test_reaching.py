@@ -1,4 +1,4 @@
-"""What a submission does beyond computing: reaching for the harness fails, and what is merely odd is not harmed."""
+"""Submissions that do more than compute: reaching for the harness fails, and harmless oddities pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADVERSARIAL = Path(__file__).resolve().parents[2] / "adversarial"
 CASE = parse_case("m: 40; n: 72; k: 128; l: 1; seed: 1111")
 CPU = torch.device("cpu")
 LIMITS = Limits(answer_s=60.0)
-# What a submission cannot be kept from where the kernel has no Landlock: told in the report.
+# Attacks that only Landlock prevents; the report says if it is lacking.
 NEEDS_LANDLOCK = {"looks_around", "kills_all"}
 
 
@@ -34,7 +34,7 @@ def judged(name):
     return result
 
 
-def test_the_sandbox_is_told_with_each_result():
+def test_each_result_reports_the_sandbox():
     result = judged("leaves_daemon")
     assert result.passed, result.error
     for part in ("limits", "capabilities (none)", "no new privileges (on)", "Landlock (ABI", "seccomp ("):

@@ -1,4 +1,4 @@
-"""Workers are copies of one template: made quickly, told of when they end, and holding nothing of each other's."""
+"""Workers are forks of one template: quick to start, their end is reported, and they share no descriptors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_two_workers_have_one_template_and_keepers_of_their_own(two):
     assert parent_of(first.template) == os.getpid()
 
 
-def test_a_worker_holds_its_own_line_and_nothing_of_the_template_or_of_another_worker(two):
+def test_a_worker_inherits_only_its_own_descriptors(two):
     first, second = two
     assert len(sockets(first.pid)) == len(sockets(second.pid)) == 1
     assert not sockets(first.pid) & sockets(second.pid)

@@ -1,4 +1,4 @@
-"""What a worker watches and refuses: functions exchanged, outputs of a wrong form, files that are no submission."""
+"""What a worker refuses: replaced functions, outputs of a wrong form, files that are not submissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads."""
+"""Reports on the terminal."""
 
 from __future__ import annotations
 
