@@ -40,6 +40,15 @@ def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
     assert started == pytest.approx(counted + CHIP["dependent_gap_ended"] + CHIP["cta_start"], abs=12)
 
 
+@pytest.mark.parametrize("ended", [2000, 6000])
+def test_a_dependent_launch_begins_sooner_behind_a_kernel_that_has_ended(chip, ended: int):
+    """Than behind a trigger, if the kernel ends without one and the chip says how much sooner."""
+    path = chip(dependent_gap=9000, dependent_gap_alone=9000, dependent_gap_ended=ended)
+    started, _ = pair(1, trigger=False, chip=path)
+    counted = CHIP["cta_count_interval"] + CHIP["cta_end"]
+    assert started == pytest.approx(counted + ended + CHIP["cta_start"], abs=12)
+
+
 # The first launch's CTAs, a lane of each, store at q, go on and end, the second's say when they have waited.
 THEN_WAITS = "NEXT: griddepcontrol.wait; mov.u64 %rd7, %clock64; st.global.u64 [%rd1], %rd7; END:"
 FIRST = "ld.param.u64 %rd1, [p]; setp.ne.u64 %p2, %rd1, 0; @%p2 bra NEXT; ld.param.u64 %rd1, [q];"

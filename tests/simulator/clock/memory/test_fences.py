@@ -96,6 +96,14 @@ def test_a_fence_waits_until_l2_has_taken_the_stores_before_it(chip):
     assert took == pytest.approx(L2_TAKES + CHIP["store_answered"], abs=100)  # the second one's turn, and its answer
 
 
+@pytest.mark.parametrize("line", [0, 64])
+def test_l2_takes_a_line_of_a_store_by_bytes_of_its_own(chip, line: int):
+    """Beside the bytes of the sector that the store writes a part of."""
+    path = chip(**{**SLOWLY, "store_line_bytes": 1, "l2_store_line_bytes": line})
+    took = span(STORE, STORE.replace("256", "512"), FENCE, chip=path, block=1)
+    assert took == pytest.approx(L2_TAKES * (32 + line) / 32 + CHIP["store_answered"], abs=100)
+
+
 def test_a_fence_does_not_wait_for_stores_that_another_warp_makes_later(chip):
     takes = 3000
     late = "mul.lo.u32 %r6, %r9, %r9;" * 150 + STORE + STORE.replace("256", "512") + STORE.replace("256", "1024")
