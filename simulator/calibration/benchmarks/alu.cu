@@ -1,10 +1,10 @@
-/* Latency of dependent instructions, and how many an SM takes a cycle, by family. */
+/* For each family of instructions: the latency of dependent ones, and how many an SM issues in a cycle. */
 #include "harness.cuh"
 
 #define SHORT_CHAIN 64
 #define LONG_CHAIN  192
 #define CHAINS      4 /* independent chains of a warp where the rate is measured */
-#define ROUNDS      8 /* of the chain, where the rate is measured */
+#define ROUNDS      8 /* repetitions of the chain where the rate is measured */
 
 /* One instruction a family, with operands that ptxas cannot fold. Pairs are two instructions. */
 struct operands {
@@ -54,13 +54,13 @@ static __global__ void latency_kernel(uint64_t *span, uint32_t y, uint32_t z, ui
     struct operands o = {threadIdx.x, y, z, w};
     uint64_t start = 0;
 #pragma unroll 1
-    for (int lap = 0; lap < 2; lap++) { /* the first fetches the code */
+    for (int lap = 0; lap < 2; lap++) { /* the first lap only fetches the code */
         start = clock64_now();
 #pragma unroll
         for (int i = 0; i < length; i++) {
             Family::apply(o);
         }
-        span[2] = o.x; /* before the clock is read: the chain has ended */
+        span[2] = o.x; /* waits for the end of the chain before the clock is read */
         span[1] = clock64_now();
     }
     if (threadIdx.x == 0) {

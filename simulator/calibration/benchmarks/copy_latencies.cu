@@ -1,14 +1,15 @@
-/* Latencies of one thread's accesses: loads through the caches, bulk and tensor copies, by bytes and where they
- * lie. */
+/* Latencies of one thread's accesses: loads through each cache, and bulk and tensor copies by their size and
+ * source. */
 #include "harness.cuh"
 
-#define CHASE_STEPS  64
-#define CHASE_STRIDE 4096 /* bytes: another L2 line and DRAM page each time */
+#define CHASE_STEPS 64
+/* bytes from one access to the next: another L2 line and DRAM page each time */
+#define CHASE_STRIDE 4096
 #define L1_STRIDE    128
 #define ARENA_BYTES  ((size_t)256 << 20)
 #define COPIES       16 /* one after another, each waited for */
 #define MAX_COPY     65536
-#define MAX_BOX_ROWS 256 /* HW: of a tensor map's box */
+#define MAX_BOX_ROWS 256 /* HW: the most rows of a tensor map's box */
 
 static unsigned char *arena(void) {
     static unsigned char *bytes;

@@ -1,24 +1,25 @@
-/* Bytes a second of bulk copies into shared memory against bytes in flight an SM, by where they come from and
- * how many SMs ask; of stores out of it; and of multicast in a cluster. */
+/* Bytes a second of bulk copies into shared memory, by bytes in flight on an SM, source (L2 or HBM) and number
+ * of SMs; the same for bulk stores; and multicast in a cluster. */
 #include "harness.cuh"
 
 #define RING_BYTES    (192 * 1024)
 #define MAX_SLOTS     64
-#define SOURCE_BYTES  ((size_t)2 << 30)  /* from HBM: each byte once */
+#define SOURCE_BYTES  ((size_t)2 << 30)  /* comes from HBM: every byte is read once */
 #define L2_BYTES      ((size_t)16 << 20) /* stays in L2 */
 #define COPIES_OF_CTA 512
-#define COPIES_OF_ONE 2048 /* where one SM copies alone */
+#define COPIES_OF_ONE 2048 /* number of copies where one SM copies alone */
 
 struct plan {
-    uint32_t bytes, slots; /* of a copy; copies in flight */
-    uint32_t copies;       /* of a CTA */
-    uint64_t source_bytes; /* the CTAs' copies go around in so many, a power of two: no division stands in the
-                              loop */
-    uint32_t shared_by;    /* CTAs of a cluster that get each copy, each asking for its part of it */
+    uint32_t bytes, slots; /* bytes of a copy; copies in flight */
+    uint32_t copies;       /* copies that a CTA makes */
+    /* the copies start over after this many bytes: a power of two, to keep a division out of the loop */
+    uint64_t source_bytes;
+    /* CTAs of a cluster that receive each copy; each of them issues its part of it */
+    uint32_t shared_by;
 };
 
 /* One thread keeps a ring of copies in flight. With multicast a slot is free when all CTAs of the team have
- * seen their copy: they tell each other through empty[slot]. */
+ * seen their copy; they arrive on each other's empty[slot]. */
 static __global__ void load_kernel(uint64_t *span, const unsigned char *source, struct plan plan) {
     extern __shared__ __align__(128) unsigned char memory[];
     __shared__ uint64_t full_words[MAX_SLOTS], empty_words[MAX_SLOTS];
@@ -36,7 +37,7 @@ static __global__ void load_kernel(uint64_t *span, const unsigned char *source, 
     }
     uint32_t rank = blockIdx.x % plan.shared_by, part = plan.bytes / plan.shared_by;
     uint64_t at = blockIdx.x / plan.shared_by * plan.bytes, step = gridDim.x / plan.shared_by * plan.bytes;
-    uint32_t slot = 0, parity = 1; /* of the previous lap */
+    uint32_t slot = 0, parity = 1; /* the parity of the previous lap */
     uint64_t start = globaltimer_now();
     for (uint32_t i = 0; i < plan.copies + plan.slots; i++) {
         struct mbarrier barrier = {full + slot * 8};
@@ -71,7 +72,7 @@ static __global__ void load_kernel(uint64_t *span, const unsigned char *source, 
         }
     }
     note_span(span, start, globaltimer_now());
-    if (team_copies) { /* no CTA's shared memory goes before all arrivals on it */
+    if (team_copies) { /* a CTA must not exit before all arrivals on its shared memory */
         barrier_cluster_arrive_release();
         barrier_cluster_wait_acquire();
     }
@@ -142,7 +143,7 @@ void copy_rates(void) {
     for (uint32_t shared_by = 1; shared_by <= 4; shared_by *= 2) {
         struct plan far = {16384, 8, COPIES_OF_CTA, SOURCE_BYTES, shared_by};
         struct plan near = {16384, 8, COPIES_OF_CTA, L2_BYTES, shared_by};
-        int all = sms / 4 * 4 - 4; /* clusters of four do not fill every processing cluster */
+        int all = sms / 4 * 4 - 4; /* not all SMs can be filled with clusters of four */
         for (int ctas = 4; ctas <= all; ctas = ctas == 64 ? all : ctas * 4) {
             measure("multicast_rate", (const void *)load_kernel, far, ctas, "HBM");
             measure("multicast_rate", (const void *)load_kernel, near, ctas, "L2");

@@ -5,9 +5,10 @@
 #define KERNELS_IN_A_ROW 200
 #define MAX_CTAS         4096
 #define SPIN_CYCLES      200000
-#define STAMP_SPIN       4000 /* cycles that a stamped CTA stays, so that a wave fills the chip */
+/* cycles that a CTA spins, so that a wave fills the chip before its first CTA ends */
+#define STAMP_SPIN 4000
 
-/* What a launch is made of, besides its kernel. */
+/* The shape of a launch. */
 struct launch_kind {
     int cluster, shared_bytes;
     bool pdl;
@@ -18,7 +19,7 @@ static __global__ void empty_kernel(void) {
     griddepcontrol_wait();
 }
 
-/* Each CTA leaves the times of its start, of the moment after griddepcontrol.wait, and of its end. */
+/* Each CTA writes down the times of its start, of griddepcontrol.wait's return, and of its end. */
 static __global__ void stamp_kernel(uint64_t *stamps, uint32_t spin_cycles) {
     uint64_t start = globaltimer_now(), clock = clock64_now();
     griddepcontrol_launch_dependents();
@@ -41,8 +42,8 @@ static __global__ void clock_kernel(uint64_t *out, uint64_t cycles) {
     out[1] = globaltimer_now() - timer;
 }
 
-/* Microseconds a launch in a row of empty kernels. A kernel that spins stands before them, so that all are
- * enqueued when the first starts and the host does not bind. */
+/* Microseconds for each launch of a row of empty kernels. A spinning kernel runs before them, so that all are
+ * enqueued when the first starts and the host's speed does not matter. */
 static void measure_row(struct launch_kind kind, int ctas, int threads) {
     allow_shared((const void *)empty_kernel, kind.shared_bytes);
     double us = queued_us(KERNELS_IN_A_ROW, [&] {
@@ -70,8 +71,8 @@ static struct moments moments_of(const uint64_t *stamps, int ctas) {
     return m;
 }
 
-/* Two kernels, stamped by all their CTAs: when the second one's start, and when its wait ends, after the
- * first's end. */
+/* Two kernels whose CTAs write down their times: from the first kernel's end, when the second starts and when
+ * its wait returns. */
 static void measure_pair(struct launch_kind kind, int ctas, int threads) {
     static uint64_t stamps[2][MAX_CTAS * 3];
     uint64_t *first = results(6 * MAX_CTAS), *second = first + 3 * MAX_CTAS;

@@ -3,17 +3,17 @@
 
 #define CHASE_SHORT 32
 #define CHASE_LONG  160
-#define ACCESSES    64 /* of a warp, unrolled, in the loop whose rate is measured */
+#define ACCESSES    64 /* accesses of a warp in the unrolled loop whose rate is measured */
 #define ROUNDS      8
 #define ACCESS_STEP 512    /* bytes from one access of a lane to its next */
 #define BANK_WORDS  32     /* HW: 32 banks of 4 bytes (CUDA programming guide) */
-#define WARP_BYTES  8192   /* what a warp writes to */
-#define ARENA_BYTES 131072 /* of dynamic shared memory */
+#define WARP_BYTES  8192   /* bytes that a warp writes to */
+#define ARENA_BYTES 131072 /* bytes of dynamic shared memory */
 
 enum access { LOAD_4, LOAD_8, LOAD_16, STORE_4, STORE_16, LDMATRIX_X4, STMATRIX_X4, ACCESSES_KINDS };
 static const char *const access_names[] = {"ld.b32",    "ld.v2.b32",   "ld.v4.b32",  "st.b32",
                                            "st.v4.b32", "ldmatrix.x4", "stmatrix.x4"};
-static const int access_bytes[] = {4, 8, 16, 4, 16, 16, 16}; /* of a lane */
+static const int access_bytes[] = {4, 8, 16, 4, 16, 16, 16}; /* bytes that a lane accesses */
 
 /* Each lane follows a pointer that points at itself. */
 template <int length> static __global__ void chase_kernel(uint64_t *span) {
@@ -79,8 +79,8 @@ template <enum access kind> static __device__ __forceinline__ void touch(uint32_
     sum.w ^= v.w;
 }
 
-/* `step` bytes between lanes. Loads of all warps touch the same bytes, at another offset each, or
- * ptxas would keep one of them; stores of a warp have bytes of its own. */
+/* `step` bytes between lanes. All warps load the same bytes; the loads of a round have different offsets, since
+ * ptxas would merge equal ones. Each warp stores to bytes of its own. */
 template <enum access kind>
 static __global__ void rate_kernel(uint64_t *span, uint32_t step, uint32_t round_step) {
     extern __shared__ unsigned char memory[];

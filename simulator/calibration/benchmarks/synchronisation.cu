@@ -1,4 +1,4 @@
-/* What ordering costs inside a CTA: mbarriers, named barriers, fences; cycles of one thread or of all. */
+/* The cost of synchronisation inside a CTA: mbarriers, named barriers and fences, for one thread or all. */
 #include "harness.cuh"
 
 #define TURNS 64
@@ -41,7 +41,7 @@ static __global__ void arrive_wait_kernel(uint64_t *span) {
     note_span(span, start, clock64_now());
 }
 
-/* Waits for phases that were complete long ago: the cost of asking. */
+/* Waits for phases that completed long ago: the cost of the test itself. */
 static __global__ void complete_wait_kernel(uint64_t *span) {
     __shared__ uint64_t word;
     struct mbarrier barrier = {cvta_to_shared(&word)};

@@ -1,8 +1,6 @@
-/* wgmma: cycles from issue to the end of its wait, and between one and the next, by N, operand source and
- * warpgroups.
- *
- * The accumulators live inside one asm block, so that one text serves every N; one of them is kept. Operands
- * are zeros in shared memory: what zeros save in power does not show in cycles. */
+/* wgmma: cycles from issue to the end of its wait, and from one to the next, by N, source of A and warpgroups.
+ * The accumulators live inside one asm block, so that one text serves every N; one of them is stored. Operands
+ * are zeros: they save power but not cycles. */
 #include "harness.cuh"
 
 #define OPERAND_BYTES 65536 /* A: 64 x 16, B: up to 256 x 16, both K-major in 128-byte swizzled rows */
@@ -56,10 +54,10 @@
             __syncthreads();                                                                                   \
             start = clock64_now();                                                                             \
             MMAS(form, repeat, n);                                                                             \
-            span[2] = kept; /* or ptxas drops the MMAs */                                                      \
+            span[2] = kept; /* keeps the MMAs, which ptxas would drop */                                       \
             end = clock64_now();                                                                               \
         }                                                                                                      \
-        __syncthreads(); /* or warps that are done keep others' stores waiting by what they note */            \
+        __syncthreads(); /* keeps the notes of warps that are done from delaying other warps' stores */        \
         note_span(span, start, end);                                                                           \
     }
 

@@ -1,21 +1,24 @@
-/* Rows that lie far apart, from HBM: what of a row comes to L2 with the first part of it that is asked for, by
- * boxes of each promotion and by each other way; and what a kernel's first box waits for beside memory. */
+/* Reads of rows that lie far apart in HBM. How many bytes around the ones asked for come to L2 with them: for
+ * tensor boxes of each L2 promotion, and for each other kind of load. Also what a kernel's first box waits for
+ * besides memory. */
 #include "harness.cuh"
 
 #define ROWS        64
-#define ROW_BYTES   64 /* of a box: half a line */
+#define ROW_BYTES   64 /* a row of a box: half a line */
 #define PITCH       2048
 #define COLUMNS     8 /* boxes of the same rows, one after the other */
 #define COLUMNS_ALL (PITCH / ROW_BYTES)
-#define TOUCHED     (PITCH / 2) /* bytes behind the first box: what is touched before lies in the same page */
-#define APART       4000        /* cycles between what a box may be behind, and it */
-#define MAX_CTAS    132
-#define MOST_WARPS  8 /* of a CTA */
-#define BYTES       ((size_t)MAX_CTAS * MOST_WARPS * WARP_LANES * PITCH)
+/* distance from the first box of the bytes that are read before it, in the same page */
+#define TOUCHED    (PITCH / 2)
+#define APART      4000 /* cycles between an access that a box may wait for and the box */
+#define MAX_CTAS   132
+#define MOST_WARPS 8 /* the most warps of a CTA */
+#define BYTES      ((size_t)MAX_CTAS * MOST_WARPS * WARP_LANES * PITCH)
 
 struct cold_plan {
     const unsigned char *bytes;
-    uint32_t described, touched; /* cycles before, the descriptor; another line of the same rows */
+    /* whether the descriptor, or another line of the same rows, was read APART cycles before */
+    uint32_t described, touched;
 };
 
 static __device__ __forceinline__ void one_box(uint32_t to, const CUtensorMap *map, uint32_t row,
@@ -42,7 +45,7 @@ static __global__ void cold_kernel(uint64_t *spans, const __grid_constant__ CUte
         for (uint32_t i = 0; i < ROWS; i++) {
             sum += *(const volatile uint32_t *)(plan.bytes + (size_t)(row + i) * PITCH + TOUCHED);
         }
-        if (sum == 1) { /* never */
+        if (sum == 1) { /* never true: keeps the loads alive */
             spans[0] = sum;
         }
     }
@@ -57,8 +60,9 @@ static __global__ void cold_kernel(uint64_t *spans, const __grid_constant__ CUte
 }
 
 #define PARTS      8
-#define PART_APART 32                              /* bytes: a sector */
-#define SPARE      (MAX_CTAS * MOST_WARPS * PARTS) /* the first of the spans that no thread reads */
+#define PART_APART 32 /* bytes: a sector */
+/* first of the spans that no thread reads: a place for values that must be kept */
+#define SPARE (MAX_CTAS * MOST_WARPS * PARTS)
 
 enum way { LOAD, COPY, COPY_HINTED, COPY_CACHED, BLOCK, PREFETCH, WAYS };
 static const char *const way_names[] = {"ld",
@@ -93,7 +97,7 @@ template <enum way way> static __global__ void part_kernel(uint64_t *spans, cons
         if (way == LOAD || way == PREFETCH) {
             uint32_t value;
             asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-            spans[SPARE + threadIdx.x % 2] = value; /* what follows waits for it */
+            spans[SPARE + threadIdx.x % 2] = value; /* makes what follows wait for the load */
         } else if (way == COPY) {
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
         } else if (way == COPY_HINTED) {
@@ -137,7 +141,7 @@ static void measure_parts(unsigned char *bytes, enum way way, int ctas, int warp
     }
 }
 
-/* One load by so many lanes, a row each: cycles from HBM, and of the same again from L2. */
+/* One load by `lanes` lanes, a row each: its cycles from HBM, and of the same load again from L2. */
 static __global__ void lanes_kernel(uint64_t *spans, const unsigned char *bytes, uint32_t lanes) {
     const unsigned char *row = bytes + (size_t)threadIdx.x * PITCH;
     spin(APART);
@@ -146,7 +150,7 @@ static __global__ void lanes_kernel(uint64_t *spans, const unsigned char *bytes,
         if (threadIdx.x < lanes) {
             uint32_t value;
             asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(row) : "memory");
-            spans[2 + threadIdx.x % 2] = value; /* what follows waits for it */
+            spans[2 + threadIdx.x % 2] = value; /* makes what follows wait for the load */
         }
         __syncwarp();
         if (threadIdx.x == 0) {

@@ -1,16 +1,18 @@
-/* A dependent launch: from the trigger of the kernel before until its CTAs begin, and from that kernel's end
- * until they may go on, both by the clock of the SM that the kernel before has run on. */
+/* A dependent launch: the time from the previous kernel's trigger until the launch's CTAs begin, and from the
+ * previous kernel's end until griddepcontrol.wait returns. Both are read from the clock of the SM that ran the
+ * previous kernel. */
 #include "harness.cuh"
 
-#define BEFORE_CYCLES 20000 /* until the trigger: longer than the host takes to ask for the next launch */
+/* cycles until the trigger: longer than the host needs to enqueue the next launch */
+#define BEFORE_CYCLES 20000
 #define MAX_SMS       256
-#define MAX_VECTORS   16 /* of a lane */
+#define MAX_VECTORS   16 /* the most vectors that a lane stores */
 
-struct moments { /* of an SM's clock; 0: there has been none */
+struct moments { /* readings of an SM's clock; 0: not reached */
     uint64_t triggered, ended, began, released;
 };
 
-/* Its lanes store so many vectors before its last word. */
+/* The previous kernel. Its lanes store `vectors` vectors before its last word. */
 static __global__ void first_kernel(struct moments *moments, uint4 *out, uint32_t after, uint32_t vectors) {
     spin(BEFORE_CYCLES);
     uint64_t triggered = clock64_now();
@@ -34,7 +36,7 @@ static __global__ void next_kernel(struct moments *moments) {
     }
 }
 
-/* With the cluster attribute also for clusters of one, which start differently from CTAs without it. */
+/* Sets the cluster attribute for clusters of one CTA too: they start differently from CTAs without it. */
 static void enqueue_clusters(const void *kernel, int ctas, bool dependent, int cluster, int shared_bytes,
                              void **arguments) {
     cudaLaunchAttribute attributes[2];

@@ -1,17 +1,19 @@
-/* What others have just written: copies of lines that the kernel before has stored, and a release to the
- * cluster behind stores to the other CTA. */
+/* Data that others have just written: copies of lines that the previous kernel stored, and a cluster release
+ * after stores to the other CTA. */
 #include "harness.cuh"
 
-#define COPY_BYTES   16384
-#define COPIES       2    /* one after the other: the first finds the lines as they were left */
-#define SPIN_CYCLES  6000 /* of the kernel before: longer than the host's launches are apart */
+#define COPY_BYTES 16384
+/* one after the other; only the first finds the lines as the previous kernel left them */
+#define COPIES 2
+/* cycles of the previous kernel: longer than the host needs for the next launch */
+#define SPIN_CYCLES  6000
 #define THREADS      256
 #define MOST_CTAS    256
 #define MOST_VECTORS 8
 
 /* ---- copies ---- */
 
-/* Stores the part of a CTA far from this one, or only reads it. */
+/* Stores to the part that a CTA far from this one will copy, or only reads it. */
 static __global__ void __launch_bounds__(THREADS) writing_kernel(uint4 *to, uint32_t stores, uint32_t cycles) {
     griddepcontrol_launch_dependents();
     spin(cycles);
@@ -19,13 +21,13 @@ static __global__ void __launch_bounds__(THREADS) writing_kernel(uint4 *to, uint
     for (uint32_t i = threadIdx.x; i < COPY_BYTES / sizeof(uint4); i += THREADS) {
         if (stores != 0) {
             part[i] = make_uint4(0, i, 0, 0);
-        } else if (part[i].x == 1) { /* never */
+        } else if (part[i].x == 1) { /* never true: keeps the loads alive */
             part[i].y = 1;
         }
     }
 }
 
-/* Copies its part, `apart` bytes behind that of the CTA before: cycles of each copy. */
+/* Each CTA copies its part; the parts lie `apart` bytes from each other. Leaves the cycles of each copy. */
 static __global__ void copying_kernel(uint64_t *spans, const unsigned char *from, uint32_t apart) {
     extern __shared__ __align__(128) unsigned char memory[];
     __shared__ uint64_t word;
@@ -42,7 +44,7 @@ static __global__ void copying_kernel(uint64_t *spans, const unsigned char *from
     }
 }
 
-/* pdl: the copies wait in place for the stores' end; otherwise the host lies between. */
+/* pdl: the copies are a dependent launch that waits for the stores; otherwise the host waits in between. */
 static void measure_copies(uint4 *bytes, bool stored, bool pdl, bool one_part) {
     int ctas = sm_count();
     uint32_t stores = stored, spin = SPIN_CYCLES, apart = one_part ? 0 : COPY_BYTES;
@@ -64,15 +66,15 @@ static void measure_copies(uint4 *bytes, bool stored, bool pdl, bool one_part) {
     }
 }
 
-/* ---- a cluster's exchange ---- */
+/* ---- stores between the CTAs of a cluster ---- */
 
-/* Each thread's vectors to the other CTA, then the cluster's barrier. */
+/* Each thread stores its vectors to the other CTA; then the cluster's barrier. */
 static __global__ void __launch_bounds__(THREADS) exchange_kernel(uint64_t *spans, uint32_t vectors) {
     __shared__ __align__(16) float sums[MOST_VECTORS][THREADS][4];
     float four[4] = {0, 0, 0, 0};
     uint32_t theirs = mapa_shared_cluster(cvta_to_shared(sums), blockIdx.x % 2 ^ 1);
     uint64_t start = 0, sent = 0;
-    for (int lap = 0; lap < 3; lap++) { /* the last counts */
+    for (int lap = 0; lap < 3; lap++) { /* only the last lap is kept */
         barrier_cluster_arrive_release();
         barrier_cluster_wait_acquire();
         start = clock64_now();

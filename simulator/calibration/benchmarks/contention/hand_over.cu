@@ -1,5 +1,5 @@
-/* What hands shared memory over while copies are under way: arrivals and fences of the scope of a cluster or a
- * GPU, by other warps than the one that copies and by that one; and how many clusters a chip holds at once. */
+/* The cost of arrivals and fences of cluster or GPU scope while bulk copies are in flight, executed by the
+ * copying warp or by other warps. Also how many clusters a chip holds at once. */
 #include "harness.cuh"
 
 #define TURNS       256
@@ -7,10 +7,10 @@
 #define RING_BYTES  (128 * 1024)
 #define SLOT_BYTES  8192
 #define MAX_SLOTS   (RING_BYTES / SLOT_BYTES)
-#define FAR_BYTES   ((size_t)1 << 30)  /* from HBM: each byte once, nearly */
+#define FAR_BYTES   ((size_t)1 << 30)  /* comes from HBM: nearly every byte is read once */
 #define NEAR_BYTES  ((size_t)16 << 20) /* stays in L2 */
 #define HOLD        100000             /* cycles: longer than any launch takes to start */
-#define LARGE       (200 * 1024)       /* bytes of shared memory: one CTA an SM */
+#define LARGE       (200 * 1024)       /* bytes of shared memory that leave room for one CTA an SM */
 #define MAX_CLUSTER 8                  /* HW: the portable size */
 
 enum order { ARRIVE_CTA, ARRIVE_CLUSTER, FENCE_CTA, FENCE_GPU, WAIT_CLUSTER, ORDERS };
@@ -41,12 +41,13 @@ static __device__ __forceinline__ void hand_over_once(enum order order, uint32_t
 }
 
 struct ring {
-    uint32_t slots, in_ring; /* copies in flight; who hands over: the copying thread, after each copy */
-    uint64_t source_bytes;   /* a power of two */
+    /* slots: copies in flight; in_ring: the copying thread itself arrives or fences after each copy */
+    uint32_t slots, in_ring;
+    uint64_t source_bytes; /* a power of two */
 };
 
-/* Warp 0 keeps a ring of copies in flight until the others have had their turns; without others (in_ring) it
- * makes RING_COPIES of them and hands over after each. */
+/* Warp 0 keeps a ring of copies in flight until the other warps have had their turns. With in_ring there are no
+ * others: it makes RING_COPIES copies and executes the arrival or fence after each. */
 template <enum order order>
 static __global__ void hand_over_kernel(uint64_t *span, const unsigned char *source, struct ring ring) {
     extern __shared__ __align__(128) unsigned char memory[];
@@ -58,7 +59,7 @@ static __global__ void hand_over_kernel(uint64_t *span, const unsigned char *sou
         for (uint32_t slot = 0; slot < MAX_SLOTS; slot++) {
             mbarrier_init({full + slot * 8}, 1);
         }
-        mbarrier_init({barrier}, 1 << 19); /* more arrivals than there are: no phase ends */
+        mbarrier_init({barrier}, 1 << 19); /* more than will arrive: no phase completes */
         fence_mbarrier_init();
         ended = 0;
     }
@@ -85,16 +86,17 @@ static __global__ void hand_over_kernel(uint64_t *span, const unsigned char *sou
                 parity ^= slot == 0;
             }
         }
-        if (ring.in_ring && blockIdx.x == 0) { /* SMs' clocks differ */
+        if (ring.in_ring && blockIdx.x == 0) { /* one CTA only: the SMs' clocks differ */
             note_span(span, start, clock64_now());
         }
-        for (; seen < asked; seen++) { /* no copy outlives its CTA */
+        /* waits for the copies still in flight: none may outlive its CTA */
+        for (; seen < asked; seen++) {
             wait_parity({full + slot * 8}, parity);
             slot = slot + 1 == ring.slots ? 0 : slot + 1;
             parity ^= slot == 0;
         }
     } else if (threadIdx.x % WARP_LANES == 0) {
-        uint64_t settle = clock64_now(); /* until the ring is full */
+        uint64_t settle = clock64_now(); /* waits until the ring is full */
         while (clock64_now() - settle < 4000) {
         }
         uint64_t start = clock64_now();

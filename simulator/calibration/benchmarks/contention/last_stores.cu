@@ -1,13 +1,15 @@
-/* Kernels in a row, each of which stores at its end: how much later the next one goes on for it. */
+/* A row of dependent kernels that store just before they end: how much the stores delay the next kernel. */
 #include "harness.cuh"
 
-#define PAIRS        50
-#define SPIN_CYCLES  6000 /* of a kernel: longer than the host's launches are apart */
+#define PAIRS 50
+/* cycles of a kernel: longer than the host needs for the next launch */
+#define SPIN_CYCLES  6000
 #define THREADS      256
-#define SHARED_BYTES (210 * 1024) /* a CTA an SM */
+#define SHARED_BYTES (210 * 1024) /* room for one CTA an SM */
 #define MOST_VECTORS 16
 
-/* After the wait for the kernel before and some work: 16 bytes by each of the first threads, so many times. */
+/* Waits for the previous kernel and spins; then each of the first `threads` threads stores 16 bytes `vectors`
+ * times. */
 static __global__ void __launch_bounds__(THREADS, 1)
     storing_kernel(uint4 *to, uint32_t cycles, uint32_t threads, uint32_t vectors) {
     griddepcontrol_launch_dependents();

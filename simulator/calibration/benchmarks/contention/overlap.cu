@@ -1,5 +1,5 @@
-/* A consumer's main loop in small: warpgroups that compute the next fragments of A while the tensor cores work
- * on the last ones, beside shared loads and beside copies into the same shared memory. */
+/* A small model of a consumer's main loop: warpgroups compute the next fragments of A while the tensor cores
+ * work on the last ones, with shared loads and with copies into the same shared memory at the same time. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
 #include "harness.cuh"
 
@@ -13,13 +13,14 @@
 
 struct plan {
     const unsigned char *source;
-    uint32_t laps, warpgroups, copies; /* copies: one warp more keeps the ring full */
-    uint32_t zero;                     /* that ptxas does not know */
+    uint32_t laps, warpgroups, copies; /* copies: an extra warp keeps a ring of copies full */
+    uint32_t zero;                     /* a zero that ptxas does not know */
 };
 
 static __device__ __forceinline__ void compute(uint32_t (&fragment)[STEPS][4], uint32_t y, int operations) {
 #pragma unroll
-    for (int i = 0; i < operations; i++) { /* 16 chains: half byte picks, half products of halves */
+    /* 16 chains: half of them prmt, half of them HMUL2 */
+    for (int i = 0; i < operations; i++) {
         uint32_t &x = fragment[i / 4 % STEPS][i % 4];
         if (i / 16 % 2 == 0) {
             asm volatile("prmt.b32 %0, %0, %1, 0x7610;" : "+r"(x) : "r"(y));
@@ -118,7 +119,7 @@ static unsigned char *source(void) {
     return bytes;
 }
 
-/* Cycles of a lap, two groups, from the difference of two numbers of laps. */
+/* Cycles of a lap (two groups of MMAs), from the difference between runs of two lengths. */
 static double lap_cycles(const void *kernel, int warpgroups, uint32_t copies) {
     uint64_t *span = results(3);
     double cycles[2];
@@ -149,7 +150,7 @@ template <int n, int operations, int loads, int threads> static void measure_up_
 
 template <int n, int operations, int loads> static void measure(void) {
     measure_up_to<n, operations, loads, THREE_GROUPS>(1, 3);
-    /* With N = 128 ptxas has too few registers for four, and one product waits for the other. */
+    /* With N = 128 ptxas has too few registers for four fragments, and one product waits for the other. */
     if constexpr (n == 64) {
         measure_up_to<n, operations, loads, FOUR_GROUPS>(4, 4);
     }
@@ -169,7 +170,7 @@ template <int n> static void measure_all(void) {
 
 #define POWER_LAPS 200
 
-/* Every CTA multiplies noise (or zeros) for some 100 us and more and notes what its clock counted. */
+/* Every CTA multiplies noise or zeros for 100 us or more and writes down the cycles that its clock counted. */
 template <int groups>
 static __global__ void __launch_bounds__(256, 1) power_kernel(uint64_t *out, uint32_t noise, uint32_t laps) {
     extern __shared__ unsigned char memory[];

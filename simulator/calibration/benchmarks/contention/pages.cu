@@ -1,14 +1,15 @@
-/* What the first access of a page costs: its address is not known where it is asked for yet.  A lone thread
- * that goes round pages, and all SMs that ask for pages which no thread has touched since many others. */
+/* What the first access to a page costs, whose address translation is not cached yet: for one thread that reads
+ * page after page, and for all SMs at once on pages that have not been used since many others. */
 #include "harness.cuh"
 
-#define PAGE_BYTES  ((size_t)2 << 20) /* of cudaMalloc's memory */
-#define PAGES       512
-#define LAPS        3     /* round the pages; the last one counts */
-#define LINE_SPREAD 4352  /* bytes: each page's access in another set of L2 */
-#define ACCESSES    2     /* of each CTA's page, one after the other */
+#define PAGE_BYTES ((size_t)2 << 20) /* the page size of cudaMalloc's memory */
+#define PAGES      512
+#define LAPS       3 /* laps over the pages; only the last one is kept */
+/* bytes by which the place in each page moves on, so that the accesses fall into different sets of L2 */
+#define LINE_SPREAD 4352
+#define ACCESSES    2     /* loads of each CTA's page, one after the other */
 #define NEXT_ACCESS 65536 /* bytes from the first load to the second, in the same page */
-#define TARGETS     32    /* pages that are asked for; all others are touched before */
+#define TARGETS     32    /* pages that are measured; all others are read before */
 #define COPY_BYTES  128
 #define MOST_CTAS   256
 
@@ -35,7 +36,7 @@ static __global__ void round_kernel(uint64_t *span, uint64_t base, uint32_t page
     span[1] = end;
 }
 
-/* Every CTA goes round all pages but the targets. */
+/* Every CTA reads all pages but the targets. */
 static __global__ void touch_kernel(uint64_t *span, uint64_t base) {
     uint64_t sum = 0;
 #pragma unroll 1
@@ -63,7 +64,7 @@ static __global__ void first_kernel(uint64_t *spans, const unsigned char *base, 
             wait_parity(barrier, i & 1);
         } else {
             word += load((uint64_t)(from + i * NEXT_ACCESS) + word);
-            spans[MOST_CTAS * ACCESSES] = word; /* what follows waits for it */
+            spans[MOST_CTAS * ACCESSES] = word; /* makes what follows wait for the load */
         }
         spans[blockIdx.x * ACCESSES + i] = clock64_now() - start;
     }

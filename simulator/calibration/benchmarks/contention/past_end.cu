@@ -1,5 +1,5 @@
-/* Boxes of A as the tiles of a GEMM copy them: that reach past its end, by how many SMs copy such a box at
- * once, and the same box for several SMs. */
+/* Boxes of A as the tiles of a GEMM copy them: boxes that reach past A's last row, by the number of SMs that
+ * copy one at once; and several SMs that copy the same box. */
 #include "harness.cuh"
 
 #define COLUMNS   64   /* halves: one swizzled row */
@@ -8,20 +8,20 @@
 #define BOX_ROWS  128
 #define BOX_BYTES (BOX_ROWS * COLUMNS * 2)
 #define SLOTS     6
-#define LAPS      4 /* over K */
+#define LAPS      4 /* passes over K */
 #define MOST_ROWS 256
 
 #define BESIDE_BYTES 8192
 #define NEAR_BYTES   ((uint64_t)8 << 20)   /* stays in L2 */
 #define FAR_BYTES    ((uint64_t)512 << 20) /* from HBM */
 
-#define SHARED_K 1024 /* halves a row, where SMs share boxes: all of their rows stay in L2 */
+#define SHARED_K 1024 /* halves a row where SMs share boxes, so that all rows stay in L2 */
 
 struct end_plan {
-    uint32_t past,
-        first_row; /* CTAs from `past` on copy the rows from first_row on, the others those from 0 on */
-    const unsigned char *beside; /* with each box a block of these; NULL: none */
-    uint64_t beside_bytes;       /* of them: a power of two */
+    /* CTAs with an index of `past` or more copy the rows from first_row, the others the rows from 0 */
+    uint32_t past, first_row;
+    const unsigned char *beside; /* a block of these is copied with each box; NULL: none */
+    uint64_t beside_bytes;       /* bytes at `beside`: a power of two */
 };
 
 static __global__ void end_kernel(uint64_t *span, const __grid_constant__ CUtensorMap map,
@@ -60,7 +60,7 @@ static __global__ void end_kernel(uint64_t *span, const __grid_constant__ CUtens
     note_span(span, start, globaltimer_now());
 }
 
-/* Every `sharers` CTAs copy the same rows. */
+/* Groups of `sharers` CTAs copy the same rows. */
 static __global__ void shared_kernel(uint64_t *span, const __grid_constant__ CUtensorMap map,
                                      uint32_t sharers) {
     extern __shared__ unsigned char memory[];
@@ -112,7 +112,7 @@ static void shared_boxes(void) {
     check("cudaFree", cudaFree(bytes));
 }
 
-/* Half of the SMs past the end, or none, and a block from elsewhere with each box. */
+/* Half of the SMs, or none, copy past the end; with each box comes a block from elsewhere. */
 static void boxes_beside_blocks(unsigned char *bytes, uint64_t *span) {
     int sms = sm_count();
     unsigned char *blocks = zeroed(FAR_BYTES);

@@ -1,11 +1,11 @@
-/* A load of a line that L2 was asked for before: how much sooner it comes; and what it takes to ask. */
+/* Prefetches into L2: how much sooner a load comes after one, and what issuing the prefetch takes. */
 #include "harness.cuh"
 
 #define LINES      16
-#define LINE_BYTES 4096 /* apart: no load brings another's line */
-#define BULK_WAIT  1000 /* cycles: then what was asked for has come */
+#define LINE_BYTES 4096 /* distance between lines: no load brings another one's line */
+#define BULK_WAIT  1000 /* cycles after which a prefetch has completed */
 
-/* One thread; of each line the cycles of its load, so long after L2 was asked for it. */
+/* One thread; for each line the cycles of its load, `wait` cycles after its prefetch. */
 static __global__ void prefetch_kernel(uint64_t *spans, const unsigned char *bytes, uint32_t asked,
                                        uint32_t wait) {
     for (uint32_t i = 0; i < LINES; i++) {
@@ -17,7 +17,7 @@ static __global__ void prefetch_kernel(uint64_t *spans, const unsigned char *byt
         uint64_t start = clock64_now();
         uint32_t word;
         asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(line) : "memory");
-        if (word != 0) { /* waits for the load; the memory is zero */
+        if (word != 0) { /* never true, but waits for the load */
             break;
         }
         spans[i] = clock64_now() - start;
@@ -37,8 +37,8 @@ static void measure(const unsigned char *bytes, uint32_t asked, uint32_t wait) {
 
 /* ---- bulk prefetches ---- */
 
-/* A warp's lanes ask for so many bytes each; spans: cycles until the warp goes on, and of a load of the first
- * lane's bytes afterwards. */
+/* A warp's lanes prefetch `bytes` each. spans: the cycles until the warp goes on, and those of a later load of
+ * the first lane's bytes. */
 static __global__ void bulk_kernel(uint64_t *spans, const unsigned char *bytes, uint32_t lanes,
                                    uint32_t asked) {
     const unsigned char *from = bytes + threadIdx.x * LINE_BYTES;
@@ -54,7 +54,7 @@ static __global__ void bulk_kernel(uint64_t *spans, const unsigned char *bytes, 
     loaded = clock64_now();
     uint32_t word;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(bytes) : "memory");
-    if (word == 0 && threadIdx.x == 0) { /* it is: waits for the load */
+    if (word == 0 && threadIdx.x == 0) { /* always true; waits for the load */
         spans[0] = end - start;
         spans[1] = clock64_now() - loaded;
     }

@@ -1,5 +1,5 @@
-/* What is done for the first time: code that is fetched, a tensor map that is read, registers that change
- * hands; and kernels of two kinds in turn, one of which fills the chip. */
+/* What costs more the first time: code that must be fetched, a tensor map that must be read, setmaxnreg; and
+ * alternating launches of a small kernel and one that fills the chip. */
 #include "harness.cuh"
 
 #define BYTES_OF_INSTRUCTION 16 /* HW: sm_90's encoding (nvdisasm) */
@@ -11,7 +11,7 @@
 #define LARGE_THREADS        512
 #define SMALL_THREADS        128
 
-/* ---- straight code of so many KB, in two laps ---- */
+/* ---- straight-line code of a given size, run twice ---- */
 
 template <int kilobytes> static __global__ void code_kernel(uint64_t *span, float y) {
     float x[4] = {y, y + 1, y + 2, y + 3};
@@ -48,7 +48,7 @@ static void two_medians(const void *kernel, struct shape shape, void **arguments
     }
 }
 
-/* Between two launches another kernel's code of so many KB has run on all sub-partitions. */
+/* Between two launches `kb` KB of another kernel's code run on all sub-partitions. */
 template <int kilobytes, int other_kilobytes> static void measure_code_between(void) {
     uint64_t *span = results(3);
     float y = 1;
@@ -124,7 +124,7 @@ static void measure_first_copies(void) {
     check("cudaFree", cudaFree(bytes));
 }
 
-/* ---- registers from one warpgroup to the others ---- */
+/* ---- setmaxnreg: registers from one warpgroup to the others ---- */
 
 static __global__ void __launch_bounds__(384, 1) registers_kernel(uint64_t *span) {
     __syncthreads();
@@ -140,7 +140,7 @@ static __global__ void __launch_bounds__(384, 1) registers_kernel(uint64_t *span
     }
 }
 
-/* ---- small and large kernels in turn ---- */
+/* ---- alternating small and large kernels ---- */
 
 static __global__ void small_kernel(uint32_t cycles) {
     griddepcontrol_wait();
@@ -170,7 +170,7 @@ static void measure_pairs(bool pdl, int cluster, uint32_t small, uint32_t before
             cluster, small, before, after);
 }
 
-/* Straight code once more: how much of it a sub-partition keeps beside another kernel's. */
+/* Straight-line code again: how much of it a sub-partition still holds after another kernel's code has run. */
 static void code_kept(void) {
     measure_code_between<12, 0>();
     measure_code_between<12, 3>();

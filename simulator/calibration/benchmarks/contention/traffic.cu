@@ -1,5 +1,5 @@
-/* Rates of what kernels do at once: boxes through tensor maps, loads and stores of warps, stores into the other
- * CTA of every cluster, arrivals of many threads. */
+/* Rates of several accesses at once: tensor boxes, loads and stores of warps, stores into the other CTA of
+ * every cluster, and mbarrier arrivals of many threads. */
 #include "harness.cuh"
 
 #define RING_BYTES    (160 * 1024)
@@ -98,7 +98,8 @@ static __global__ void warps_kernel(uint64_t *span, unsigned char *bytes, uint64
     span[2 + threadIdx.x % 2] = sum;
     uint64_t end = globaltimer_now();
     __syncthreads();
-    if (threadIdx.x == 0) { /* all threads' atomics would outlast what is measured */
+    /* one thread only: atomics of all threads would take longer than what is measured */
+    if (threadIdx.x == 0) {
         note_span(span, start, end);
     }
 }
@@ -116,7 +117,7 @@ static void measure_warps(unsigned char *bytes, int warps, int ctas, bool far) {
             far ? "HBM" : "L2");
 }
 
-/* ---- every cluster's CTAs store into each other ---- */
+/* ---- the CTAs of every cluster store into each other ---- */
 
 static __global__ void all_remote_kernel(uint64_t *span) {
     extern __shared__ __align__(128) unsigned char memory[];

@@ -1,12 +1,12 @@
-/* What comes behind stores: a fence for the tensor cores behind those to shared memory, and one of the chip
- * behind those that leave sectors of memory half written. */
+/* Fences after stores: fence.proxy.async after stores to shared memory, and a GPU-scope fence after stores that
+ * write only a part of each sector of global memory. */
 #include "harness.cuh"
 
-#define LAPS         3 /* the last counts */
+#define LAPS         3 /* only the last lap is kept */
 #define MOST_THREADS 512
 #define MOST_CTAS    256
 #define UNIT         16 /* bytes of a store */
-#define STORES       16 /* to global memory, of a thread */
+#define STORES       16 /* stores of a thread to global memory */
 
 /* ---- shared memory ---- */
 
@@ -50,8 +50,7 @@ static void measure_fence(int threads, uint32_t stores, int fence) {
 
 /* ---- global memory ---- */
 
-/* A warp's stores `apart` bytes from lane to lane, until all of its part is written; then a fence of the chip.
- */
+/* A warp stores, `apart` bytes from lane to lane, until its whole part is written; then a GPU-scope fence. */
 static __global__ void __launch_bounds__(MOST_THREADS)
     scattered_kernel(uint64_t *spans, unsigned char *to, uint32_t apart) {
     uint32_t turns = apart / UNIT, lane = threadIdx.x % WARP_LANES, warp = threadIdx.x / WARP_LANES;

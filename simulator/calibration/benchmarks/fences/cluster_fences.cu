@@ -1,4 +1,5 @@
-/* A pair's barrier behind copies that have come: its arrival releases, which is a fence in machine code. */
+/* The barrier of a cluster of two after copies that have arrived. Its arrival has release semantics, which
+ * compiles to a fence. */
 #include "harness.cuh"
 
 #define PAIR        2
@@ -7,8 +8,8 @@
 #define BLOCK_BYTES 8192
 #define NEAR_BYTES  ((size_t)8 << 20) /* stays in L2 */
 
-/* Each round a thread copies a block, all wait for it and meet in the CTA; then what the cluster's barrier
- * takes. */
+/* In each round one thread copies a block, all threads wait for it and synchronise; then the cluster's barrier
+ * is timed. */
 static __global__ void __cluster_dims__(PAIR, 1, 1) __launch_bounds__(THREADS, 1)
     fenced_kernel(uint64_t *span, const unsigned char *source, uint32_t copies) {
     extern __shared__ __align__(128) unsigned char memory[];

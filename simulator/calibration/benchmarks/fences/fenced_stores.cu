@@ -1,14 +1,14 @@
-/* A fence of the whole GPU by several warps at once, behind their stores, before a barrier: how partial sums
- * are left for other CTAs.  In an idle chip and beside copies of every SM. */
+/* GPU-scope fences by several warps at once, between their stores and a barrier, as when partial sums are left
+ * for other CTAs; on an idle chip and while every SM copies. */
 #include "traffic.cuh"
 
 #define TURNS      32
 #define MAX_WARPS  12
 #define MAX_STORES 16
 #define VECTOR     16 /* bytes a lane stores at a time */
-#define KEPT       4  /* turns: then the same lines again */
+#define KEPT       4  /* turns until the same lines are written again */
 #define CTA_BYTES  (KEPT * MAX_STORES * MAX_WARPS * WARP_LANES * VECTOR)
-#define TURN_BARS  1 /* of the warps that store */
+#define TURN_BARS  1 /* named barrier of the warps that store */
 
 struct fenced_plan {
     struct ring_traffic traffic;
@@ -35,7 +35,7 @@ template <int stores> static __global__ void fenced_stores_kernel(uint64_t *span
         return;
     }
     uint32_t thread = threadIdx.x - WARP_LANES;
-    spin(4000); /* until the ring is full */
+    spin(4000); /* waits until the ring is full */
     bar_sync(TURN_BARS, threads);
     uint64_t start = clock64_now();
 #pragma unroll 1

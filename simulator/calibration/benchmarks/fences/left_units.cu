@@ -1,11 +1,11 @@
-/* What a thread leaves in global memory by bulk stores: until its shared memory has been read, until the stores
- * count as written, and until a fence of the whole GPU behind them is over. */
+/* Bulk stores of one thread to global memory: cycles until shared memory has been read (wait_group.read), until
+ * the stores are complete (wait_group), and until a GPU-scope fence after them completes. */
 #include "harness.cuh"
 
 #define TURNS      32
 #define LEAST_UNIT 4096
 #define MOST_UNIT  65536
-#define KEPT       4 /* turns: then the same bytes again */
+#define KEPT       4 /* turns until the same bytes are written again */
 
 enum until { UNTIL_READ, UNTIL_WRITTEN, UNTIL_FENCED };
 static const char *const until_names[] = {"read", "written", "fenced"};
@@ -33,7 +33,8 @@ static __global__ void left_kernel(uint64_t *span, unsigned char *units, uint32_
     if (blockIdx.x == 0) {
         note_span(span, start, clock64_now());
     }
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); /* none outlives its CTA */
+    /* no copy may outlive its CTA */
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 template <enum until until> static void measure_left(unsigned char *units, int ctas, uint32_t bytes) {

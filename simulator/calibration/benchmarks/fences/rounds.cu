@@ -1,20 +1,20 @@
-/* Fences of the whole GPU by three warpgroups that begin so many cycles apart: whether one that begins while
- * others are under way goes on with them.  In an idle chip and beside copies of every SM. */
+/* GPU-scope fences by three warpgroups that begin some cycles apart: whether a fence that begins while others
+ * are under way completes with them. On an idle chip and while every SM copies. */
 #include "traffic.cuh"
 
 #define TURNS     24
-#define COUNTED   16  /* the last of them */
-#define SETTLE    100 /* cycles from the barrier of a turn until the first ones begin */
+#define COUNTED   16  /* the last turns, which are timed */
+#define SETTLE    100 /* cycles from a turn's barrier until the first fence begins */
 #define GROUPS    3
-#define TURN_BARS 1 /* of the warpgroups */
+#define TURN_BARS 1 /* named barrier of the warpgroups */
 
 struct rounds_plan {
     struct ring_traffic traffic;
-    uint4 *out; /* a vector a lane */
+    uint4 *out; /* one vector for each lane */
     uint32_t apart;
 };
 
-/* spans: a warpgroup's cycles from its begin to the end of its fence, all turns together. */
+/* spans: a warpgroup's cycles from its begin to the end of its fence, summed over the turns. */
 template <bool stores> static __global__ void rounds_kernel(uint64_t *spans, struct rounds_plan plan) {
     extern __shared__ __align__(128) unsigned char memory[];
     __shared__ uint64_t full_words[MAX_SLOTS];
@@ -36,7 +36,7 @@ template <bool stores> static __global__ void rounds_kernel(uint64_t *spans, str
     }
     uint32_t thread = threadIdx.x - WARP_LANES, group = thread / WARPGROUP_LANES;
     uint64_t all = 0;
-    spin_until(clock64_now() + 4000); /* until the ring is full */
+    spin_until(clock64_now() + 4000); /* waits until the ring is full */
 #pragma unroll 1
     for (uint32_t turn = 0; turn < TURNS; turn++) {
         bar_sync(TURN_BARS, threads);

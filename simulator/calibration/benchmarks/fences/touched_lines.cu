@@ -1,15 +1,15 @@
-/* A fence of the whole GPU behind loads and stores of so many lines that have long been answered, by its own
- * warp and by another one of its CTA: whether it costs more than one behind nothing. */
+/* A GPU-scope fence long after loads or stores of a number of lines have completed, by the same warp or another
+ * warp of its CTA: whether it costs more than a fence with no accesses before it. */
 #include "harness.cuh"
 
 #define TURNS     32
-#define ANSWERED  2000 /* cycles: then all has been answered */
+#define ANSWERED  2000 /* cycles after which all accesses have completed */
 #define LINE_STEP 32   /* words from line to line */
 
 enum touch { TOUCH_NOTHING, TOUCH_LOAD, TOUCH_STORE, TOUCHES };
 static const char *const touch_names[] = {"nothing", "load", "store"};
 
-/* Warp 1 fences, warp `toucher` has touched before; span: cycles of all fences. */
+/* Warp `toucher` accesses the lines, then warp 1 executes the fence. span: cycles of all fences. */
 template <enum touch touch>
 static __global__ void touched_kernel(uint64_t *span, uint32_t *words, uint32_t lines, uint32_t toucher) {
     uint32_t warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES;
@@ -18,7 +18,8 @@ static __global__ void touched_kernel(uint64_t *span, uint32_t *words, uint32_t 
 #pragma unroll 1
     for (uint32_t turn = 0; turn < TURNS; turn++) {
         if (warp == toucher && lane < lines) {
-            if (touch == TOUCH_LOAD && *(volatile uint32_t *)word == 1) { /* never */
+            /* never true: keeps the load alive */
+            if (touch == TOUCH_LOAD && *(volatile uint32_t *)word == 1) {
                 span[0] = 0;
             }
             if (touch == TOUCH_STORE) {
@@ -33,7 +34,7 @@ static __global__ void touched_kernel(uint64_t *span, uint32_t *words, uint32_t 
             asm volatile("fence.acq_rel.gpu;" ::: "memory");
             all += clock64_now() - start;
         }
-        __syncthreads(); /* or the other warp touches again beside the fence */
+        __syncthreads(); /* keeps the other warp's next accesses out of the fence */
     }
     if (threadIdx.x == WARP_LANES) {
         note_span(span, 0, all);

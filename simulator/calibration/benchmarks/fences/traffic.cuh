@@ -1,4 +1,4 @@
-/* Copies that a CTA has under way while its other warps are measured. */
+/* Copies that a CTA keeps in flight while its other warps are timed. */
 #ifndef MICRO_TRAFFIC_CUH
 #define MICRO_TRAFFIC_CUH
 
@@ -6,16 +6,16 @@
 
 #define SLOT_BYTES 8192
 #define MAX_SLOTS  16
-#define FAR_BYTES  ((size_t)1 << 30)  /* from HBM: each byte once, nearly */
+#define FAR_BYTES  ((size_t)1 << 30)  /* comes from HBM: nearly every byte is read once */
 #define NEAR_BYTES ((size_t)16 << 20) /* stays in L2 */
 
 struct ring_traffic {
     const unsigned char *source;
-    uint64_t bytes; /* of it: a power of two */
+    uint64_t bytes; /* bytes of the source: a power of two */
     uint32_t slots; /* copies in flight */
 };
 
-/* One thread: a ring of copies until the other warps have had their turns. */
+/* One thread keeps a ring of copies in flight until the other warps have had their turns. */
 static __device__ __forceinline__ void copy_meanwhile(const struct ring_traffic &traffic, uint32_t memory,
                                                       uint32_t full, const volatile uint32_t *over) {
     uint64_t at = (uint64_t)blockIdx.x * SLOT_BYTES, step = (uint64_t)gridDim.x * SLOT_BYTES;

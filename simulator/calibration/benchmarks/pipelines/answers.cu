@@ -1,10 +1,11 @@
-/* What a warp waits for that no pipe computes: a special register, a constant, and the code behind a branch. */
+/* Waits of a warp on things that no arithmetic pipe computes: special registers, constants, and the code at a
+ * branch's target. */
 #include "harness.cuh"
 
 #define FEW_LAPS    16
 #define MANY_LAPS   80
-#define READS       8 /* of a lap, one behind the other */
-#define BRANCHES    8 /* of a lap, all taken */
+#define READS       8 /* dependent reads in a lap */
+#define BRANCHES    8 /* branches in a lap, all taken */
 #define ENTRIES     16
 #define NEVER       77
 #define INSTRUCTION 16 /* HW: bytes of an instruction (CUDA binary utilities, sm_70 and later) */
@@ -29,7 +30,7 @@ static __device__ __forceinline__ uint32_t answer(const struct constants &consta
     return answer;
 }
 
-/* Of %smid a lap reads one, since ptxas would ask for several at once, through two kinds of register. */
+/* A lap reads %smid only once: ptxas would issue several reads at once. */
 template <enum asked asked>
 static __global__ void answer_kernel(uint64_t *span, uint32_t laps,
                                      const __grid_constant__ struct constants constants) {
@@ -42,7 +43,7 @@ static __global__ void answer_kernel(uint64_t *span, uint32_t laps,
             x += answer<asked>(constants, x);
         }
     }
-    span[2] = x; /* before the clock is read */
+    span[2] = x; /* waits for x before the clock is read */
     note_span(span, start, clock64_now());
 }
 
@@ -65,7 +66,7 @@ template <int skipped> static __global__ void branch_kernel(uint64_t *span, uint
     note_span(span, start, clock64_now());
 }
 
-/* Cycles of a lap, from the difference of two numbers of laps; the kernel's third argument is `last`. */
+/* Cycles of a lap, from the difference between runs of two lengths; `last` is the kernel's third argument. */
 static double lap_cycles(const void *kernel, void *last) {
     uint64_t *span = results(3);
     double cycles[2];

@@ -1,6 +1,6 @@
-/* What warps issue beside their warpgroup's MMAs with A in registers: operations between the first and the
- * second MMA of a group, or behind the last one.  They need nothing of the MMAs, so that ptxas alone says where
- * they lie. */
+/* Operations that warps issue among their warpgroup's MMAs with A in registers: between the first and the
+ * second MMA of a group, or after the last one. They do not depend on the MMAs, so ptxas decides where they
+ * lie. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
 #include "harness.cuh"
 

@@ -1,5 +1,5 @@
-/* What a ring of few stages takes a stage where a cluster's CTAs share its copies: a thread that copies, warps
- * of every CTA that read nothing and hand the stage back to all of them, in the order of a CTA: without a
+/* Cycles a stage of a ring with few stages whose copies a cluster's CTAs share. One thread copies; the warps of
+ * every CTA read nothing and release the stage to all CTAs at once, with CTA-scope arrivals and so without a
  * fence. */
 #include "harness.cuh"
 
@@ -12,8 +12,9 @@
 
 struct cluster_ring {
     const unsigned char *source;
-    uint32_t bytes, slots, cluster; /* bytes: of a stage */
-    bool multicast;                 /* each CTA copies a part of the stage, for all; else all of its own */
+    uint32_t bytes, slots, cluster; /* bytes: those of a stage */
+    /* each CTA copies a part of the stage to all CTAs; otherwise the whole stage for itself */
+    bool multicast;
 };
 
 static __global__ void cluster_ring_kernel(uint64_t *span, struct cluster_ring ring) {

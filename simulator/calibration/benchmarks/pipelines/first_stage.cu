@@ -1,36 +1,37 @@
-/* A GEMM's first stages: boxes of B asked for before the wait for the kernel before, and boxes of A, which that
- * kernel has written and half the SMs share, right behind it. */
+/* A GEMM's first stages: boxes of B are requested before griddepcontrol.wait, and boxes of A, which the
+ * previous kernel wrote and half of the SMs share, right after it. */
 #include "harness.cuh"
 
 #define CTAS          96
-#define SHARES        2 /* of K: every second CTA takes the same boxes of A */
+#define SHARES        2 /* parts that K is split into: every second CTA reads the same boxes of A */
 #define MOST_STAGES   6
 #define B_ROWS        64
-#define B_ROW_BYTES   64 /* of a stage: 128 elements of four bits */
+#define B_ROW_BYTES   64 /* bytes of a row of B in a stage: 128 elements of four bits */
 #define A_ROWS        64
-#define A_ROW_BYTES   128 /* a box of A: 64 halves a row, two of them a stage */
+#define A_ROW_BYTES   128 /* a row of a box of A: 64 halves; two boxes a stage */
 #define SCALES        1024
-#define K_BYTES       2048 /* of a row of B */
+#define K_BYTES       2048 /* bytes of a row of B */
 #define STAGE_BYTES   (2 * B_ROWS * B_ROW_BYTES + 2 * SCALES + 2 * A_ROWS * A_ROW_BYTES)
 #define B_BYTES       ((size_t)2 * CTAS / SHARES * B_ROWS * K_BYTES)
 #define A_K_BYTES     (4 * K_BYTES)
 #define A_BYTES       ((size_t)A_ROWS * A_K_BYTES)
 #define SCALE_BYTES   ((size_t)2 * CTAS * MOST_STAGES * SCALES)
-#define WRITER_CTAS   32 /* beside the others, each on an SM of its own */
+#define WRITER_CTAS   32 /* CTAs that write A, each on an SM of its own */
 #define WRITER_LANES  256
-#define LONG_AHEAD    8000 /* cycles: B is there before A is asked for */
+#define LONG_AHEAD    8000 /* cycles after which B has arrived before A is requested */
 #define SHORT_AHEAD   800
-#define LAUNCH_CYCLES 16000 /* longer than launches of the host are apart */
+#define LAUNCH_CYCLES 16000 /* cycles: longer than the host needs for the next launch */
 #define BOXES_AT_ONCE 16
-#define SPANS         3 /* of a CTA */
+#define SPANS         3 /* values that a CTA leaves */
 #define STAGES_SHARED (MOST_STAGES * STAGE_BYTES + SWIZZLE_ATOM)
 
 struct stage_plan {
-    uint32_t stages, a, b, again; /* whether there are boxes of A, and of B; again: the second asking counts */
+    /* a, b: whether there are boxes of A and of B; again: the second request is timed */
+    uint32_t stages, a, b, again;
     const unsigned char *scales;
 };
 
-/* Lets the next kernel start when the host has launched it, and writes A so long after that, or reads it. */
+/* Triggers the next kernel once the host has launched it; writes (or reads) A some time after that. */
 static __global__ void writer_kernel(uint4 *to, uint32_t ahead, uint32_t stores) {
     spin(LAUNCH_CYCLES);
     griddepcontrol_launch_dependents();
@@ -39,7 +40,7 @@ static __global__ void writer_kernel(uint4 *to, uint32_t ahead, uint32_t stores)
          i += gridDim.x * blockDim.x) {
         if (stores != 0) {
             to[i] = make_uint4(0, i, 0, 0);
-        } else if (to[i].x == 1) { /* never */
+        } else if (to[i].x == 1) { /* never true: keeps the load alive */
             to[i].y = 1;
         }
     }
@@ -64,8 +65,8 @@ static __device__ __forceinline__ void ask_for_a(const CUtensorMap *map, uint32_
     }
 }
 
-/* Cycles from when A is asked for (B, where there is no A) until the first stage is full, and the last;
- * and how long B has been asked for by then. */
+/* Cycles from the request of A (of B, where there is no A) until the first stage is full, and until the last
+ * is; and how long before A B was requested. */
 static __global__ void stage_kernel(uint64_t *spans, const __grid_constant__ CUtensorMap map_a,
                                     const __grid_constant__ CUtensorMap map_b, struct stage_plan plan) {
     extern __shared__ unsigned char memory[];
@@ -106,7 +107,7 @@ static __global__ void stage_kernel(uint64_t *spans, const __grid_constant__ CUt
     }
 }
 
-/* Boxes that one thread asks for at once, from L2: cycles until the last of them is there. */
+/* Boxes that one thread requests at once, from L2: cycles until the last of them has arrived. */
 static __global__ void boxes_kernel(uint64_t *spans, const __grid_constant__ CUtensorMap map, uint32_t boxes,
                                     uint32_t bytes, uint32_t rows) {
     extern __shared__ unsigned char memory[];
@@ -115,7 +116,7 @@ static __global__ void boxes_kernel(uint64_t *spans, const __grid_constant__ CUt
     struct mbarrier barrier = {cvta_to_shared(&word)};
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();
-    for (uint32_t lap = 0; lap < 3; lap++) { /* the last counts */
+    for (uint32_t lap = 0; lap < 3; lap++) { /* only the last lap is kept */
         uint64_t start = clock64_now();
         mbarrier_arrive_expect_tx(barrier, boxes * bytes);
         for (uint32_t i = 0; i < boxes; i++) {
@@ -131,11 +132,12 @@ struct memory {
 };
 
 struct pair {
-    uint32_t a, b, stages, stored, again, ahead; /* ahead: cycles between the asking for B and for A, about */
+    /* ahead: approximate cycles from the request of B to that of A */
+    uint32_t a, b, stages, stored, again, ahead;
     bool pdl;
 };
 
-/* One pair of launches with nothing in L2 but A: of all CTAs the medians of both spans. */
+/* One pair of launches with nothing in L2 but A: the medians over all CTAs of their values. */
 static void pair_cycles(const struct memory &memory, const struct pair &pair, double (&cycles)[SPANS]) {
     uint64_t *spans = results(SPANS * CTAS), measured[SPANS * CTAS];
     unsigned char *a = memory.a;
@@ -173,7 +175,8 @@ static void measure_pair(const struct memory &memory, const struct pair &pair) {
             all[part][i] = cycles[part];
         }
     }
-    const int count = pair.a != 0 ? SPANS : SPANS - 1; /* without A it is not asked for */
+    /* without A there is no time before its request */
+    const int count = pair.a != 0 ? SPANS : SPANS - 1;
     for (int part = 0; part < count; part++) {
         reportf(
             "first_stage_cycles", median(all[part], LAUNCHES), "cycles",

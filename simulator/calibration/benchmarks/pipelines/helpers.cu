@@ -1,26 +1,27 @@
-/* Warps that dequantize beside warpgroups that multiply: each loads some bytes a lane, waits for them, computes
- * and stores, to shared memory or to global, while copies come in. */
+/* Warps that dequantize while warpgroups multiply: each helper loads some bytes a lane, waits for them,
+ * computes, and stores to shared or global memory, while copies arrive. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
 #include "../../../submission/gpu/instructions/wgmma_descriptors.h"
 #include "harness.cuh"
 
-#define FEW_ITEMS     8
-#define MANY_ITEMS    24
-#define HELPERS       4 /* warps; of which so many work as are asked for */
-#define GROUPS        2 /* warpgroups that multiply, behind these; and a warp that copies */
-#define THREADS       (WARPGROUP_LANES * (1 + GROUPS) + WARP_LANES)
-#define N             128
-#define STEPS         4 /* MMAs of a group */
-#define B_BYTES       16384
-#define RING_SLOTS    4
-#define SLOT_BYTES    16384
-#define STORE_UNITS   4
-#define STORE_BYTES   (STORE_UNITS * WARP_LANES * 16) /* of a warp's item */
-#define ITEM_BYTES    512                             /* of packed values that become these */
-#define ITEM_APART    2048                            /* from one row of packed values to the next */
-#define SCALE_TILE    512                             /* 16 bytes for each of 32 rows */
-#define ITEM_TILES    16                              /* of scales */
-#define SOURCES       16                              /* CTAs share what so many read, so that L2 keeps it */
+#define FEW_ITEMS   8
+#define MANY_ITEMS  24
+#define HELPERS     4 /* helper warps; a run uses some or all of them */
+#define GROUPS      2 /* warpgroups that multiply; after them comes one warp that copies */
+#define THREADS     (WARPGROUP_LANES * (1 + GROUPS) + WARP_LANES)
+#define N           128
+#define STEPS       4 /* MMAs of a group */
+#define B_BYTES     16384
+#define RING_SLOTS  4
+#define SLOT_BYTES  16384
+#define STORE_UNITS 4
+#define STORE_BYTES (STORE_UNITS * WARP_LANES * 16) /* bytes that a warp stores for an item */
+#define ITEM_BYTES  512                             /* bytes of packed values that they are made from */
+#define ITEM_APART  2048                            /* bytes from one row of packed values to the next */
+#define SCALE_TILE  512                             /* bytes of a tile of scales: 16 for each of 32 rows */
+#define ITEM_TILES  16                              /* tiles of scales */
+/* number of CTAs' sources: later CTAs read the same ones, so that L2 holds them */
+#define SOURCES       16
 #define HELPER_SHARED (B_BYTES + RING_SLOTS * SLOT_BYTES + HELPERS * STORE_BYTES + SWIZZLE_ATOM)
 #define SIGNS         0x80808080
 #define HALVES        0x8e008e00
@@ -35,7 +36,7 @@ struct helper_plan {
     enum beside beside;
 };
 
-/* Half of eight packed values as halves times a scale. */
+/* Four of eight packed values as halves times a scale. */
 static __device__ __forceinline__ void dequantize(uint32_t word, uint32_t scale, uint32_t (&made)[2]) {
     uint32_t bytes = (word & SIGNS) | ((word >> 3) & ~SIGNS);
     uint32_t halves[2] = {(bytes * 256) & HALVES, bytes & HALVES};
@@ -43,8 +44,7 @@ static __device__ __forceinline__ void dequantize(uint32_t word, uint32_t scale,
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(made[1]) : "r"(halves[1]), "r"(scale));
 }
 
-/* A lane's eight words of an item: eight bytes four times, of which lanes take the same in twos, or 16 twice.
- */
+/* A lane's eight words of an item: four loads of eight bytes, where two lanes load the same, or two of 16. */
 template <int bytes>
 static __device__ __forceinline__ void load_words(uint32_t (&words)[8], const unsigned char *from,
                                                   uint32_t lane) {
@@ -67,7 +67,7 @@ static __device__ __forceinline__ void load_words(uint32_t (&words)[8], const un
     }
 }
 
-/* One after another, as the loads' answers come. */
+/* One after another, as the loads complete. */
 template <int bytes, bool to_shared>
 static __device__ __forceinline__ void make_items(const struct helper_plan &plan, uint32_t shared,
                                                   uint32_t warp) {
@@ -88,7 +88,7 @@ static __device__ __forceinline__ void make_items(const struct helper_plan &plan
             const uint32_t four[4] = {made[0][0], made[0][1], made[1][0], made[1][1]};
             if (to_shared) {
                 st_shared_v4(shared + (i * WARP_LANES + lane) * 16, four);
-            } else { /* two lanes a sector, a line for them */
+            } else { /* two lanes write a sector, each pair in a line of its own */
                 *(uint4 *)(stored + lane / 2 * 128 + i * 32 + lane % 2 * 16) =
                     make_uint4(four[0], four[1], four[2], four[3]);
             }
@@ -97,8 +97,8 @@ static __device__ __forceinline__ void make_items(const struct helper_plan &plan
     }
 }
 
-/* A warpgroup: groups of MMAs with A in registers until the helpers have ended.  A word says whether to go on,
- * the same one to all of its warps. */
+/* A warpgroup: groups of MMAs with A in registers until the helpers have ended. One word tells all of its warps
+ * whether to go on. */
 static __device__ __forceinline__ void multiply(uint32_t base, volatile uint32_t *ended,
                                                 volatile uint32_t *stops, uint32_t helpers, uint64_t *kept) {
     uint64_t b = wgmma_swizzled_tile_descriptor(base);
@@ -143,7 +143,7 @@ static __device__ __forceinline__ void multiply(uint32_t base, volatile uint32_t
     *kept = __float_as_uint(sums[0]);
 }
 
-/* One thread, until the helpers have ended. */
+/* One thread copies until the helpers have ended. */
 static __device__ __forceinline__ void copy(const unsigned char *from, uint32_t ring, uint32_t full,
                                             volatile uint32_t *ended, uint32_t helpers) {
     uint32_t asked = 0;
@@ -221,7 +221,7 @@ static double span_cycles(const void *kernel, const struct helper_plan &plan, in
     return median(cycles, LAUNCHES);
 }
 
-/* Cycles of an item of every helper, from the difference of two numbers of them. */
+/* Cycles for an item of every helper, from the difference between runs with two numbers of items. */
 template <int bytes, bool to_shared>
 static void measure(const struct helper_plan &memory, uint32_t warps, enum beside beside, int ctas = 1,
                     bool far = false) {

@@ -1,8 +1,8 @@
-/* A warpgroup whose last warp comes late to its MMAs: when the first one goes on. */
+/* A warpgroup whose last warp reaches its MMAs late: when the first warp goes on. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
 #include "harness.cuh"
 
-#define TURNS   3     /* the last counts */
+#define TURNS   3     /* only the last turn is kept */
 #define LEAD    1000  /* cycles from a turn's barrier until the first warps begin */
 #define B_BYTES 16384 /* up to 128 rows of 128 bytes */
 

@@ -1,5 +1,5 @@
-/* A producer that asks for several copies a stage, as a kernel's does, and a consumer that gives each stage
- * back as soon as it is full: cycles a stage, by how many copies it has and how many stages the ring has. */
+/* A producer that issues several copies for a stage, as a kernel's does, and a consumer that releases each
+ * stage as soon as it is full: cycles a stage, by copies in a stage and stages in the ring. */
 #include "harness.cuh"
 
 #define MAX_STAGES  8

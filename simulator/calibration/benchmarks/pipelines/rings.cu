@@ -1,34 +1,38 @@
-/* Rings that warps fill by cp.async while they use them, as the narrow Hopper kernel does: a lane reads what it
- * has copied itself, asks for the next at once, and computes or multiplies with what it has read. */
+/* Rings that warps fill with cp.async while they use them, as the narrow Hopper kernel does: a lane reads what
+ * it copied itself, issues the next copy at once, and computes or multiplies with what it read. */
 #include "../../../submission/gpu/instructions/wgmma.cuh"
 #include "../../../submission/gpu/instructions/wgmma_descriptors.h"
 #include "harness.cuh"
 
-#define FEW_LAPS      4
-#define MANY_LAPS     16
-#define PHASE_LAPS    2 /* in which a thread makes some of the operand that all warps share */
-#define STAGES        2
-#define MOST_GROUPS   4
-#define MOST_THREADS  (MOST_GROUPS * WARPGROUP_LANES)
-#define GROUP_WARPS   4
-#define ROWS          8    /* that a warp's copy touches, 64 bytes of each */
-#define ROW_BYTES     4096 /* apart */
-#define TENSOR_BYTES  ((size_t)128 << 20)
-#define SCALE_BYTES   ((size_t)32 << 20)
-#define CTA_SCALES    65536 /* 512 bytes for each 32 of a row */
-#define SCALE_TILE    512
-#define NEAR_CTAS     8    /* from L2: CTAs share what so many read */
+#define FEW_LAPS  4
+#define MANY_LAPS 16
+/* laps of a phase, in which a thread makes a part of the operand that all warps share */
+#define PHASE_LAPS   2
+#define STAGES       2
+#define MOST_GROUPS  4
+#define MOST_THREADS (MOST_GROUPS * WARPGROUP_LANES)
+#define GROUP_WARPS  4
+#define ROWS         8    /* rows that a warp's copy touches, 64 bytes of each */
+#define ROW_BYTES    4096 /* bytes from one row to the next */
+#define TENSOR_BYTES ((size_t)128 << 20)
+#define SCALE_BYTES  ((size_t)32 << 20)
+#define CTA_SCALES   65536 /* scales of a CTA: 512 bytes for each 32 bytes of a row */
+#define SCALE_TILE   512
+/* number of CTAs' sources where they come from L2: later CTAs read the same ones */
+#define NEAR_CTAS     8
 #define UNIT_BYTES    512  /* a warp's copy: 16 bytes a lane */
 #define WORD_BYTES    128  /* 4 bytes a lane */
-#define OPERAND_BLOCK 2048 /* 8 rows by 128 halves, as core matrices */
+#define OPERAND_BLOCK 2048 /* bytes of 8 rows of 128 halves, as core matrices */
 #define N             32   /* columns of the products: blocks of 8 */
-#define UNITS         2    /* of the shared operand, that a thread makes in a phase */
+#define UNITS         2    /* units of the shared operand that a thread makes in a phase */
 #define CORE_MATRIX   128
-#define OPERAND_BYTES (UNITS * MOST_THREADS / WARP_LANES * OPERAND_BLOCK) /* of a phase */
-#define ONE_OPERAND   (N / 8 * OPERAND_BLOCK)                             /* where no thread makes any */
-#define CTAS          96 /* as of 32 rows of A and weights of 3072 rows */
-#define SIGNS         0x80808080
-#define HALVES        0x8e008e00
+/* bytes of the operand made in a phase */
+#define OPERAND_BYTES (UNITS * MOST_THREADS / WARP_LANES * OPERAND_BLOCK)
+/* bytes of the operand where no thread makes any */
+#define ONE_OPERAND (N / 8 * OPERAND_BLOCK)
+#define CTAS        96 /* as for 32 rows of A and weights of 3072 rows */
+#define SIGNS       0x80808080
+#define HALVES      0x8e008e00
 
 enum reader { READS_NOTHING, READS, COMPUTES, MULTIPLIES, MULTIPLIES_IN_PLACE };
 static const char *const reader_names[] = {"nothing", "ld.shared", "and dequantizes",
@@ -36,12 +40,13 @@ static const char *const reader_names[] = {"nothing", "ld.shared", "and dequanti
 
 struct ring_plan {
     const unsigned char *bytes, *scales;
-    uint32_t laps, warpgroups, row_bytes, lap_bytes; /* lap_bytes: from a copy's bytes of a row to the next */
-    uint32_t ctas;                                   /* whose bytes differ */
-    uint32_t flat_scales;                            /* a copy's words follow each other */
+    /* lap_bytes: from a copy's bytes of a row to the next lap's */
+    uint32_t laps, warpgroups, row_bytes, lap_bytes;
+    uint32_t ctas;        /* CTAs whose source bytes differ */
+    uint32_t flat_scales; /* the words of a copy of scales follow each other */
 };
 
-/* What a lane has of a stage. */
+/* A lane's part of a stage. */
 template <int rows> struct packed {
     uint4 words[rows];
     uint32_t scales[rows];
@@ -66,7 +71,7 @@ static __device__ __forceinline__ uint32_t word_of(uint4 words, int i) {
     return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
 }
 
-/* `apart`: from one of the warp's copies to the next. */
+/* apart: bytes from one of the warp's copies to the next. */
 template <int rows, bool scaled, int apart>
 static __device__ __forceinline__ void fill(uint32_t stage, const struct from<rows> &from,
                                             const struct ring_plan &plan, uint32_t lap, int lane) {
@@ -98,7 +103,7 @@ template <int rows>
 static __device__ __forceinline__ void dequantize_part(uint32_t (&fragments)[rows][4],
                                                        const struct packed<rows> &packed, int word) {
 #pragma unroll
-    for (int i = 0; i < rows; i++) { /* rows come in twos: those of one MMA's A */
+    for (int i = 0; i < rows; i++) { /* rows come in pairs: those of one MMA's A */
         uint32_t pairs[4];
         dequantize(word_of(packed.words[i], word), packed.scales[i], pairs);
         fragments[i / 2 * 2][i % 2] = pairs[0];
@@ -108,7 +113,7 @@ static __device__ __forceinline__ void dequantize_part(uint32_t (&fragments)[row
     }
 }
 
-/* A stage's values; with products these run on while the next part is made. */
+/* Dequantizes a stage; products run on while the next part is made. */
 template <enum reader reader, int rows>
 static __device__ __forceinline__ void use(float (&sums)[rows / 2][N / 2], uint32_t (&fragments)[2][rows][4],
                                            const struct packed<rows> &packed, uint32_t operand,
@@ -269,7 +274,7 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1) ring_kernel(uint64_t *
     float sums[rows / 2][N / 2];
     uint32_t fragments[2][rows][4];
     struct units units;
-    uint32_t kept = 0; /* or ptxas drops what is not multiplied */
+    uint32_t kept = 0; /* keeps values that are not multiplied, which ptxas would drop */
 #pragma unroll
     for (int i = 0; i < rows / 2 * N / 2; i++) {
         sums[i / (N / 2)][i % (N / 2)] = 0;
@@ -309,7 +314,7 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1) ring_kernel(uint64_t *
         kept ^= __float_as_uint(sums[i][0]);
     }
     __syncthreads();
-    if (blockIdx.x == 0) { /* SMs' clocks differ */
+    if (blockIdx.x == 0) { /* one CTA only: the SMs' clocks differ */
         span[2 + threadIdx.x % 2] = kept;
         note_span(span, start, end);
     }
@@ -340,7 +345,7 @@ static double span_cycles(const void *kernel, struct ring_plan plan, int shared_
     return median(cycles, LAUNCHES);
 }
 
-/* What a row varies beside what the kernel's template says. */
+/* What a row of the table varies besides the kernel's template arguments. */
 struct row {
     uint32_t warpgroups;
     int ctas;
@@ -360,7 +365,7 @@ static struct ring_plan plan_of(const struct memory &memory, const struct row &r
     return plan;
 }
 
-/* Cycles of a lap of all warps, from the difference of two numbers of laps. */
+/* Cycles of a lap of all warps, from the difference between runs of two lengths. */
 template <enum reader reader, int rows, bool scaled, bool phases>
 static void measure(const struct memory &memory, const struct row &row) {
     const void *kernel = (const void *)ring_kernel<reader, rows, scaled, phases>;

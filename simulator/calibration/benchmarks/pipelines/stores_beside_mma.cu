@@ -1,18 +1,18 @@
-/* Stores to shared memory, a fence for asynchronous copies and a barrier, by warpgroups beside another one's
- * MMAs: how what they dequantize is left for the next MMAs.  The MMAs have A in registers or in shared memory,
- * of which these read all of both operands. */
+/* Stores to shared memory, fence.proxy.async and a barrier by warpgroups while another one's MMAs run, as when
+ * dequantized values are handed to the next MMAs. The MMAs have A in registers or in shared memory; the latter
+ * read both operands from there. */
 #include "harness.cuh"
 
 #define TURNS         24
-#define COUNTED       16   /* the last of them */
+#define COUNTED       16   /* the last turns, which are timed */
 #define OPERAND_BYTES 8192 /* A: 64 rows of 128 bytes */
 #define B_BYTES       16384
-#define STORES        16  /* of 16 bytes a lane */
-#define PLACES        4   /* they go to, in turn */
-#define MOST_GROUPS   3   /* that store */
-#define TURN_BARS     1   /* of the warps that store */
-#define MMAS          8   /* of a group */
-#define GROUPS        120 /* longer than the slowest turns */
+#define STORES        16  /* stores of a turn, 16 bytes a lane */
+#define PLACES        4   /* places that the stores go to, in turn */
+#define MOST_GROUPS   3   /* the most warpgroups that store */
+#define TURN_BARS     1   /* named barrier of the warps that store */
+#define MMAS          8   /* MMAs of a group */
+#define GROUPS        120 /* groups of MMAs: enough to outlast the slowest turns */
 
 /* The accumulators live inside the asm block, as in tensor.cu. */
 #define R8(b)       "d" #b "0,d" #b "1,d" #b "2,d" #b "3,d" #b "4,d" #b "5,d" #b "6,d" #b "7"
@@ -54,7 +54,8 @@ static __device__ __forceinline__ uint64_t rows_at(uint32_t address) {
            (uint64_t)1 << 62;
 }
 
-/* spans: cycles of the counted turns, their stores alone, MMAs and their cycles. */
+/* spans: the cycles of the timed turns, those of their stores alone, the number of MMAs, and the cycles of
+ * these. */
 template <int form, bool computed>
 static __global__ void __launch_bounds__((1 + MOST_GROUPS) * WARPGROUP_LANES, 1)
     stores_kernel(uint64_t *spans, uint32_t fragment) {
@@ -74,7 +75,8 @@ static __global__ void __launch_bounds__((1 + MOST_GROUPS) * WARPGROUP_LANES, 1)
         uint64_t mmas = 0, start = clock64_now(), end = 0;
         uint32_t kept = 0;
 #pragma unroll 1
-        for (uint32_t i = 0; i < GROUPS && form != NONE; i++) { /* as many for each warp */
+        /* the same number for each warp */
+        for (uint32_t i = 0; i < GROUPS && form != NONE; i++) {
             kept ^= mma_group<form>(rows_at(base), rows_at(base + OPERAND_BYTES), fragment);
             if (end == 0) {
                 mmas += MMAS;

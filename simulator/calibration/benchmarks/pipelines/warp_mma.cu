@@ -1,5 +1,5 @@
-/* mma.sync m16n8k16: what one waits for the one before, and how many a sub-partition takes, by chains of
- * accumulators and warps; and beside operations of the same warps. */
+/* mma.sync m16n8k16: the latency of dependent ones, and the rate of a sub-partition, by independent
+ * accumulators and by warps; and both with other operations of the same warps in between. */
 #include "harness.cuh"
 
 #define STEPS      16 /* MMAs of each chain a lap */
@@ -7,7 +7,7 @@
 #define MANY_LAPS  24
 #define MOST_WARPS 16
 
-/* operations: byte picks and products of halves in turn, behind each MMA. */
+/* operations: alternating prmt and HMUL2 after each MMA. */
 template <int chains, int operations>
 static __global__ void __launch_bounds__(MOST_WARPS *WARP_LANES)
     mma_kernel(uint64_t *span, uint32_t laps, uint32_t zero) {
@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(MOST_WARPS *WARP_LANES)
     note_span(span, start, clock64_now());
 }
 
-/* Cycles of a sub-partition an MMA. */
+/* Cycles of a sub-partition for each MMA. */
 template <int chains, int operations> static void measure(int warps) {
     const void *kernel = (const void *)mma_kernel<chains, operations>;
     uint64_t *span = results(2 + MOST_WARPS * WARP_LANES);

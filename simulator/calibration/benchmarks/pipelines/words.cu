@@ -1,15 +1,15 @@
-/* Words in global memory that one CTA leaves for others, which ask for them again and again; and what a release
- * to the whole chip takes behind a warp's stores. All of it in an idle chip and beside copies of every SM. */
+/* Words in global memory that one CTA writes and others poll; and the cost of a GPU-scope release after a
+ * warp's stores. Both on an idle chip and while every SM copies. */
 #include "harness.cuh"
 
 #define TURNS      64
-#define SLOTS      8 /* at the most */
+#define SLOTS      8 /* the most copies in flight */
 #define SLOT_BYTES 16384
 #define FAR_BYTES  ((size_t)1 << 30)
 #define NEAR_BYTES ((size_t)16 << 20)
-#define ASK_AFTER  8  /* copies: then whether it is over */
-#define WORD_APART 32 /* words: lines of their own */
-#define STORES     4  /* of a lane before a release */
+#define ASK_AFTER  8  /* copies after which the copying thread asks whether to end */
+#define WORD_APART 32 /* words from one flag to the next: each has its own line */
+#define STORES     4  /* stores of a lane before a release */
 #define PART_BYTES (TURNS * STORES * WARP_LANES * 16)
 
 enum traffic { IDLE, COPIES_FROM_L2, COPIES_FROM_HBM, TRAFFICS };
@@ -20,10 +20,11 @@ static const char *const order_names[] = {"relaxed", "release", "fence.proxy.asy
 
 struct word_plan {
     const unsigned char *source;
-    uint64_t source_bytes; /* of copies */
-    uint32_t *words;       /* told, answered, over */
+    uint64_t source_bytes; /* bytes that the copies come from */
+    uint32_t *words;       /* the flags: turn, answer, end */
     unsigned char *parts;
-    uint32_t askers, slots, first; /* slots: copies in flight, of CTAs from the first on */
+    /* slots: copies in flight; first: the first CTA that copies */
+    uint32_t askers, slots, first;
 };
 
 static __device__ __forceinline__ uint32_t load_word(const uint32_t *word, enum order order) {
@@ -51,7 +52,7 @@ static __device__ __forceinline__ void add_word(uint32_t *word, enum order order
     }
 }
 
-/* One thread: keeps a ring of copies in flight until it is told that it is over. */
+/* One thread keeps a ring of copies in flight until the end flag is set. */
 static __device__ __forceinline__ void copy_until_over(const struct word_plan &plan, uint32_t memory,
                                                        uint32_t full) {
     uint64_t at = (uint64_t)blockIdx.x * SLOT_BYTES, step = (uint64_t)gridDim.x * SLOT_BYTES;
@@ -68,7 +69,8 @@ static __device__ __forceinline__ void copy_until_over(const struct word_plan &p
         at += step;
         asked++;
     }
-    for (uint32_t i = asked > plan.slots ? asked - plan.slots : 0; i < asked; i++) { /* none outlives its CTA */
+    /* no copy may outlive its CTA */
+    for (uint32_t i = asked > plan.slots ? asked - plan.slots : 0; i < asked; i++) {
         wait_parity({full + i % plan.slots * 8}, i / plan.slots & 1);
     }
 }
@@ -77,7 +79,7 @@ static __device__ __forceinline__ void settle(void) {
     spin(4000);
 }
 
-/* CTA 0 tells a turn's number, the askers each add one to the answer: cycles of all turns. */
+/* CTA 0 writes a turn's number; each poller then adds one to the answer. Cycles of all turns. */
 template <enum order order>
 static __device__ __forceinline__ void tell(uint64_t *span, const struct word_plan &plan) {
     uint32_t *told = plan.words, *answered = plan.words + WORD_APART;
@@ -102,7 +104,7 @@ static __device__ __forceinline__ void tell(uint64_t *span, const struct word_pl
     store_word(plan.words + 2 * WORD_APART, 1, RELAXED);
 }
 
-/* A warp's stores, and what lets others see them; CTA 0's cycles. */
+/* A warp's stores and the release that publishes them; CTA 0's cycles. */
 template <enum order order>
 static __device__ __forceinline__ void store_and_tell(uint64_t *span, const struct word_plan &plan) {
     uint32_t lane = threadIdx.x % WARP_LANES;
@@ -129,7 +131,7 @@ static __device__ __forceinline__ void store_and_tell(uint64_t *span, const stru
     }
 }
 
-/* Warp 0 copies; warp 1 tells, asks or stores. */
+/* Warp 0 copies; warp 1 writes, polls or stores. */
 template <enum order order, bool stores>
 static __global__ void word_kernel(uint64_t *span, struct word_plan plan) {
     extern __shared__ __align__(128) unsigned char memory[];
@@ -180,7 +182,7 @@ static struct word_plan plan_of(enum traffic traffic, const struct word_plan &me
     return plan;
 }
 
-/* own: whether those that tell and ask copy as well. */
+/* own: whether the CTAs that write and poll copy as well. */
 template <enum order order>
 static void measure_words(enum traffic traffic, const struct word_plan &memory, uint32_t askers, uint32_t slots,
                           bool own = true) {

@@ -1,5 +1,5 @@
-/* Reads each SM's cycle counter together with the card's timer: two readings give the mean clock between them.  And
- * MMAs with pauses, which measure their own clock. */
+/* Reads each SM's cycle counter together with the card's timer: two readings give the mean clock between them.
+ * And MMAs with pauses, which measure their own clock. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -7,10 +7,10 @@
 #include "harness.cuh"
 
 #define SMS     132         /* HW: an H200 */
-#define ALONE   (200 << 10) /* bytes of shared memory: one CTA an SM */
+#define ALONE   (200 << 10) /* bytes of shared memory that leave room for one CTA an SM */
 #define STEPS   4
 #define B_BYTES 16384
-#define NO_MMAS 0xffffffffu /* as a pause */
+#define NO_MMAS 0xffffffffu /* a value of `pause`: no MMAs at all */
 #define SPIN    1000        /* cycles of a lap without MMAs */
 
 /* Leaves cycles and ns of SM i in words 2 i and 2 i + 1 of `out`, at a step of the timer. */
@@ -31,7 +31,8 @@ extern "C" int probe(void *queue, uint64_t *out) {
     return (int)cudaGetLastError();
 }
 
-/* Laps of four MMAs of two warpgroups on noise or zeros, with `pause` cycles after each; `out` as above, by CTA. */
+/* Laps of four MMAs of two warpgroups on noise or zeros, with `pause` cycles after each; `out` as above, by
+ * CTA. */
 static __global__ void __launch_bounds__(256, 1)
     laps_kernel(uint64_t *out, uint32_t noise, uint32_t laps, uint32_t pause) {
     extern __shared__ unsigned char memory[];
