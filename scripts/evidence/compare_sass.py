@@ -1,12 +1,12 @@
-"""Compares the machine code of two builds, kernel by kernel and instruction by instruction, names aside.
+"""Compares the machine code of two builds, kernel by kernel and instruction by instruction; names may differ.
 
     python -m scripts.evidence.compare_sass A B [--json FILE]
 
-A and B are each an object file, a cubin, a library, or a git commit, whose kernels are built in a worktree of their
-own.  A folder stands for the objects of all GPU backends in it (build, or another build folder).  Kernels of one chip
-are matched by the integers among their template arguments; where none or several have the same, by their instructions.
-An instruction is its encoding, which holds registers, predicates, stalls and barriers; names of kernels, types and
-files are not in it.  Exit status: 0 where every kernel is the same, 1 where one differs, 2 where nothing was compared.
+A and B are each an object file, a cubin, a library, a build folder, which stands for the objects of all GPU backends in
+it, or a git commit, whose kernels are built in a temporary worktree.  Kernels of one chip are matched by the integers
+among their template arguments, and by their instructions if none or several have the same integers.  Instructions are
+compared by their encoding, which holds registers, predicates, stalls and barriers, but no names of kernels, types or
+files.  Exit status: 0 if every kernel is the same, 1 if one differs, 2 if nothing was compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 class SassError(Exception):
-    """Why nothing can be compared."""
+    """The reason why nothing can be compared."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """Its last identifier and its template's integers."""
+        """The kernel's last identifier and its template's integers."""
         found = re.findall(r"(?<!\d)(\d+)(?=[A-Za-z_])", self.symbol)
         identifiers = [
             word for length in found for word in re.findall(rf"(?<!\d){length}(\w{{{length}}})", self.symbol)
@@ -75,7 +75,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel on both sides; a side without it has no instructions."""
+    """One kernel on both sides; None stands for a side without it."""
 
     chip: str
     kernel: str
@@ -91,7 +91,7 @@ class Row:
 
 @cache
 def tool(name: str) -> str:
-    """A program of the CUDA toolkit: in PATH, or in its wheel."""
+    """The path of a program of the CUDA toolkit, from PATH or from its wheel."""
     wheels = [Path(folder) for folder in sys.path if folder]
     found = [shutil.which(name), *(str(path) for folder in wheels for path in folder.glob(f"nvidia/*/bin/{name}"))]
     path = next((path for path in found if path and os.access(path, os.X_OK)), None)
@@ -101,7 +101,7 @@ def tool(name: str) -> str:
 
 
 def _dump(option: str, path: Path) -> str:
-    """What cuobjdump says of a file; it calls nvdisasm by its name."""
+    """cuobjdump's output for a file; PATH has nvdisasm, which cuobjdump calls."""
     folder = Path(tool("nvdisasm")).parent
     environment = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
     command = [tool("cuobjdump"), option, str(path)]
@@ -148,14 +148,14 @@ def kernels(path: Path) -> list[Kernel]:
 
 
 def likeness(one: Kernel, other: Kernel) -> float:
-    """The share of instructions, by opcode, that two kernels have in common; the same name decides among equals."""
+    """The share of instructions, by opcode, that two kernels have in common; an equal name adds a half."""
     opcodes = [Counter(step.text.split()[0] for step in kernel.code) for kernel in (one, other)]
     common = sum((opcodes[0] & opcodes[1]).values()) / max(1, len(one.code), len(other.code))
     return common + (0.5 if one.name == other.name else 0)
 
 
 def _match(left: list[Kernel], right: list[Kernel]) -> Iterator[tuple[Kernel, Kernel]]:
-    """Takes the most alike pairs out of both lists, as long as these have half of their opcodes in common."""
+    """Takes pairs out of both lists, the most alike first, as long as a pair shares half of its opcodes."""
     while left and right:
         one, other = max(((a, b) for a in left for b in right), key=lambda pair: likeness(*pair))
         if likeness(one, other) < LEAST_LIKENESS:
@@ -188,9 +188,9 @@ def _shown(step: Instruction | None) -> str:
 
 
 def difference(before: tuple[Instruction, ...], after: tuple[Instruction, ...]) -> tuple[int, str]:
-    """How many instructions differ, and the first that do.
+    """How many instructions differ, and the first of them.
 
-    Where both are of one length, place by place; else aligned, with the targets of branches left out.
+    Code of equal length is compared place by place; else it is aligned, and targets of branches do not count.
     """
     if before == after:
         return 0, ""
@@ -231,7 +231,7 @@ def compare(before: list[Kernel], after: list[Kernel]) -> list[Row]:
 
 
 def build(commit: str) -> list[Kernel]:
-    """The kernels of a commit, compiled by its own Makefile."""
+    """Builds the kernels of a commit with its own Makefile."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         git = ["git", "-C", str(ROOT), "worktree"]
@@ -249,7 +249,7 @@ def build(commit: str) -> list[Kernel]:
 
 
 def read(what: str) -> list[Kernel]:
-    """The kernels that an argument names."""
+    """The kernels of a command-line argument."""
     path = Path(what)
     if path.is_dir():
         objects = [found for pattern in OBJECTS for found in sorted(path.glob(pattern))]

@@ -64,24 +64,6 @@ static __device__ __forceinline__ struct box_coord find_boxes(const struct tile_
             coord.n / SCALE_TILE_ROWS * tiles_k};
 }
 
-/* The tensor of the second operand: B2; for the grouped GEMM, which has one B, B1, from a later row on
- * (second_operand). */
-static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_dual_gemm_params &p) {
-    return &p.b2;
-}
-
-static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_dual_gemm_params &p) {
-    return &p.sfb2;
-}
-
-static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_group &p) {
-    return &p.b1;
-}
-
-static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_group &p) {
-    return &p.sfb1;
-}
-
 /* How many rows after the first operand the second one starts, and whether its scale factors are in the same
  * scale tile or in the next one. */
 template <class T> struct second_operand {
@@ -104,8 +86,8 @@ template <class T, class P>
 static __device__ __forceinline__ void prefetch_b(const struct box_coord &boxes, const P &p, int32_t stages) {
     for (int32_t i = boxes.first_stage; i < boxes.first_stage + min(T::stages, stages); i++) {
         cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, i * STAGE_FP4_BYTES, boxes.n, boxes.batch);
-        cp_async_bulk_prefetch_tensor_3d_l2(second_b(p), i * STAGE_FP4_BYTES, boxes.n + second_operand<T>::rows,
-                                            boxes.batch);
+        cp_async_bulk_prefetch_tensor_3d_l2(T::second_b(p), i * STAGE_FP4_BYTES,
+                                            boxes.n + second_operand<T>::rows, boxes.batch);
     }
 }
 
@@ -132,11 +114,11 @@ static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, co
     if constexpr (T::ctas == 1) {
         cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
         if constexpr (!second_operand<T>::same_scales) {
-            cp_async_bulk_tensor_3d(sfb2, second_sfb(p), 0, y2, coord.batch, full);
+            cp_async_bulk_tensor_3d(sfb2, T::second_sfb(p), 0, y2, coord.batch, full);
         }
     } else if (!second_operand<T>::same_scales || coord.rank == 0) {
         cp_async_bulk_tensor_3d_pair_multicast(
-            coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : second_sfb(p), 0,
+            coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : T::second_sfb(p), 0,
             T::products == 2 || coord.rank == 0 ? y : y2, coord.batch, full, cta_mask<T>(coord));
     }
 }
@@ -171,11 +153,11 @@ template <class T, class P>
 static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const struct tile_coord &coord,
                                               const struct box_coord &boxes, int32_t k, struct mbarrier full) {
     if constexpr (T::stacked && T::ctas == 2) {
-        copy_box<T>(SHARED_MEMBER(to, b), coord.rank == 0 ? &p.b1 : second_b(p), k,
+        copy_box<T>(SHARED_MEMBER(to, b), coord.rank == 0 ? &p.b1 : T::second_b(p), k,
                     coord.n + coord.rank * second_operand<T>::rows, boxes.batch, full);
     } else {
         copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
-        copy_box<T>(SHARED_MEMBER(to, b[1]), second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch,
+        copy_box<T>(SHARED_MEMBER(to, b[1]), T::second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch,
                     full);
     }
 }
@@ -451,22 +433,6 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
     fence_mbarrier_init();
 }
 
-static __device__ __forceinline__ void prefetch_maps(const struct blackwell_dual_gemm_params &p) {
-    prefetch_tensormap(&p.b1);
-    prefetch_tensormap(&p.b2);
-    prefetch_tensormap(&p.a);
-    prefetch_tensormap(&p.sfb1);
-    prefetch_tensormap(&p.sfb2);
-    prefetch_tensormap(&p.sfa);
-}
-
-static __device__ __forceinline__ void prefetch_maps(const struct blackwell_group &p) {
-    prefetch_tensormap(&p.b1);
-    prefetch_tensormap(&p.a);
-    prefetch_tensormap(&p.sfb1);
-    prefetch_tensormap(&p.sfa);
-}
-
 /* For a warp without a part in the reduction of a split K: joins the cluster barriers of epilogue_split_k. */
 template <class T> static __device__ __forceinline__ void meet_for_reduction(void) {
     if constexpr (T::split_k > 1) {
@@ -475,15 +441,10 @@ template <class T> static __device__ __forceinline__ void meet_for_reduction(voi
     }
 }
 
-/* Defined in blackwell_extended_gemm.cuh. */
-template <class T, class P>
-static __device__ __forceinline__ void epilogue_extended(shared_t<T> shared, struct tmem_addr acc,
-                                                         const struct tile_coord &coord, const P &p);
-
 /* A CTA's tile, from start to end.  All threads synchronize three times: after the barriers' initialization, to
  * learn TMEM's address, and after the last read of TMEM; the epilogue warps arrive at the last one before they
  * have stored. */
-template <class T, class P>
+template <class T, class Epilogue, class P>
 static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, const P &p) {
     extern __shared__ unsigned char memory[];
     uint32_t start = cvta_to_shared(memory);
@@ -493,7 +454,7 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
     int warp = threadIdx.x / WARP_THREADS;
 
     if (warp == LOAD_WARP && elect_sync()) {
-        prefetch_maps(p);
+        T::prefetch_maps(p);
         init_barriers<T>(shared);
     }
     sync_ctas();             /* HW: also, the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
@@ -532,27 +493,14 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
     if constexpr (rearranges<T>()) {
         rearrange_scales<T>(shared, coord);
     }
-    if constexpr (T::extended) {
-        epilogue_extended<T>(shared, acc, coord, p);
-    } else {
-        struct output_row row = find_row(acc, coord, p);
-        if constexpr (T::products == 1) {
-            epilogue_plain<T>(shared, row);
-        } else if constexpr (T::stacked) {
-            epilogue_stacked<T>(shared, row);
-        } else if constexpr (T::split_k == 1) {
-            epilogue<T>(shared, row);
-        } else {
-            epilogue_split_k<T>(shared, row, coord);
-        }
-    }
+    Epilogue::template run<T>(shared, acc, coord, p);
     barrier_cluster_wait_acquire();
 }
 
 template <class T>
 static __global__ void __launch_bounds__(CTA_THREADS, 1)
     dual_gemm_kernel(const __grid_constant__ blackwell_dual_gemm_params p) {
-    run_tile<T>(find_tile<T>(p.steps_k), p);
+    run_tile<T, dual_epilogue>(find_tile<T>(p.steps_k), p);
 }
 
 } // namespace blackwell

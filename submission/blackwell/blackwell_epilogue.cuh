@@ -306,39 +306,22 @@ static __device__ __forceinline__ void epilogue_split_k(shared_t<T> shared, cons
     leave_tmem();
 }
 
-/* Epilogue warp of the grouped GEMM: both accumulators hold columns of one product.
- */
-template <class T>
-static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row) {
-    constexpr int halves = T::stacked ? 1 : 2;
-    using parts = column_parts<2 * T::tile_n / halves>;
-    static_assert(T::up_column == T::tile_n, "columns of C are columns of TMEM");
-#pragma unroll
-    for (int half = 0; half < halves; half++) {
-        wait(half + 1 < halves ? gate_full_barrier<T>(shared) : up_full_barrier<T>(shared), 0);
-        tcgen05_fence_after_thread_sync();
-#pragma unroll
-        for (int i = 0; i < parts::of_warp; i++) {
-            float acc[parts::columns];
-            uint32_t fp16[parts::columns / 2];
-            const int column = half * T::tile_n + parts::column(row, i);
-            if (parts::exists(row, i)) {
-                load_acc(acc, tmem_column(row.acc, column));
-            }
-            if (half + 1 == halves && i + 1 == parts::of_warp) {
-                leave_tmem();
-            }
-            if (!parts::exists(row, i)) {
-                continue;
-            }
-#pragma unroll
-            for (int j = 0; j < parts::columns; j += 2) {
-                fp16[j / 2] = cvt_rn_f16x2_f32(acc[j], acc[j + 1]);
-            }
-            store_row<parts::columns>(row, column, fp16);
+/* The dual GEMM's epilogue, by the tile. */
+struct dual_epilogue {
+    template <class T>
+    static __device__ __forceinline__ void run(shared_t<T> shared, struct tmem_addr acc,
+                                               const struct tile_coord &coord,
+                                               const struct blackwell_dual_gemm_params &p) {
+        struct output_row row = find_row(acc, coord, p);
+        if constexpr (T::stacked) {
+            epilogue_stacked<T>(shared, row);
+        } else if constexpr (T::split_k == 1) {
+            epilogue<T>(shared, row);
+        } else {
+            epilogue_split_k<T>(shared, row, coord);
         }
     }
-}
+};
 
 } // namespace blackwell
 

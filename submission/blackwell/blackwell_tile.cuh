@@ -27,8 +27,7 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
     static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
-    static constexpr int products = 2;      /* 1 in blackwell_grouped_gemm.cuh, with twice as many columns */
-    static constexpr bool extended = false; /* blackwell_extended_gemm.cuh has another epilogue */
+    static constexpr int products = 2; /* 1 if the operands are halves of the rows of one B, with one output */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr bool stacked = STACKED(tail, split_k); /* one MMA computes both products */
     static constexpr int stacked_scale_tiles = B_SCALE_TILES(tile_n, true);
@@ -42,6 +41,24 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
      * accumulators of those. */
     static constexpr int output_n = tile_n / split_k;
     static constexpr int received_parts = split_k > 1 ? split_k - 1 : 1;
+
+    /* The tensor maps of the second operand, and all tensor maps: those of parameters with a B2. */
+    template <class P> static __device__ __forceinline__ const CUtensorMap *second_b(const P &p) {
+        return &p.b2;
+    }
+
+    template <class P> static __device__ __forceinline__ const CUtensorMap *second_sfb(const P &p) {
+        return &p.sfb2;
+    }
+
+    template <class P> static __device__ __forceinline__ void prefetch_maps(const P &p) {
+        prefetch_tensormap(&p.b1);
+        prefetch_tensormap(&p.b2);
+        prefetch_tensormap(&p.a);
+        prefetch_tensormap(&p.sfb1);
+        prefetch_tensormap(&p.sfb2);
+        prefetch_tensormap(&p.sfa);
+    }
 
     static_assert(ctas == 1 || ctas == 2, "a CTA or a pair");
     static_assert(cluster <= MAX_CLUSTER_CTAS, "a cluster has that many CTAs");

@@ -226,7 +226,8 @@ static __device__ __forceinline__ void multiply_stage(struct accumulators<T> &ac
 
 /* MMA warp.  Waits for full[s]; multiplies its part of the tile; signals empty[s], one arrival a warp, once its
  * reads of stage s are complete; stores its part of C at the end of K. */
-template <class T, class P> static __device__ __forceinline__ void multiply(shared_t<T> shared, const P &p) {
+template <class T, class Epilogue, class P>
+static __device__ __forceinline__ void multiply(shared_t<T> shared, const P &p) {
     struct ring ring = {0, 0};
 #pragma unroll 1
     for (int32_t index = blockIdx.x; index < p.tiles; index += gridDim.x) {
@@ -244,7 +245,7 @@ template <class T, class P> static __device__ __forceinline__ void multiply(shar
             }
             advance<T::stages>(ring);
         }
-        epilogue<T>(acc.gate, acc.up, coord, gemm);
+        Epilogue::template run<T>(acc.gate, acc.up, coord, gemm);
     }
 }
 
@@ -259,7 +260,7 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
 }
 
 /* Computes all of a CTA's tiles; P are the parameters of the dual GEMM or of a list of groups. */
-template <class T, class P> static __device__ __forceinline__ void run_tiles(const P &p) {
+template <class T, class Epilogue, class P> static __device__ __forceinline__ void run_tiles(const P &p) {
     extern __shared__ unsigned char memory[];
     const uint32_t start = cvta_to_shared(memory);
     const struct shared_address<typename layout_of<T>::storage> shared = {
@@ -282,14 +283,14 @@ template <class T, class P> static __device__ __forceinline__ void run_tiles(con
         }
     } else {
         setmaxnreg_inc<MMA_REGISTERS>();
-        multiply<T>(shared, p);
+        multiply<T, Epilogue>(shared, p);
     }
 }
 
 template <class T>
 static __global__ void __launch_bounds__(T::threads, 1)
     dual_gemm_kernel(const __grid_constant__ geforce_dual_gemm_params p) {
-    run_tiles<T>(p);
+    run_tiles<T, dual_epilogue>(p);
 }
 
 } // namespace geforce

@@ -90,24 +90,17 @@ static __device__ __forceinline__ void store_columns(const struct tile_coord &co
     }
 }
 
-/* MMA warp.  Two products make one tile of columns; one product fills two, the second half after the first. */
-template <class T, class G>
-static __device__ __forceinline__ void epilogue(const float (&gate)[T::m_blocks][T::n_blocks][4],
-                                                const float (&up)[T::m_blocks][T::n_blocks][4],
-                                                const struct tile_coord &coord, const G &p) {
-    if constexpr (T::products == 2) {
+/* MMA warp: silu(gate) * up, one tile of columns. */
+struct dual_epilogue {
+    template <class T, class G>
+    static __device__ __forceinline__ void run(const float (&gate)[T::m_blocks][T::n_blocks][4],
+                                               const float (&up)[T::m_blocks][T::n_blocks][4],
+                                               const struct tile_coord &coord, const G &p) {
         store_columns<T>(coord, coord.n, p, [&](int m, int n, int first) {
             return silu_times_up(&gate[m][n][first], &up[m][n][first]);
         });
-    } else {
-        store_columns<T>(coord, coord.n, p, [&](int m, int n, int first) {
-            return cvt_rn_f16x2_f32(gate[m][n][first], gate[m][n][first + 1]);
-        });
-        store_columns<T>(coord, coord.n + T::second_column, p, [&](int m, int n, int first) {
-            return cvt_rn_f16x2_f32(up[m][n][first], up[m][n][first + 1]);
-        });
     }
-}
+};
 
 } // namespace geforce
 

@@ -9,32 +9,8 @@
 #define BLACKWELL_EXTENDED_GEMM_CUH
 
 #include "../../gpu/gpu_extended.cuh"
-#include "../blackwell_tile.cuh"
-#include "blackwell_extended_kernels.h"
-
-/* These come before blackwell_dual_gemm.cuh, whose templates find them by the type of their argument. */
-namespace blackwell {
-
-static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_extended_params &p) {
-    return &p.b2;
-}
-
-static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_extended_params &p) {
-    return &p.sfb2;
-}
-
-static __device__ __forceinline__ void prefetch_maps(const struct blackwell_extended_params &p) {
-    prefetch_tensormap(&p.b1);
-    prefetch_tensormap(&p.b2);
-    prefetch_tensormap(&p.a);
-    prefetch_tensormap(&p.sfb1);
-    prefetch_tensormap(&p.sfb2);
-    prefetch_tensormap(&p.sfa);
-}
-
-} // namespace blackwell
-
 #include "../blackwell_dual_gemm.cuh"
+#include "blackwell_extended_kernels.h"
 
 namespace blackwell {
 
@@ -43,7 +19,6 @@ namespace blackwell {
 
 template <int tile_n, int stages, int ctas, int tail, int products_>
 struct extended_tile : tile<tile_n, stages, ctas, tail, 1> {
-    static constexpr bool extended = true;
     static constexpr int products = products_, columns = (products == 1 ? 2 : 1) * tile_n;
     static_assert(tile_n % (LEAST_PIECE * 2 * COLUMN_GROUPS) == 0, "whole parts");
 };
@@ -117,9 +92,10 @@ static __device__ __forceinline__ void store_part(const struct output_row &row, 
 /* Epilogue warp; a lane has a row of C.  Waits for the kernels before, which may have made the scales, and for
  * up_full; then shares the columns of C, part by part, with the other warp of its quarter.
  */
-template <class T, class P>
+template <class T>
 static __device__ __forceinline__ void epilogue_extended(shared_t<T> shared, struct tmem_addr acc,
-                                                         const struct tile_coord &coord, const P &p) {
+                                                         const struct tile_coord &coord,
+                                                         const struct blackwell_extended_params &p) {
     const struct extended_params &e = p.epilogue;
     const bool plain = T::products == 1 && e.plain;
     const int tile_columns = T::products == 1 && !plain ? T::columns / 2 : T::columns;
@@ -148,10 +124,19 @@ static __device__ __forceinline__ void epilogue_extended(shared_t<T> shared, str
     leave_tmem();
 }
 
+struct extended_epilogue {
+    template <class T>
+    static __device__ __forceinline__ void run(shared_t<T> shared, struct tmem_addr acc,
+                                               const struct tile_coord &coord,
+                                               const struct blackwell_extended_params &p) {
+        epilogue_extended<T>(shared, acc, coord, p);
+    }
+};
+
 template <class T>
 static __global__ void __launch_bounds__(CTA_THREADS, 1)
     extended_gemm_kernel(const __grid_constant__ blackwell_extended_params p) {
-    run_tile<T>(find_extended_tile<T>(p), p);
+    run_tile<T, extended_epilogue>(find_extended_tile<T>(p), p);
 }
 
 } // namespace blackwell

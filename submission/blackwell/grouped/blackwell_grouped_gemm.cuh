@@ -16,6 +16,22 @@ namespace blackwell {
 template <int tile_n, int stages, int ctas, int tail, int split_k>
 struct grouped_tile : tile<tile_n, stages, ctas, tail, split_k> {
     static constexpr int products = 1, columns = 2 * tile_n;
+
+    static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_group &group) {
+        return &group.b1;
+    }
+
+    static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_group &group) {
+        return &group.sfb1;
+    }
+
+    static __device__ __forceinline__ void prefetch_maps(const struct blackwell_group &group) {
+        prefetch_tensormap(&group.b1);
+        prefetch_tensormap(&group.a);
+        prefetch_tensormap(&group.sfb1);
+        prefetch_tensormap(&group.sfa);
+    }
+
     static_assert(split_k == 1, "the reduction is that of two products");
 };
 
@@ -44,11 +60,55 @@ static __device__ __forceinline__ struct tile_coord find_grouped_tile(const stru
     return coord;
 }
 
+/* Epilogue warp of the grouped GEMM: both accumulators hold columns of one product.
+ */
+template <class T>
+static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row) {
+    constexpr int halves = T::stacked ? 1 : 2;
+    using parts = column_parts<2 * T::tile_n / halves>;
+    static_assert(T::up_column == T::tile_n, "columns of C are columns of TMEM");
+#pragma unroll
+    for (int half = 0; half < halves; half++) {
+        wait(half + 1 < halves ? gate_full_barrier<T>(shared) : up_full_barrier<T>(shared), 0);
+        tcgen05_fence_after_thread_sync();
+#pragma unroll
+        for (int i = 0; i < parts::of_warp; i++) {
+            float acc[parts::columns];
+            uint32_t fp16[parts::columns / 2];
+            const int column = half * T::tile_n + parts::column(row, i);
+            if (parts::exists(row, i)) {
+                load_acc(acc, tmem_column(row.acc, column));
+            }
+            if (half + 1 == halves && i + 1 == parts::of_warp) {
+                leave_tmem();
+            }
+            if (!parts::exists(row, i)) {
+                continue;
+            }
+#pragma unroll
+            for (int j = 0; j < parts::columns; j += 2) {
+                fp16[j / 2] = cvt_rn_f16x2_f32(acc[j], acc[j + 1]);
+            }
+            store_row<parts::columns>(row, column, fp16);
+        }
+    }
+}
+
+struct grouped_epilogue {
+    template <class T>
+    static __device__ __forceinline__ void run(shared_t<T> shared, struct tmem_addr acc,
+                                               const struct tile_coord &coord,
+                                               const struct blackwell_group &group) {
+        struct output_row row = find_row(acc, coord, group);
+        epilogue_plain<T>(shared, row);
+    }
+};
+
 template <class T, class P>
 static __global__ void __launch_bounds__(CTA_THREADS, 1) grouped_gemm_kernel(const __grid_constant__ P p) {
     const int32_t number = blockIdx.x / T::ctas;
     const struct blackwell_group &group = find_group(p, number);
-    run_tile<T>(find_grouped_tile<T>(group, number), group);
+    run_tile<T, grouped_epilogue>(find_grouped_tile<T>(group, number), group);
 }
 
 } // namespace blackwell

@@ -20,9 +20,24 @@ struct grouped_tile : tile<tile_m, tile_n, stages, warps_m, warps_n> {
     static_assert(tile_n % SCALE_ENTRIES == 0, "a row's and its counterpart's words lie equally far apart");
 };
 
+/* MMA warp: both accumulators hold columns of one product, the second half after the first. */
+struct grouped_epilogue {
+    template <class T, class G>
+    static __device__ __forceinline__ void run(const float (&first_half)[T::m_blocks][T::n_blocks][4],
+                                               const float (&second_half)[T::m_blocks][T::n_blocks][4],
+                                               const struct tile_coord &coord, const G &p) {
+        store_columns<T>(coord, coord.n, p, [&](int m, int n, int first) {
+            return cvt_rn_f16x2_f32(first_half[m][n][first], first_half[m][n][first + 1]);
+        });
+        store_columns<T>(coord, coord.n + T::second_column, p, [&](int m, int n, int first) {
+            return cvt_rn_f16x2_f32(second_half[m][n][first], second_half[m][n][first + 1]);
+        });
+    }
+};
+
 template <class T, class P>
 static __global__ void __launch_bounds__(T::threads, 1) grouped_gemm_kernel(const __grid_constant__ P p) {
-    run_tiles<T>(p);
+    run_tiles<T, grouped_epilogue>(p);
 }
 
 } // namespace geforce
