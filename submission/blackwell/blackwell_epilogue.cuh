@@ -1,6 +1,6 @@
 /* From the accumulators in TMEM to rows of C: reduction across CTAs with split K, SiLU, product, stores.
  *
- * Read blackwell_dual_gemm.cuh up to its main loop before. */
+ * Read the first comment of blackwell_dual_gemm.cuh before. */
 #ifndef BLACKWELL_EPILOGUE_CUH
 #define BLACKWELL_EPILOGUE_CUH
 

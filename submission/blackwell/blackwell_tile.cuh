@@ -1,7 +1,7 @@
 /* A tile of the dual GEMM: its constants, what lies in shared memory and TMEM, its barriers, and where in C it
  * is.
  *
- * Read blackwell_dual_gemm.cuh's first comment before. */
+ * Read the first comment of blackwell_dual_gemm.cuh before. */
 #ifndef BLACKWELL_TILE_CUH
 #define BLACKWELL_TILE_CUH
 

@@ -1,0 +1,386 @@
+/* The pipeline that the tcgen05 GEMMs share: the load warp, the warps that gather scale factors, the MMA warp.
+ *
+ * Read the first comment of blackwell_dual_gemm.cuh before.  T is a GEMM's tile (blackwell_tile.cuh), P its
+ * kernel's parameters. */
+#ifndef BLACKWELL_PIPELINE_CUH
+#define BLACKWELL_PIPELINE_CUH
+
+#include "../gpu/instructions/tcgen05.cuh"
+#include "../gpu/instructions/tcgen05_descriptors.h"
+#include "blackwell_tile.cuh"
+
+namespace blackwell {
+
+/* ---- load ---- */
+
+/* Where a CTA's TMA boxes start: rows of A and of B, rows of scale tiles, and the first stage along K. */
+struct box_coord {
+    int32_t m, n, batch;
+    int32_t first_stage, tiles_k;
+    int32_t sfa_tile, sfb_tile;
+};
+
+template <class T>
+static __device__ __forceinline__ struct box_coord find_boxes(const struct tile_coord &coord, int32_t tiles_k) {
+    return {coord.m,
+            coord.n + coord.rank * T::cta_n,
+            coord.batch,
+            coord.first_stage,
+            tiles_k,
+            coord.m / SCALE_TILE_ROWS * tiles_k,
+            coord.n / SCALE_TILE_ROWS * tiles_k};
+}
+
+/* How many rows after the first operand the second one starts, and whether its scale factors are in the same
+ * scale tile or in the next one. */
+template <class T> struct second_operand {
+    static constexpr int rows = T::products == 2 ? 0 : T::tile_n;
+    static constexpr bool same_scales = rows % SCALE_TILE_ROWS != 0;
+    static constexpr int scale_tiles = rows / SCALE_TILE_ROWS;
+    static_assert(!same_scales || 2 * rows == SCALE_TILE_ROWS, "a tile's rows of B fill a scale tile or two");
+};
+
+/* Bytes that a CTA's copies bring to a stage, and that full[s] counts. */
+template <class T> static constexpr __device__ __forceinline__ int stage_tx_bytes(void) {
+    return (int)sizeof(shared_stage<T>) - (rearranges<T>()                  ? (int)sizeof(shared_stage<T>::sfb)
+                                           : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
+                                                                            : 0);
+}
+
+/* Prefetches B of the first stages to L2 while this call's kernel that permutes scale factors runs.  A kernel
+ * that still writes B writes through the same L2, so the data cannot become stale. */
+template <class T, class P>
+static __device__ __forceinline__ void prefetch_b(const struct box_coord &boxes, const P &p, int32_t stages) {
+    for (int32_t i = boxes.first_stage; i < boxes.first_stage + min(T::stages, stages); i++) {
+        cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, i * STAGE_FP4_BYTES, boxes.n, boxes.batch);
+        cp_async_bulk_prefetch_tensor_3d_l2(T::second_b(p), i * STAGE_FP4_BYTES,
+                                            boxes.n + second_operand<T>::rows, boxes.batch);
+    }
+}
+
+/* Copies a box to this CTA, signalling `full`. */
+template <class T>
+static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int32_t x, int32_t y,
+                                                int32_t z, struct mbarrier full) {
+    if constexpr (T::ctas == 1) {
+        cp_async_bulk_tensor_3d(to, map, x, y, z, full);
+    } else {
+        cp_async_bulk_tensor_3d_pair(to, map, x, y, z, full);
+    }
+}
+
+/* Copies scale factors of B1 and B2, from rows y and y2 of scale tiles on.  Each CTA of a pair needs those of
+ * all rows of both operands: each CTA copies one operand's to both CTAs; if they are in the same scale tile,
+ * the first CTA does. */
+template <class T, class P>
+static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, const P &p,
+                                                     const struct tile_coord &coord, int32_t y, int32_t y2,
+                                                     struct mbarrier full) {
+    uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
+    uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
+    if constexpr (T::ctas == 1) {
+        cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
+        if constexpr (!second_operand<T>::same_scales) {
+            cp_async_bulk_tensor_3d(sfb2, T::second_sfb(p), 0, y2, coord.batch, full);
+        }
+    } else if (!second_operand<T>::same_scales || coord.rank == 0) {
+        cp_async_bulk_tensor_3d_pair_multicast(
+            coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : T::second_sfb(p), 0,
+            T::products == 2 || coord.rank == 0 ? y : y2, coord.batch, full, cta_mask<T>(coord));
+    }
+}
+
+/* The same for factors that warps rearrange, from row y of scale tiles on: all scale tiles that the tile's rows
+ * touch. Signals scales_full[s] of each CTA that gets them. */
+template <class T, class P>
+static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, int stage, const P &p,
+                                                           const struct tile_coord &coord,
+                                                           const struct box_coord &boxes, int32_t y) {
+    struct mbarrier full = scales_full_barrier<T>(shared, stage);
+    const stage_t<T> to = stage_of(shared, stage);
+    const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
+    mbarrier_arrive_expect_tx(full, 2 * tiles * STAGE_SCALE_BYTES);
+#pragma unroll 1
+    for (int32_t tile = 0; tile < tiles; tile++, y += boxes.tiles_k) {
+        uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
+        uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
+        if constexpr (T::ctas == 1) {
+            cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
+            cp_async_bulk_tensor_3d(sfb2, &p.sfb2, 0, y, coord.batch, full);
+        } else {
+            cp_async_bulk_tensor_3d_multicast(coord.rank == 0 ? sfb1 : sfb2,
+                                              coord.rank == 0 ? &p.sfb1 : &p.sfb2, 0, y, coord.batch, full,
+                                              cta_mask<T>(coord));
+        }
+    }
+}
+
+/* Copies B of a stage: this CTA's rows of both operands; or, stacked in a pair, all rows of one operand. */
+template <class T, class P>
+static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const struct tile_coord &coord,
+                                              const struct box_coord &boxes, int32_t k, struct mbarrier full) {
+    if constexpr (T::stacked && T::ctas == 2) {
+        copy_box<T>(SHARED_MEMBER(to, b), coord.rank == 0 ? &p.b1 : T::second_b(p), k,
+                    coord.n + coord.rank * second_operand<T>::rows, boxes.batch, full);
+    } else {
+        copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
+        copy_box<T>(SHARED_MEMBER(to, b[1]), T::second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch,
+                    full);
+    }
+}
+
+/* Load warp, one thread.  Waits for the previous kernel (PDL), then for each empty[s];
+ * fills stage s: out-of-bounds elements read as zero, out-of-bounds scale factors as the next rows', which no
+ * MMA uses; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first CTA's
+ * barrier. */
+template <class T, class P>
+static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p) {
+    int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    struct box_coord boxes = find_boxes<T>(coord, p.steps_k);
+    if (p.scales_by_previous_kernel) {
+        prefetch_b<T>(boxes, p, stages);
+    }
+    griddepcontrol_wait();
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int32_t i = 0; i < stages; i++) {
+        struct mbarrier full = full_barrier(shared, ring.stage);
+        stage_t<T> to = stage_of(shared, ring.stage);
+        int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
+        if (i >= T::stages) {
+            wait(empty_barrier(shared, ring.stage), ring.parity ^ 1); /* of the previous lap */
+        }
+        if (coord.rank == 0) {
+            mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>());
+        }
+        if (T::ctas > 1) {
+            full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
+        }
+        if constexpr (rearranges<T>()) {
+            copy_stacked_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
+        }
+        copy_b<T>(to, p, coord, boxes, k, full);
+        copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
+#pragma unroll
+        for (int tile = 0; tile < T::b_scale_tiles && !rearranges<T>(); tile++) {
+            int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
+            copy_b_scales<T>(to, tile, p, coord, y, y + second_operand<T>::scale_tiles * boxes.tiles_k, full);
+        }
+        copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
+        advance<T::stages>(ring);
+    }
+}
+
+/* ---- scale factors of stacked rows ---- */
+
+/* STAGE_WARPS warps gather a stage's scale factors, one step each; STAGE_GROUPS groups of warps take stages in
+ * turn. */
+#define STAGE_WARPS  STAGE_STEPS
+#define STAGE_GROUPS (EPILOGUE_WARPS / STAGE_WARPS)
+
+/* Epilogue warp of each CTA, until the main loop ends: handles one step of every other stage of the ring,
+ * always the same stages, so that it sees each phase of their barriers.  Waits for scales_full[s]; moves the
+ * words of the stacked rows, B1's and then B2's, to the places of consecutive rows of a scale tile, over the
+ * copied data; signals scales_ready[s] of the CTA that issues the MMAs.  Rows past the last one may hold
+ * anything. */
+template <class T>
+static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
+    constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* of a lane */
+    const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS - OTHER_WARPS;
+    const int step = warp % STAGE_WARPS, group = warp / STAGE_WARPS;
+    const int stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    uint32_t from[words];
+#pragma unroll
+    for (int i = 0; i < words; i++) {
+        const int stacked_row = i * SCALE_ENTRIES + lane, product = stacked_row / T::tile_n;
+        const int row = product < 2 ? coord.n % SCALE_TILE_ROWS + stacked_row - product * T::tile_n : 0;
+        from[i] =
+            scale_word_at((product % 2 * T::b_scale_tiles + row / SCALE_TILE_ROWS) * STAGE_SCALE_BYTES, row);
+    }
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int i = 0; i < stages; i++, advance<T::stages>(ring)) {
+        if (ring.stage % STAGE_GROUPS != group) {
+            continue;
+        }
+        const uint32_t sfb = SHARED_MEMBER(stage_of(shared, ring.stage), sfb) + step * SCALE_TILE_BYTES;
+        uint32_t word[T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
+        wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
+#pragma unroll
+        for (int j = 0; j < words; j++) {
+            word[j / SCALE_ENTRY_WORDS][j % SCALE_ENTRY_WORDS] = ld_shared_u32(sfb + from[j]);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int tile = 0; tile < T::stacked_scale_tiles; tile++) {
+            st_shared_v4(sfb + tile * STAGE_SCALE_BYTES + lane * SCALE_ENTRY_BYTES, word[tile]);
+        }
+        fence_proxy_async_shared();
+        __syncwarp();
+        if (lane == 0) {
+            mbarrier_arrive_cluster(mapa_shared_cluster(scales_ready_barrier<T>(shared, ring.stage).address,
+                                                        leader_rank<T>(coord)));
+        }
+    }
+}
+
+/* ---- main loop ---- */
+
+/* A stage's operands: descriptors of its first step, and its columns of scale factors. */
+struct operands {
+    uint64_t a, b1, b2, sfa, sfb1, sfb2;
+    struct tmem_addr scales;
+};
+
+template <class T>
+static __device__ __forceinline__ struct operands find_operands(shared_t<T> shared, struct tmem_addr acc,
+                                                                int stage) {
+    stage_t<T> at = stage_of(shared, stage);
+    return {swizzled_tile_descriptor(SHARED_MEMBER(at, a)),
+            swizzled_tile_descriptor(SHARED_MEMBER(at, b[0])),
+            swizzled_tile_descriptor(SHARED_MEMBER(at, b[1])),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfa)),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfb[0])),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfb[1])),
+            tmem_column(acc, T::scales_column + (T::scales_shared ? 0 : stage) * T::stage_columns)};
+}
+
+/* The constants of the main loop. */
+struct products {
+    struct tmem_addr acc_gate, acc_up;
+    uint32_t instruction;
+    uint32_t sfb_column; /* which of a scale tile's four columns the tile's rows of B start in */
+    uint16_t ctas, self; /* masks of the CTAs whose barriers are signalled: all that share the MMA; this one */
+};
+
+/* Copies the scale factors of one operand and step, tile after tile, to consecutive columns. */
+template <int ctas, int tiles>
+static __device__ __forceinline__ void copy_scales(struct tmem_addr to, uint64_t from) {
+#pragma unroll
+    for (int tile = 0; tile < tiles; tile++) {
+        tcgen05_cp_32x128b_warpx4<ctas>(tmem_column(to, tile * SCALE_TILE_COLUMNS),
+                                        from + descriptor_advance(tile * STAGE_SCALE_BYTES));
+    }
+}
+
+/* The part of a stage's work that a pass does.  With both products, A stays in the collector for the second
+ * one. */
+enum part { BOTH_PRODUCTS, COPIES_AND_GATE, UP };
+
+template <class T, enum part part>
+static __device__ __forceinline__ void multiply_step(const struct products &p, const struct operands &o,
+                                                     int step, int accumulate) {
+    const enum collector first = part == BOTH_PRODUCTS ? COLLECTOR_FILL : COLLECTOR_DISCARD;
+    const enum collector second = part == BOTH_PRODUCTS ? COLLECTOR_LASTUSE : COLLECTOR_DISCARD;
+    uint64_t fp4 = descriptor_advance(step * STEP_FP4_BYTES),
+             tile = descriptor_advance(step * SCALE_TILE_BYTES);
+    struct tmem_addr sfa = tmem_column(o.scales, step * T::step_columns);
+    struct tmem_addr sfb1 = tmem_column(sfa, SCALE_TILE_COLUMNS);
+    struct tmem_addr sfb2 = tmem_column(sfb1, T::b_scale_tiles * SCALE_TILE_COLUMNS);
+    if constexpr (T::stacked) {
+        copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
+        copy_scales<T::ctas, T::stacked_scale_tiles>(sfb1, o.sfb1 + tile);
+        tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
+                                                         sfb1, accumulate);
+        return;
+    }
+    if (part != UP) {
+        copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
+        copy_scales<T::ctas, T::b_scale_tiles>(sfb1, o.sfb1 + tile);
+        if constexpr (!second_operand<T>::same_scales) {
+            copy_scales<T::ctas, T::b_scale_tiles>(sfb2, o.sfb2 + tile);
+        }
+        tcgen05_mma_mxf4nvf4<T::ctas, first>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
+                                             tmem_column(sfb1, p.sfb_column), accumulate);
+    }
+    if (part != COPIES_AND_GATE) {
+        tcgen05_mma_mxf4nvf4<T::ctas, second>(p.acc_up, o.a + fp4, o.b2 + fp4, p.instruction, sfa,
+                                              second_operand<T>::same_scales
+                                                  ? tmem_column(sfb1, SCALE_TILE_COLUMNS / 2)
+                                                  : tmem_column(sfb2, p.sfb_column),
+                                              accumulate);
+    }
+}
+
+/* The steps of stage number `i` that exist in K.  If stages share columns of scale factors, waits for
+ * scales_read[step] before it copies new ones, and signals it once both products have read them. */
+template <class T, enum part part>
+static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared, int stage,
+                                                      int32_t i, int32_t steps) {
+    struct operands o = find_operands<T>(shared, p.acc_gate, stage);
+#pragma unroll
+    for (int step = 0; step < STAGE_STEPS; step++) {
+        if (T::scales_shared && i > 0) {
+            wait(scales_read_barrier<T>(shared, step), (i - 1) % 2);
+            tcgen05_fence_after_thread_sync();
+        }
+        /* Only the last stage may have fewer steps; it is in the tail if there is one. */
+        if ((part == BOTH_PRODUCTS && T::tail > 0) || i * STAGE_STEPS + step < steps) {
+            multiply_step<T, part>(p, o, step, i > 0 || step > 0);
+        }
+        if (T::scales_shared && (i + 1) * STAGE_STEPS < steps) {
+            tcgen05_commit<T::ctas>(scales_read_barrier<T>(shared, step), p.self);
+        }
+    }
+}
+
+template <class T>
+static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const struct ring &ring) {
+    wait(full_barrier(shared, ring.stage), ring.parity);
+    if constexpr (rearranges<T>()) {
+        while (!mbarrier_try_wait_parity_cluster(scales_ready_barrier<T>(shared, ring.stage), ring.parity)) {
+        }
+    }
+    tcgen05_fence_after_thread_sync();
+}
+
+/* MMA warp, one thread (in a pair, of the first CTA).  Waits for full[s]; copies the scale factors, multiplies;
+ * in the last T::tail stages completes the first product before the second one; signals empty[s] once stage s
+ * has been read, gate_full after the first product, so that its SiLU overlaps the rest of the second, and
+ * up_full at the end. */
+template <class T>
+static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_addr acc,
+                                                const struct tile_coord &coord) {
+    const uint32_t first_row = coord.n % SCALE_TILE_ROWS, column_rows = SCALE_TILE_ROWS / SCALE_TILE_COLUMNS;
+    const struct products p = {
+        acc,
+        tmem_column(acc, T::up_column),
+        nvfp4_instruction_descriptor(TILE_M * T::ctas, (T::stacked ? 2 : 1) * T::tile_n),
+        first_row / column_rows,
+        cta_mask<T>(coord),
+        (uint16_t)(1u << leader_rank<T>(coord)),
+    };
+    const int32_t steps = coord.steps, stages = (steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    const int32_t together = max(stages - T::tail, 0);
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int32_t i = 0; i < together; i++) {
+        wait_for_stage<T>(shared, ring);
+        multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
+        if (i + T::stages <
+            stages) { /* no arrival that could come after the CTA's end, because no thread waits for it */
+            tcgen05_commit<T::ctas>(empty_barrier(shared, ring.stage), p.ctas);
+        }
+        advance<T::stages>(ring);
+    }
+    if constexpr (T::tail > 0) {
+        struct ring tail = ring;
+#pragma unroll 1
+        for (int32_t i = together; i < stages; i++) {
+            wait_for_stage<T>(shared, tail);
+            multiply_stage<T, COPIES_AND_GATE>(p, shared, tail.stage, i, steps);
+            advance<T::stages>(tail);
+        }
+        tcgen05_commit<T::ctas>(gate_full_barrier<T>(shared), p.ctas);
+#pragma unroll 1
+        for (int32_t i = together; i < stages; i++) {
+            multiply_stage<T, UP>(p, shared, ring.stage, i, steps);
+            advance<T::stages>(ring);
+        }
+    }
+    tcgen05_commit<T::ctas>(up_full_barrier<T>(shared), p.ctas);
+}
+
+} // namespace blackwell
+
+#endif
