@@ -1,4 +1,5 @@
-"""Kernels whose time follows from a chip's parameters, in pieces that the tests of the clock put together."""
+"""PTX kernels whose simulated time follows from a chip's parameters, and the pieces that the clock's tests build them
+from."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ DONE = "mov.u64 %rd3, %clock64; st.global.u64 [%rd1+8], %rd3;"
 
 
 def span(*lines: str, before: str = "", registers: str = "", chip: str = "h200", **launch) -> int:
-    """Cycles that a thread of a kernel counts between START and END, around `lines`."""
+    """Cycles that a kernel's thread counts from START to END, with `lines` in between."""
     sim = Sim(body(before, START, *lines, END, registers=registers), chip=chip)
     out = sim.buffer(np.zeros(1 << 14, np.uint64))
     assert sim.launch("k", out, **launch) == 0, sim.findings
@@ -48,7 +49,7 @@ def span(*lines: str, before: str = "", registers: str = "", chip: str = "h200",
 
 
 def more(one: str, counts: tuple[int, int], **options) -> float:
-    """Cycles of one more `one`."""
+    """Cycles that one more `one` adds."""
     few, many = (span(one * count, **options) for count in counts)
     return (many - few) / (counts[1] - counts[0])
 
@@ -62,7 +63,7 @@ def copy(offset: int, size: int, parity: int, number: int) -> str:
 
 
 def copies(sizes: list[int], at: list[int]) -> int:
-    """Cycles of copies one after another, each waited for."""
+    """Cycles of a number of copies, each waited for before the next."""
     text = body(
         "ld.param.u64 %rd5, [q];", INIT, START,
         *(copy(offset, size, i % 2, i) for i, (size, offset) in enumerate(zip(sizes, at, strict=True))), END,
@@ -84,13 +85,13 @@ NO_ANSWER = (999,) * len(ANSWERS)
 def record(
     line: int, nth: int, order: int, opens: int = -1, waits: int = 0, asked=NO_ANSWER, parameters: int = 0, **charges
 ) -> str:
-    """A line of the file; charges in instructions and cycles."""
+    """A line of a machine-code file, with charges in instructions and cycles."""
     numbers = " ".join(str(round(charges.get(name, 0) * HUNDRED)) for name in COLUMNS)
     return f"{line} {nth} {order} {numbers} {opens} {waits} {' '.join(map(str, asked))} {parameters}"
 
 
 def machine_run(text: str, folder: Path, say, registers: int = 32, chip: str = "h200", **launch) -> np.ndarray:
-    """What a launch leaves where `say` gives the record of a statement by its place; None: it has none."""
+    """Runs a kernel with the machine-code records that `say` returns for each statement (None: no record)."""
     module = marked(text)
     said = [say(i, statement) for i, statement in enumerate(module.statements)]
     lines = ["machine-code 4", f"function k {registers}", *filter(None, said)]

@@ -1,4 +1,4 @@
-"""Chips for the tests of the clock: the H200 with fewer SMs, or with values of the test's own."""
+"""Chips for the clock's tests: the H200 with fewer SMs, or with other parameter values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulator.clock.clock_kit import H200, SMALL
 
 @pytest.fixture(scope="session")
 def small_chip(tmp_path_factory):
-    """The H200 with fewer SMs, and their share of L2: quick to fill."""
+    """The H200 with fewer SMs and their share of L2, which fill quickly."""
     chip = json.loads(H200.read_text())
     for name, value in SMALL.items():
         chip["parameters"][name]["value"] = value
@@ -23,7 +23,7 @@ def small_chip(tmp_path_factory):
 
 @pytest.fixture
 def chip(tmp_path: Path):
-    """Makes a chip of four SMs with some values of its own."""
+    """Makes a chip of four SMs with the given parameter values."""
 
     def make(**values: float | list) -> str:
         parameters = json.loads(H200.read_text())

@@ -1,4 +1,4 @@
-"""tcgen05.mma on the B200's clock beside published measurements, and TMEM's loads by the chip's parameters."""
+"""tcgen05.mma on the simulated B200 compared with published measurements; TMEM loads compared with the chip file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small microbenchmarks on the H200's clock, by PTX, beside what an H200 gave: arithmetic and wgmma."""
+"""Small PTX microbenchmarks (arithmetic and wgmma) on the simulated H200 compared with a card's measurements."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ CHAINS = 4  # of a warp, where a rate is measured
 
 @pytest.fixture(scope="module")
 def measured():
-    """The card's value of a microbenchmark, by name and parameters."""
+    """What the card measured for a microbenchmark, by name and parameters."""
     _, rows = packed.read("h200_micro")
     found = {(row["name"], row["parameters"]): float(row["value"]) for row in rows}
     return lambda name, **parameters: found[name, packed.parameters_text(parameters)]
 
 
 def off(predicted: float, value: float) -> float:
-    """Percent, without a sign."""
+    """Deviation in percent, without its sign."""
     return abs(100 * (predicted / value - 1))
 
 
 def cycles(before: str, lines: str, registers: str, block: int) -> int:
-    """From a barrier of all threads to the next one behind `lines`."""
+    """Cycles from one barrier of all threads to the next, with `lines` in between."""
     text = body(
         "ld.param.u64 %rd1, [p];", before, "bar.sync 0; mov.u64 %rd2, %clock64;", lines,
         "bar.sync 0; mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; mov.u32 %r1, %tid.x; setp.eq.u32 %p5, %r1, 0;",
@@ -47,7 +47,7 @@ def cycles(before: str, lines: str, registers: str, block: int) -> int:
 
 
 def alu_cycles(text: str, steps: int, warps: int, chains: int) -> int:
-    """Cycles of so many steps of each chain."""
+    """Cycles of a number of steps of each chain."""
 
     def step(chain: int) -> str:
         return "{" + re.sub(r"%([0-3])", lambda at: f"%v{(10 + chain, 1, 2, 3)[int(at[1])]}", text) + "}"
@@ -66,14 +66,14 @@ def test_dependent_instructions_take_their_latency(measured, family):
 
 
 def alu_rate(family: str, warps: int) -> float:
-    """Warp instructions a cycle."""
+    """Warp instructions issued in a cycle."""
     count, text = FAMILIES[family]
     took = alu_cycles(text, 64, warps, CHAINS) - alu_cycles(text, 32, warps, CHAINS)
     return warps * count * 32 * CHAINS / took
 
 
 def test_independent_instructions_share_their_pipes(measured):
-    """Not every row: beside arithmetic a card also fetches instructions, which is not modelled."""
+    """Not every measured row: a card also waits for instruction fetches, which are not modelled."""
     for warps, limit in ((4, 4), (16, 10)):
         errors = [off(alu_rate(family, warps), measured("alu_rate", family=family, warps=warps)) for family in FAMILIES]
         assert median(errors) < limit

@@ -1,4 +1,4 @@
-"""What ptxas makes of instructions together, and clusters that start where a place is free first, in simulated time."""
+"""Simulated time of what ptxas merges or reorders, and of clusters that start in the first free place."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAMES = ROOM + " .reg .b32 %x<200>, %y<200>, %z<200>; .reg .pred %q<200>, %w<200
 
 
 def work(line: str) -> str:
-    """The line as often as there are registers of their own, which is how nvcc writes it."""
+    """The line once for each of a number of registers, as nvcc writes it."""
     return "".join(line.replace("#", str(i)) for i in range(COUNT))
 
 
 def cycles(line: str) -> float:
-    """Of one such line, beside others like it."""
+    """Cycles of one such line among others like it."""
     return (span(work(line), registers=NAMES) - span("", registers=NAMES)) / COUNT
 
 
@@ -36,7 +36,7 @@ def test_two_logic_operations_are_one_of_three_inputs_unless_the_first_is_used_a
 
 
 def test_operations_that_a_short_branch_leaves_out_are_not_put_together():
-    """Each of three that a predicate skips stands alone, wherever among them it is."""
+    """Each of three operations with a predicate stays alone, wherever among them it stands."""
     skip = "@%p1 bra S#; {0} S#:"
     logic = "and.b32 %x#, %r1, 14; or.b32 %y#, %r2, %x#;"
     apart = "prmt.b32 %x#, %r1, 14, %r3; prmt.b32 %y#, %r2, %x#, %r3;"

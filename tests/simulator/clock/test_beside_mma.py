@@ -1,5 +1,5 @@
-"""Simulated time, by machine code, of MMAs with A in registers, of what issues beside them, and of what an SM's
-registers have room for; each by a time worked out by hand."""
+"""Simulated time, by machine code, of MMAs with A in registers and of what issues during them, and limits by registers.
+Expected times are worked out by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ LATENCY = json.loads(H200.read_text())["parameters"]["wgmma_latency_registers"][
 
 
 def left(folder: Path, *lines: str, groups: int = 1, stalls: dict[str, int] | None = None, **of_work) -> list[int]:
-    """What each warpgroup counts from START to STOP: all instructions take a slot, those of WORK what is said too."""
+    """What each warpgroup counts from START to STOP; every instruction takes one slot, those of WORK also the given
+    charges."""
     text = body(START.replace("mov.u64 %rd2", TILE + ZERO + "mov.u64 %rd2"), *lines, registers=ROOM)
     stalls = stalls or {}
 
@@ -44,12 +45,12 @@ def left(folder: Path, *lines: str, groups: int = 1, stalls: dict[str, int] | No
 
 
 def stored(*lines: str) -> tuple[str, ...]:
-    """The lines and the clock behind them, which each warpgroup's first warp leaves."""
+    """The lines and the clock after them, stored by each warpgroup's first warp."""
     return (*lines, STOP, WAIT, "and.b32 %r10, %r1, 127; setp.lt.u32 %p6, %r10, 32; @%p6 st.global.u64 [%rd6], %rd4;")
 
 
 def start_of_mmas(folder: Path) -> float:
-    """From the first warp's start until an MMA of its warpgroup runs: the barrier lets the others go later."""
+    """Cycles from the first warp's start until its warpgroup's MMA runs; the barrier releases the other warps later."""
     return left(folder, *stored(FENCE, REGISTERS, COMMIT, WAIT))[0] - STEP - LATENCY
 
 
@@ -72,7 +73,7 @@ def test_beside_an_mma_with_a_in_shared_memory_it_issues_as_always(tmp_path):
 
 
 def test_what_computes_nothing_comes_between_and_holds_nothing_up(tmp_path):
-    """Slots without a pipe between each two: all of them within the cycles that the others are apart."""
+    """Instructions without a pipe between each two others; all of them fit into the cycles between the others."""
     other = "mov.u32 %r12, 5;"
     alone = stored(FENCE, REGISTERS * 12, COMMIT, WORK * 40)
     between = stored(FENCE, REGISTERS * 12, COMMIT, (WORK + other) * 40)
@@ -89,7 +90,7 @@ def test_mmas_with_registers_leave_their_warp_at_once_and_run_one_after_another(
 
 
 def test_a_warpgroup_keeps_the_tensor_cores_while_its_next_mma_comes_in_time(tmp_path):
-    """Warpgroup 0 asks for two between the first and the second one of warpgroup 1, which starts later."""
+    """Warpgroup 0 issues two MMAs between the first and the second one of warpgroup 1, which starts later."""
     second, between = (REGISTERS.replace("%p1, 1, 1", f"%p{i}, 1, 1") for i in (2, 3))
     lines = stored(
         "setp.ne.u32 %p2, 0, 0; setp.ne.u32 %p3, 0, 0; setp.ge.u32 %p5, %r1, 128; @%p5 bra ONE;",
@@ -119,7 +120,7 @@ def test_few_loads_of_shared_memory_come_between_what_mmas_read_and_many_have_wh
 
 
 def test_a_launch_begins_without_the_mmas_of_the_one_that_it_overlaps(tmp_path):
-    """What a launch before has of slots and tensor cores is remembered otherwise (test_overlap.py)."""
+    """Slots and tensor cores that overlapping launches do share are tested in test_overlap.py."""
     text = body(
         START.replace("mov.u64 %rd2", TILE + ZERO + "mov.u64 %rd2"),
         "griddepcontrol.launch_dependents; ld.param.u64 %rd7, [q]; ld.global.u64 %rd7, [%rd7];"
@@ -160,7 +161,7 @@ SPINS = (
 @pytest.mark.parametrize(("registers", "beside"), [(128, True), (136, False)])
 @pytest.mark.parametrize("launches", [1, 2])
 def test_a_ctas_registers_have_to_be_free(tmp_path, launches: int, registers: int, beside: bool):
-    """Two CTAs of 256 threads on one SM of 65536 registers, of one launch or the second one of a dependent launch."""
+    """Two CTAs of 256 threads on one SM with 65,536 registers, of one launch or of two dependent ones."""
     chip = json.loads(H200.read_text())
     chip["parameters"]["sms"]["value"] = 1
     (tmp_path / "one.json").write_text(json.dumps(chip))
@@ -181,7 +182,7 @@ def test_a_ctas_registers_have_to_be_free(tmp_path, launches: int, registers: in
 
 @pytest.mark.parametrize("of_memory", [True, False])
 def test_a_clusters_arrival_behind_copies_that_have_come_fences_those_of_memory(tmp_path, of_memory: bool):
-    """By machine code: what such a fence takes more than an idle one, which the barrier's wake has."""
+    """By machine code: only what the fence takes more than an idle one, which is part of the barrier's latency."""
     machine = json.loads(H200.read_text())["parameters"]
     text = (
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r1, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, full;"

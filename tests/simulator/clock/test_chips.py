@@ -1,4 +1,4 @@
-"""Chips' files: those that the library holds have all parameters, and one that is wrong is refused by its key."""
+"""Chip files: the library's files have all parameters, and the error for a wrong file names the key."""
 
 from __future__ import annotations
 

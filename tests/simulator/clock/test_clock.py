@@ -1,4 +1,4 @@
-"""Simulated time: each mechanism by a kernel whose time follows from the chip's parameters by hand."""
+"""Simulated time: one test a mechanism, with times worked out by hand from the chip's parameters."""
 
 from __future__ import annotations
 
@@ -243,8 +243,8 @@ def test_the_result_is_the_same_wherever_the_host_has_put_the_memory(tmp_path):
 
 
 def test_a_warp_that_waits_for_a_phase_that_is_armed_again_is_let_go_in_time():
-    """Warp 0 completes a phase and arms the next while warp 1 waits for the first by its parity: right on a chip,
-    where the wait sees each phase as it ends, and reported by the checks alone."""
+    """Warp 0 completes a phase and arms the next while warp 1 still waits for the first by its parity. On a chip the
+    wait sees every phase end, so time goes on; only the checks report it."""
     work = "shf.l.wrap.b32 %r1, %r1, %r1, %r1;" * 60
     lines = [
         "mov.u32 %r9, %tid.x; setp.eq.u32 %p4, %r9, 0;", INIT.replace("mbarrier.init", "@%p4 mbarrier.init"),
@@ -283,7 +283,7 @@ def test_no_time_without_a_chip_and_none_by_the_counters():
 
 
 def report(sim: Sim, tmp_path) -> dict:
-    """The last launch of the JSON report, which says that it is simulated."""
+    """The last launch of the JSON report, which must say that its times are simulated."""
     time = json.loads(sim.report(tmp_path / "report.json"))["time"]
     assert (time["evidence"], time["chip"]) == ("simulated", "h200")
     return time["launches"][-1]
@@ -307,7 +307,7 @@ def test_a_report_tells_what_was_busy_and_what_warps_waited_for(tmp_path):
 
 
 def test_one_warp_keeps_its_quarter_of_an_sm_busy(tmp_path):
-    """Of four partitions one issues a dependent chain, an instruction every few cycles."""
+    """One of four sub-partitions issues a dependent chain, an instruction every few cycles."""
     count = 4000
     sim = Sim(body("ld.param.u64 %rd1, [p];", "shf.l.wrap.b32 %r1, %r1, %r1, %r1;" * count), chip="h200")
     assert sim.launch("k", sim.buffer(np.zeros(1, np.uint64)), block=32) == 0

@@ -1,4 +1,5 @@
-"""Bulk stores beside what an H200 gave, and what one more copy, cp.async, MMA or launch costs by the chips' files."""
+"""Bulk stores compared with an H200's measurements, and the cost of one more copy, cp.async, MMA or launch by the chip
+files."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ PARAMETERS = ".param .u64 p, .param .u64 q"
 
 
 def changed(folder, chip: str, **values: float) -> str:
-    """A chip's file with other values."""
+    """A chip file with other parameter values."""
     file = json.loads((CHIPS / f"{chip}.json").read_text())
     for name, value in values.items():
         file["parameters"][name]["value"] = value
@@ -27,7 +28,7 @@ def changed(folder, chip: str, **values: float) -> str:
 
 
 def of_memory(*lines: str, registers: str, chip: str = "h200", block: int = 1) -> int:
-    """Cycles of lines that address a megabyte at %rd5."""
+    """Cycles of lines that access a megabyte at %rd5."""
     text = body("ld.param.u64 %rd5, [q];", *lines, END, registers=registers, params=PARAMETERS)
     sim = Sim(text, chip=chip)
     out = sim.buffer(np.zeros(64, np.uint64))
@@ -62,7 +63,7 @@ def test_a_bulk_store_counts_as_written_later_than_as_read(tmp_path):
 
 
 def test_small_copies_of_one_sm_follow_each_other_at_the_copy_engine(tmp_path):
-    """Eight copies of 16 bytes, which take no time of memory's rates."""
+    """Eight copies of 16 bytes, too small for memory's rates to matter."""
 
     def cycles(count: int, chip: str) -> int:
         copy = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5], 16, [%r3];"
@@ -91,7 +92,7 @@ def test_a_copy_of_a_warp_through_l1_takes_longer_than_one_past_it(tmp_path, cac
 
 
 def test_independent_warp_mmas_follow_each_other_at_the_tensor_core(tmp_path):
-    """The H200 issues nothing else meanwhile, so its interval does not show; without that hold it does."""
+    """On the H200 an MMA also blocks issue, which hides its interval; without that block the interval shows."""
     chip = changed(tmp_path, "h200", warp_mma_interval=40, warp_mma_hold=0)
     zero = "".join(f"mov.b32 %r{i}, 0;" for i in (6, 7, 8, 9))
     sums = "".join(f".reg .f32 %s{i}_<4>;" for i in range(8))
@@ -102,7 +103,7 @@ def test_independent_warp_mmas_follow_each_other_at_the_tensor_core(tmp_path):
 
 
 def test_the_host_asks_for_one_launch_after_another(tmp_path):
-    """Short kernels begin as far apart as the host's launches are."""
+    """Short kernels begin as far apart as the host can launch them."""
     chip = changed(tmp_path, "h200", host_launch=50_000)
     sim = Sim(body("ld.param.u64 %rd1, [p]; mov.u64 %rd2, %clock64; st.global.u64 [%rd1], %rd2;"), chip=chip)
     begun = [sim.buffer(np.zeros(1, np.uint64)) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""What one more instruction of a kind costs a warp: exactly its parameter of the chip."""
+"""What one more instruction of each kind costs a warp: exactly the chip's parameter for it."""
 
 from __future__ import annotations
 

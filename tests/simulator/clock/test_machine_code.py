@@ -1,4 +1,4 @@
-"""Time by machine code: what a record says that an instruction takes, and the order that ptxas gave it."""
+"""Simulated time by machine code: the charges of a record, and the order that ptxas chose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BAD_ARGUMENT = 1  # enum sim_status
 
 
 def cycles(folder: Path, *lines: str, **charges) -> int:
-    """Between two clocks, where each of the lines has these charges and all else one slot."""
+    """Cycles between two clocks, where the given lines have these charges and all other instructions one slot."""
     text = body(START, *lines, END)
 
     def say(place: int, statement) -> str:
@@ -98,7 +98,7 @@ def test_an_sm_fetches_each_line_of_a_launchs_parameters_once(tmp_path):
 
 
 def test_parameters_are_asked_for_when_a_warp_comes_to_them_whatever_others_do(tmp_path):
-    """Warps 0 and 4 share a pipe, which the first one has two cycles of three."""
+    """Warps 0 and 4 share a pipe, which the first one occupies two cycles of three."""
     work, reads = "xor.b32 %r20, %r20, 5;", ADDS[0]
     text = body(
         START, "shr.u32 %r9, %r1, 5; setp.ne.u32 %p1, %r9, 4; @%p1 bra OTHERS;", reads, "bra.uni END;",
@@ -116,7 +116,7 @@ def test_parameters_are_asked_for_when_a_warp_comes_to_them_whatever_others_do(t
 
 
 def test_a_warp_that_comes_before_the_first_line_is_there_waits_for_it(tmp_path, chip):
-    """Warp 1 comes 500 cycles behind warp 0, to another line of a launch whose first one takes 2,000."""
+    """Warp 1 reads another line 500 cycles after warp 0, in a launch whose first line takes 2,000 cycles."""
     work, reads = "xor.b32 %r20, %r20, 5;", ADDS[:2]
     text = body(
         START, "shr.u32 %r9, %r1, 5; setp.ne.u32 %p1, %r9, 0; @%p1 bra OTHER;", reads[0], "bra.uni END;",
@@ -148,7 +148,7 @@ def test_a_warp_that_comes_before_the_first_line_is_there_waits_for_it(tmp_path,
 def test_parameters_that_are_first_read_when_a_dependent_launch_has_begun_take_longer(
     tmp_path, chip, early, then, late, counted, latency
 ):
-    """Unless the other way had read their line before that; it begins when the trigger has been counted."""
+    """Unless the other way of reading has read the line before. The launch begins when the trigger has been counted."""
     text = body(START, early, SPIN, then, "mov.u64 %rd2, %clock64;", ADDS[0], late, END)
 
     def span(folder: str, parameters: int) -> int:
@@ -163,7 +163,7 @@ def test_parameters_that_are_first_read_when_a_dependent_launch_has_begun_take_l
 
 
 def test_a_dependent_launch_begins_when_all_ctas_have_let_it_go(tmp_path):
-    """CTA 0 reads some 10,000 cycles behind its own word, and before that of CTA 1."""
+    """CTA 0 reads about 10,000 cycles after its own trigger, but before CTA 1's trigger."""
     short = SPIN.replace("20000", "10000")
     text = body(
         START, "mov.u32 %r9, %ctaid.x; setp.ne.u32 %p3, %r9, 0; @%p3 bra LATE;",
@@ -183,7 +183,7 @@ def test_a_dependent_launch_begins_when_all_ctas_have_let_it_go(tmp_path):
 
 
 def test_a_line_that_an_instruction_without_a_lane_reads_is_there_for_the_next_one(tmp_path):
-    """As where a predicate that is never true stands before it in a loop."""
+    """For example where a predicate that is never true stands before it in a loop."""
     skipped = "@%p7 " + ADDS[0]
     text = body(START, "setp.ne.u32 %p7, 0, 0;", *[skipped] * 6, END)
 
@@ -200,7 +200,7 @@ def test_a_line_that_an_instruction_without_a_lane_reads_is_there_for_the_next_o
 
 @pytest.mark.parametrize(("l2_bytes", "far"), [(24 << 16, False), (1 << 16, True)])
 def test_parameters_come_from_hbm_behind_a_launch_that_read_more_than_l2_holds(tmp_path, l2_bytes: int, far: bool):
-    """Of four launches that read the same 256 KB, which the smaller L2 has for none of them."""
+    """Four launches read the same 256 KB, more than the smaller L2 holds."""
     chip = json.loads(H200.read_text())
     chip["parameters"]["l2_bytes"]["value"] = l2_bytes
     (tmp_path / "small.json").write_text(json.dumps(chip))
@@ -237,7 +237,7 @@ def test_parameters_come_from_hbm_behind_a_launch_that_read_more_than_l2_holds(t
     ("store", "more"), [("u32 [%rd1+128], %r1", 0), ("v4.u32 [%rd1+128], {%r1, %r1, %r1, %r1}", 3)]
 )
 def test_an_instruction_waits_until_the_operands_of_a_store_have_been_read(tmp_path, store: str, more: int):
-    """Which takes longer for each further 4 bytes a lane."""
+    """This takes longer for each further 4 bytes a lane."""
     lines = [f"st.global.{store};", "add.u32 %r9, %r1, 1;"]
 
     def span(folder: str, waits: int) -> int:
@@ -255,7 +255,7 @@ def test_an_instruction_waits_until_the_operands_of_a_store_have_been_read(tmp_p
 
 
 def test_instructions_run_in_the_order_of_machine_code_as_far_as_values_allow(tmp_path):
-    """Of two clocks around ten adds the second comes first in machine code, and each value is still what PTX says."""
+    """Of two clocks around ten adds the second is read first in machine code; all values are still those of PTX."""
     adds = [f"add.u32 %r{i + 1}, %r{i}, 1;" for i in range(10, 20)]
     late = "mov.u64 %rd9, %clock64;"
     text = body(

@@ -1,4 +1,4 @@
-"""What a timed launch reports: the chain that its end hung on, in a sentence, and a timeline that Perfetto can read."""
+"""Reports of timed launches: the critical chain in a sentence, and a timeline for Perfetto."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_chain_of_a_launch_adds_up_and_names_what_it_hung_on(tmp_path):
 
 
 def copied(copies: int, spins: int) -> Sim:
-    """Warp 0 copies, one copy behind another; warp 1 waits for the last, and then computes."""
+    """Warp 0 makes copies one after another; warp 1 waits for the last and then computes."""
     work = "shf.l.wrap.b32 %r5, %r5, %r5, %r5;" * spins + "st.shared.u32 [%r2], %r5;"
     lines = ["ld.param.u64 %rd5, [p]; mov.u32 %r9, %tid.x; setp.ne.u32 %p3, %r9, 0;",
              INIT.replace("mbarrier.init", "@!%p3 mbarrier.init"), "bar.sync 0; @%p3 bra DONE;",

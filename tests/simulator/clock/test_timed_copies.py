@@ -1,4 +1,4 @@
-"""Simulated copies: their way, the port that they share, rings of them, and who waits for them."""
+"""Simulated time of copies: latency, the port that they share, rings, and who waits for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_copy_takes_its_way_from_memory_and_then_from_l2():
 
 
 def shared_copies(multicast: int, plain: int) -> int:
-    """Cycles of a pair whose first CTA copies blocks to both while the second copies others to itself."""
+    """Cycles of a cluster whose first CTA copies blocks to both CTAs while the second copies others to itself."""
     size, word = 16384, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
     both = "".join(
         f"@%p1 {word}.multicast::cluster [%r2+{i * size}], [%rd5], {size}, [%r3], %rs1;" for i in range(multicast)
@@ -52,7 +52,7 @@ def test_what_a_multicast_brings_an_sm_takes_its_turn_at_the_port_there():
 
 
 def ring(slots: int, laps: int, ctas: int, chip: str = "h200") -> float:
-    """Cycles of a launch in which a thread of each CTA keeps `slots` copies of 16 KB from L2 in flight."""
+    """Cycles of a launch in which one thread of each CTA keeps `slots` copies of 16 KB from L2 in flight."""
     size, text = 16384, ""
     for lap in range(laps):
         for slot in range(slots):
@@ -93,7 +93,7 @@ def test_a_short_ring_is_bound_by_latency_and_a_deep_one_by_bandwidth(small_chip
 )
 def test_a_release_beyond_the_cta_waits_for_the_copies_that_its_sm_has_under_way(order):
     def cycles(before: str, after: str = "") -> int:
-        """From `before` to the end of `order`; then all copies are waited for."""
+        """Cycles from `before` to the end of `order`; then all copies are waited for."""
         text = body(
             "ld.param.u64 %rd5, [q];", INIT, "mov.u32 %r6, other; mbarrier.init.shared.b64 [%r6], 9;", START, before,
             order, END, after, registers=BARRIER + " .shared .align 8 .b64 other;",
@@ -141,7 +141,7 @@ def test_a_fence_waits_for_copies_that_leave_after_its_begin_and_no_later_than_i
     asking = chip(fence_gpu_asks=asks)
 
     def fence(later: int) -> int:
-        """Cycles of one warp's fence, beside another's copy that is asked for so long after its begin."""
+        """Cycles of one warp's fence while another warp starts a copy some cycles after the fence's begin."""
         asked, _, waited = copy(0, 16384, 0, 0).partition("{")
         idle = (
             f"mov.u64 %rd6, %clock64; {{I: mov.u64 %rd7, %clock64; sub.u64 %rd7, %rd7, %rd6;"

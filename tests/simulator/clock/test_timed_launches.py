@@ -1,4 +1,4 @@
-"""Simulated launches: when they start, where their CTAs and clusters lie, when those end."""
+"""Simulated launches: when they start, where their CTAs and clusters are placed, and when they end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ LETS_GO = "griddepcontrol.launch_dependents;"
 
 
 def pair(dependent: int, *, trigger: bool = True, shared: int = 0, chip: str = "h200") -> tuple[int, int]:
-    """Starts of the second of two kernels that take 20,000 cycles, and the end of its wait, after the first's end."""
+    """For two kernels of 20,000 cycles: the second one's start, and the end of its wait, relative to the first one's
+    end."""
     early = "griddepcontrol.launch_dependents;" if trigger else ""
     text = body(
         STAMP, early, "griddepcontrol.wait;", "mov.u64 %rd7, %clock64; st.global.u64 [%rd1+16], %rd7;", SPIN, DONE
@@ -42,7 +43,7 @@ def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
 
 @pytest.mark.parametrize("ended", [2000, 6000])
 def test_a_dependent_launch_begins_sooner_behind_a_kernel_that_has_ended(chip, ended: int):
-    """Than behind a trigger, if the kernel ends without one and the chip says how much sooner."""
+    """Sooner than after a trigger, if the kernel ends without one and the chip has a parameter for it."""
     path = chip(dependent_gap=9000, dependent_gap_alone=9000, dependent_gap_ended=ended)
     started, _ = pair(1, trigger=False, chip=path)
     counted = CHIP["cta_count_interval"] + CHIP["cta_end"]
@@ -56,7 +57,7 @@ STORED = "st.global.u64 [%rd1], %rd2;"
 
 
 def released(path: str, *lines: str, dependent: int = 0, **first) -> int:
-    """When a dependent launch goes on behind one whose CTAs run those lines."""
+    """When a dependent launch's wait returns after a launch whose CTAs run those lines."""
     sim = Sim(body(FIRST, *lines, "bra.uni END;", THEN_WAITS, params=".param .u64 p, .param .u64 q"), chip=path)
     out, elsewhere = sim.buffer(np.zeros(1, np.uint64)), sim.buffer(np.zeros(1 << 10, np.uint64))
     assert sim.launch("k", 0, elsewhere, dependent=dependent, **{"block": 1, **first}) == 0
@@ -67,7 +68,7 @@ def released(path: str, *lines: str, dependent: int = 0, **first) -> int:
 @pytest.mark.parametrize("dependent", [0, 1])
 @pytest.mark.parametrize(("stores", "more"), [("", 0), (STORED, 3000)])
 def test_a_kernel_that_has_stored_ends_so_much_later_however_long_ago_that_was(chip, stores, more, dependent: int):
-    """By a figure of its own where it is a dependent launch."""
+    """A dependent launch has its own parameter for this."""
     figures = ("launch_flush_alone", "launch_flush")
     ends = [released(chip(**{figures[dependent]: flush}), stores, LETS_GO, SPIN, dependent=dependent)
             for flush in (0, 3000)]  # fmt: skip
@@ -79,14 +80,14 @@ def test_a_kernel_that_has_stored_ends_so_much_later_however_long_ago_that_was(c
 
 @pytest.mark.parametrize(("stores", "sms"), [("", 0), (STORED, 4)])
 def test_a_launchs_sms_are_asked_one_after_another_to_have_their_stores_seen(chip, stores: str, sms: int):
-    """Four SMs, of which eight CTAs take two each."""
+    """Eight CTAs on four SMs, two each."""
     room = {"grid": 8, "block": 32, "shared": 100 * 1024}
     at = [released(chip(sm_flush_interval=interval), stores, LETS_GO, SPIN, **room) for interval in (2000, 3000)]
     assert at[1] - at[0] == sms * 1000
 
 
 def test_the_sms_are_asked_while_ends_are_still_being_heard_of(chip):
-    """Four that come together take 1,000 cycles each, and 500 each to ask."""
+    """Four CTAs end together; counting each takes 1,000 cycles, and flushing each SM 500."""
 
     def at(interval: int) -> int:
         path = chip(sm_flush_interval=interval, cta_count_interval=1000, trigger_ahead=0)
@@ -108,7 +109,7 @@ def test_stores_of_parts_of_sectors_are_seen_later_than_whole_ones_and_not_long_
 
 
 def test_a_store_of_parts_of_sectors_is_seen_so_long_behind_its_turn_at_l2(chip):
-    """Whose length the first store's rows take before the second's have theirs."""
+    """The second store's turn at L2 comes after the first store's."""
     store = "mov.u32 %r1, %tid.x; mul.wide.u32 %rd8, %r1, 32; add.u64 %rd8, %rd1, %rd8; st.global.u32 [%rd8], %r1;"
 
     def at(rate: float, *lines: str) -> int:
@@ -137,8 +138,8 @@ def test_a_kernel_that_stores_nothing_does_not_wait_for_stores_of_the_one_before
 def test_the_split_that_a_kernel_of_shared_memory_leaves_behind_serves_another_beside_one_of_none(
     chip, before: int, last: int, waits: bool
 ):
-    """Three launches on one SM, each let go by the one before: of `before` KB, of none and of `last`; two of 100 KB
-    take 202 of the 228 that the SM then has."""
+    """Three dependent launches on one SM with `before` KB of shared memory, none, and `last`; two of 100 KB take 202 of
+    the 228 KB that the SM then has."""
     one = chip(sms=1, processing_cluster_sms=1)
     sim = Sim(body(STAMP, "griddepcontrol.launch_dependents;", SPIN, DONE), chip=one)
     out = [sim.buffer(np.zeros(4, np.uint64)) for _ in range(3)]
@@ -163,7 +164,7 @@ def test_ctas_beyond_the_chips_room_start_when_one_ends(small_chip):
 
 @pytest.mark.parametrize(("ctas", "at_once"), [(2, 6), (4, 2), (8, 1)])
 def test_clusters_lie_in_one_processing_cluster_each(tmp_path, ctas, at_once):
-    """Of 8, 3 and 2 SMs: those that no cluster fits into stay idle."""
+    """Processing clusters of 8, 3 and 2 SMs; one that no cluster fits into stays idle."""
     chip = json.loads(H200.read_text())
     parts = {"processing_cluster_sms": 8, "processing_clusters_whole": 1, "processing_cluster_short_sms": 3}
     for name, value in {"sms": 13, **parts}.items():
@@ -199,7 +200,7 @@ def test_an_sm_starts_its_ctas_in_turn_and_takes_them_down_so(chip):
 
 
 def starts(path: str, ctas: int, **launch) -> list[int]:
-    """When each CTA of a kernel that goes on for 20,000 cycles begins."""
+    """When each CTA of a kernel that takes 20,000 cycles begins."""
     stamp = "mov.u32 %r9, %ctaid.x; mul.wide.u32 %rd8, %r9, 8; ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd8;"
     sim = Sim(body("mov.u64 %rd2, %clock64;", stamp, "st.global.u64 [%rd1], %rd2;", SPIN), chip=path)
     out = sim.buffer(np.zeros(ctas, np.uint64))
@@ -230,7 +231,8 @@ WHOLE_SMS = {"block": 32, "shared": 200 * 1024}
     [(4, 2, 1, 4000), (4, 2, 300, 4000 + 2 * 300), (4, 0, 300, 3 * 300), (8, 2, 300, 4000)],
 )
 def test_starts_of_clusters_and_messages_of_ends_take_turns(chip, sms: int, cluster: int, interval: int, apart: int):
-    """Two clusters of two behind four CTAs that end together; CTAs alone do not wait so, nor who finds free SMs."""
+    """Two clusters of two after four CTAs that end together. CTAs without clusters do not wait so, nor do those that
+    find free SMs."""
     values = {"sms": sms, "processing_cluster_sms": sms, "cta_count_interval": interval}
     sim = Sim(body(BEGINS, LETS_GO, SPIN), chip=chip(cluster_start_interval=4000, cta_start_interval=0, **values))
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
@@ -240,7 +242,7 @@ def test_starts_of_clusters_and_messages_of_ends_take_turns(chip, sms: int, clus
 
 
 def test_so_do_starts_of_clusters_and_messages_of_their_own_launch(chip):
-    """Four clusters on two places: the first two begin 400 cycles apart, and the others behind them."""
+    """Four clusters on two places: the first two begin 400 cycles apart, and the others after them."""
     path = chip(cluster_start_interval=400, cta_start_interval=0, cta_count_interval=1000)
     sim = Sim(body(BEGINS, SPIN), chip=path)
     begins = sim.buffer(np.zeros(8, np.uint64))
@@ -251,7 +253,7 @@ def test_so_do_starts_of_clusters_and_messages_of_their_own_launch(chip):
 
 
 def test_a_dependent_launch_begins_on_sms_that_hold_least(chip):
-    """The kernel before has one CTA, on the first of four SMs, where one of clusters of one comes last."""
+    """The previous kernel has one CTA, on the first of four SMs; a launch of clusters of one CTA uses that SM last."""
     path = chip(cta_start_interval=0, cluster_start_interval=500)
     text = body(
         "mov.u64 %rd2, %clock64; griddepcontrol.launch_dependents; mov.u32 %r9, %smid; mul.wide.u32 %rd8, %r9, 8;",
@@ -279,7 +281,7 @@ def test_what_starts_ctas_hears_of_their_ends_one_after_another(chip):
     ("interval", "ahead", "goes_on", "messages"), [(2000, 0, 20000, 4), (3000, 0, 1000, 8), (3000, 20000, 1000, 4)]
 )
 def test_a_dependent_launch_comes_when_the_triggers_before_have_been_counted(chip, interval, ahead, goes_on, messages):
-    """Those of four CTAs; ends that come meanwhile are not behind them all, but for a part of the chip's own."""
+    """Those of four CTAs. Ends that come meanwhile count before only some of the triggers, by a parameter."""
     path = chip(cta_count_interval=interval, trigger_ahead=ahead, dependent_gap_ended=9000)
     sim = Sim(body(STAMP, LETS_GO, SPIN.replace("20000", str(goes_on))), chip=path)
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Simulated time of who waits for another's doing: a line that is under way for another SM, a signal of another CTA."""
+"""Simulated time of waiting for another SM's work: a line that it has requested, or a signal of its CTA."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulator.sim_kit import Sim, body
 
 
 def cycles_of_ctas(*lines: str, behind: str = "", registers: str = "", chip: str = "h200", **launch) -> list[int]:
-    """What thread 0 of each of two CTAs counts around `lines`; %rd5: cold memory, %r20: the CTA."""
+    """What thread 0 of each of two CTAs counts around `lines`. %rd5: memory not in L2; %r20: the CTA's index."""
     text = body(
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r20, %ctaid.x; mov.u32 %r21, %tid.x;"
         "mul.wide.u32 %rd6, %r20, 8; add.u64 %rd1, %rd1, %rd6; mov.u64 %rd7, %clock64;",
@@ -42,7 +42,7 @@ def test_a_line_that_is_under_way_for_another_sm_comes_no_earlier_for_the_next()
 
 @pytest.mark.parametrize(("waits", "sooner"), [(1, 0), (0, 400)])
 def test_a_line_that_comes_late_under_load_comes_as_late_for_the_next(tmp_path, waits: int, sooner: int):
-    """HBM's latency is 400 cycles longer at any load here; CTA 1 asks some 100 cycles after CTA 0."""
+    """HBM's latency is 400 cycles longer at any load here; CTA 1 reads the line about 100 cycles after CTA 0."""
     chip = json.loads(H200.read_text())
     of = {"hbm_loaded": 400, "hbm_loaded_power": 0, "l2_behind_own": 0}
     chip["parameters"] |= {name: chip["parameters"][name] | {"value": value} for name, value in of.items()}
@@ -57,8 +57,8 @@ def test_a_line_that_comes_late_under_load_comes_as_late_for_the_next(tmp_path, 
 
 
 def test_a_line_that_waits_for_its_turn_comes_as_late_for_the_next_and_no_later(tmp_path):
-    """CTA 0 asks for a line whose turn takes 3,200 cycles, 600 cycles later for another one, and CTA 1 some 100
-    cycles later for that, too; HBM's latency is 400 cycles longer at any load, less than the wait for that turn."""
+    """CTA 0 reads a line whose turn takes 3,200 cycles and, 600 cycles later, another one, which CTA 1 reads about 100
+    cycles after that. HBM's latency is 400 cycles longer at any load, less than the wait for the turn."""
     turn = 3200
     chip = json.loads(H200.read_text())
     of = {"hbm_loaded": 400, "hbm_loaded_power": 0, "l2_behind_own": 0, "l2_behind_misses": 0}
@@ -78,8 +78,8 @@ def test_a_line_that_waits_for_its_turn_comes_as_late_for_the_next_and_no_later(
 
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 def test_what_l2_has_waits_for_a_share_of_the_turn_of_what_another_sm_has_asked_of_memory(tmp_path, share: float):
-    """Both CTAs have a line; then CTA 0 asks for another one, whose turn takes 3,200 cycles, and CTA 1 some 250
-    cycles later for that line again."""
+    """Both CTAs have a line. Then CTA 0 reads another one, whose turn takes 3,200 cycles, and CTA 1, about 250 cycles
+    later, the first one again."""
     turn = 3200
     chip = json.loads(H200.read_text())
     for name, value in {"l2_behind_misses": share, "hbm_warp_rate": 64 / turn, "hbm_loaded": 0}.items():
@@ -102,7 +102,8 @@ def test_what_l2_has_waits_for_a_share_of_the_turn_of_what_another_sm_has_asked_
 
 
 def test_a_signal_to_another_cta_takes_its_way_longer(tmp_path):
-    """CTA 1 arrives behind a chain at its own barrier, or at that of CTA 0, whose thread 0 then counts a way more."""
+    """CTA 1 arrives after a chain at its own barrier, or at that of CTA 0, which then counts the latency between CTAs
+    in addition."""
     chain = "mov.u32 %r5, 3;" + "mul.lo.u32 %r5, %r5, %r5;" * 200
     own = "mbarrier.arrive.shared::cta.b64 _, [%r3];"
     far = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];"
@@ -132,7 +133,7 @@ def test_a_signal_to_another_cta_takes_its_way_longer(tmp_path):
 
 @pytest.mark.parametrize(("parameter", "waiter"), [("remote_arrival", 0), ("window_arrival", 1)])
 def test_an_arrival_through_the_clusters_window_is_seen_its_way_later(chip, parameter: str, waiter: int):
-    """CTA 1 arrives behind a chain, without a fence, at the barrier of CTA 0 or at its own."""
+    """CTA 1 arrives after a chain, without a fence, at the barrier of CTA 0 or at its own."""
 
     def waits(way: int) -> int:
         lines = (
@@ -154,7 +155,7 @@ def test_an_arrival_through_the_clusters_window_is_seen_its_way_later(chip, para
 
 
 def test_arrivals_through_the_window_leave_one_lane_after_another(chip):
-    """32 lanes arrive at the barrier of the other CTA, whose thread waits for all of them."""
+    """32 lanes arrive at a barrier of the other CTA, whose thread waits for all of them."""
 
     def waits(interval: int) -> int:
         lines = (
@@ -185,8 +186,8 @@ def test_an_instruction_whose_guard_leaves_all_lanes_out_waits_for_no_fence():
 
 
 def test_a_release_that_other_lanes_are_at_holds_none_that_wait_for_a_copy(chip):
-    """Thread 0 waits for one copy after another; the warp's other lanes are at the cluster's barrier, or have ended.
-    A fence takes longer here than a copy."""
+    """Thread 0 waits for one copy after another; the warp's other lanes are at the cluster's barrier or have ended. A
+    fence takes longer here than a copy."""
     slow = chip(fence_gpu=5000, fence_gpu_copies=5000)
 
     def cycles(others: str) -> int:

@@ -1,5 +1,5 @@
-"""Simulated time of work that meets: MMAs that hold their sub-partition's issue, stores that wait for their way out,
-kernels whose shared memory does not fit beside others'; each by a time worked out by hand."""
+"""Simulated time of work that competes: MMAs that block issue, stores that wait on their way out, and kernels whose
+shared memory does not fit beside others'. Expected times are worked out by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEP = 64 * CHIP["wgmma_column"]
 
 
 def group(mma: str, count: int, then: str = "") -> int:
-    """Cycles of a group of MMAs and of what comes after them, until that has issued."""
+    """Cycles of a group of MMAs and of the instructions after it, until these have issued."""
     text = (
         "wgmma.fence.sync.aligned;" + mma * count + "wgmma.commit_group.sync.aligned;" + then,
         "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2;",
@@ -48,7 +48,7 @@ def test_mmas_with_registers_hold_the_issue_until_each_has_begun_and_those_from_
 
 
 def test_an_mma_that_waits_for_another_warpgroups_is_not_issued_and_holds_no_ones_issue():
-    """Eight MMAs of warpgroup 0 are under way, warpgroup 1 has one with registers, warpgroup 2 computes."""
+    """Eight MMAs of warpgroup 0 run, warpgroup 1 issues one with A in registers, and warpgroup 2 computes."""
     fence, commit, wait = (f"wgmma.{word}.sync.aligned" for word in ("fence", "commit_group", "wait_group"))
 
     def cycles(one: str) -> int:

@@ -1,4 +1,4 @@
-"""Simulated time of bulk prefetches, and what a bad one is told."""
+"""Simulated time of bulk prefetches, and how wrong ones are reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOAD = "mov.u64 %rd2, %clock64; ld.global.cg.u32 %r2, [%rd9+{0}]; add.u32 %r3, %
 
 
 def cycles(*lines: str, chip: str = "h200", block: int = 1) -> int:
-    """Between START, or the clock that is read last, and END; %rd9: memory that L2 does not have."""
+    """Cycles from START, or from the last clock that the lines read, to END. %rd9: memory that is not in L2."""
     text = body("ld.param.u64 %rd9, [q];", START, *lines, END, params=".param .u64 p, .param .u64 q")
     sim = Sim(text, chip=chip)
     out = sim.buffer(np.zeros(64, np.uint64))
@@ -36,7 +36,7 @@ def test_the_lanes_of_a_bulk_prefetch_ask_one_after_another(chip):
 
 
 def test_what_a_bulk_prefetch_asks_of_memory_takes_its_turn_there(chip):
-    """Of 64 KB at a byte a cycle; the load of another line comes behind them."""
+    """64 KB at a byte a cycle; a load of another line waits until they have come."""
     slow = chip(hbm_rate=1, hbm_warp_rate=1)
     whole = ASK.format(32768)
     other = "ld.global.cg.u32 %r2, [%rd9+49152]; add.u32 %r3, %r2, %r2;"
@@ -48,7 +48,7 @@ BOX = "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd8, {%r6, %r7}];"
 
 
 def box_run(*lines: str, row: int, map_bytes: np.ndarray | None = None) -> Sim:
-    """%r6, %r7: where the box begins, of a tensor with twice its rows."""
+    """%r6 and %r7: where the box begins in a tensor with twice as many rows."""
     start = f"mov.b64 %rd8, map; cvta.param.u64 %rd8, %rd8; mov.u32 %r6, 0; mov.u32 %r7, {row}; ld.param.u64 %rd9, [q];"
     params = ".param .u64 p, .param .u64 q, .param .align 64 .b8 map[128]"
     sim = Sim(body(start, START, *lines, END, params=params), chip="h200")

@@ -1,4 +1,4 @@
-"""Simulated time of fences that begin while others of their SM are under way."""
+"""Simulated time of fences that begin while others on the same SM are under way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TAKES, JOINS, FOLLOWS = 3000, 50, 400
 
 
 def ends(chip: str, apart: int, *lines: str, warps: int, registers: str = "") -> list[int]:
-    """When each warp is behind `lines`, which it begins `apart` cycles after the one before; %p2: it is the first."""
+    """When each warp has executed `lines`, which they begin `apart` cycles after each other. %p2: the first warp."""
     text = body(
         "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; setp.eq.u32 %p2, %r2, 0;",
         f"mul.wide.u32 %rd5, %r2, {apart}; bar.sync 0; mov.u64 %rd2, %clock64; add.u64 %rd6, %rd5, %rd2;",
@@ -50,7 +50,7 @@ def test_fences_that_begin_when_the_one_before_is_over_wait_for_none(slow):
 
 
 def test_each_round_of_fences_follows_the_one_before(slow):
-    """The third begins in the second one's time and the fourth in the third one's."""
+    """The third fence begins while the second round runs, and the fourth while the third does."""
     rounds = [TAKES + i * (TAKES - FOLLOWS) for i in range(4)]
     assert ends(slow, 2000, FENCE, warps=4) == pytest.approx(rounds, abs=100)
 
@@ -73,7 +73,7 @@ def test_fences_that_begin_apart_by_more_than_what_counts_as_at_once_are_two_rou
 
 
 def test_a_launch_begins_without_the_fences_of_the_one_that_it_overlaps(chip):
-    """The first one triggers and fences over and over; the second one, on the same SM, fences once."""
+    """The first launch triggers and then fences again and again; the second one, on the same SM, fences once."""
     text = body(
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd7, [q]; ld.global.u64 %rd7, [%rd7];"
         "griddepcontrol.launch_dependents; setp.eq.u64 %p4, %rd7, 0; @%p4 bra ONCE;",
@@ -92,7 +92,7 @@ def test_a_launch_begins_without_the_fences_of_the_one_that_it_overlaps(chip):
 
 
 def test_a_round_has_one_fence_of_each_sub_partition(slow):
-    """Two of six warps are of others' sub-partitions: they wait, though they begin at once with them."""
+    """Warps 4 and 5 share sub-partitions with warps 0 and 1: their fences wait, though all begin at once."""
     taken = sorted(ends(slow, 0, FENCE, warps=6))
     assert taken[:4] == pytest.approx([TAKES] * 4, abs=80)
     assert taken[4:] == pytest.approx([TAKES + TAKES - FOLLOWS] * 2, abs=80)
@@ -100,7 +100,7 @@ def test_a_round_has_one_fence_of_each_sub_partition(slow):
 
 @pytest.mark.parametrize("again", [False, True])
 def test_what_the_round_before_was_behind_a_fence_is_not_behind_again(chip, again: bool):
-    """A line that its SM has touched: before both rounds, or again between the first one's begin and the second's."""
+    """The SM has accessed a line: before both rounds, or again between the begins of the first and second round."""
     touched = 900
     slow = chip(fence_gpu=TAKES, fence_joins=JOINS, fence_follows=FOLLOWS, fence_gpu_touched=touched)
     load = "ld.global.cg.u32 %r4, [%rd1+256]; add.u32 %r5, %r4, %r4; bar.sync 0; mov.u64 %rd2, %clock64;"
@@ -112,7 +112,8 @@ def test_what_the_round_before_was_behind_a_fence_is_not_behind_again(chip, agai
 
 
 def test_the_round_after_that_is_behind_what_the_one_before_it_was_not(chip):
-    """Warp 1 touches a line after the first round's begin; warp 2 fences in the second round, behind nothing new."""
+    """Warp 1 accesses a line after the first round has begun; warp 2 fences in the second round and has nothing new to
+    wait for."""
     touched = 900
     slow = chip(fence_gpu=TAKES, fence_joins=JOINS, fence_follows=FOLLOWS, fence_gpu_touched=touched)
     load = "setp.ne.u32 %p4, %r2, 1; @%p4 bra FENCE; ld.global.cg.u32 %r4, [%rd1+256]; FENCE:"
@@ -123,7 +124,7 @@ def test_the_round_after_that_is_behind_what_the_one_before_it_was_not(chip):
 
 
 def test_a_fence_that_waits_for_its_round_asks_for_copies_at_its_own_begin(chip):
-    """Warp 2 asks for a copy that takes long, after warp 1's fence has begun and before its round."""
+    """Warp 2 starts a long copy after warp 1's fence has begun and before that fence's round."""
     slow = chip(
         fence_gpu=TAKES,
         fence_joins=JOINS,

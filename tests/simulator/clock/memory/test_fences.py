@@ -1,4 +1,4 @@
-"""Simulated time of fences: what they wait for, and what a kernel's stores keep waiting when it has ended."""
+"""Simulated time of fences: what they wait for, and what a kernel's last stores delay after its end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_kernel_has_not_ended_before_l2_has_taken_its_stores(chip):
 @pytest.mark.parametrize(("cluster", "gap"), [(0, "dependent_gap_alone"), (1, "dependent_gap"), (2, "dependent_gap")])
 @pytest.mark.parametrize("cycles", [6000, 9000])
 def test_a_dependent_launch_begins_its_gap_behind_the_trigger(chip, cluster: int, gap: str, cycles: int):
-    """The first kernel's trigger is next to its start; clusters, of one CTA too, have a gap of their own."""
+    """The first kernel triggers right after its start. Launches with clusters, also of one CTA, have their own gap."""
     text = body(STAMP, "griddepcontrol.launch_dependents;", SPIN)
     sim = Sim(text, chip=chip(**{gap: cycles}))
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
@@ -76,7 +76,7 @@ def test_a_dependent_launch_begins_its_gap_behind_the_trigger(chip, cluster: int
 
 
 def test_what_l2_takes_of_one_sms_stores_it_does_not_give_to_anothers_loads(chip):
-    """CTA 0 stores lines that take L2 some 1,000 cycles each, CTA 1 loads meanwhile."""
+    """CTA 0 stores lines that take L2 about 1,000 cycles each, while CTA 1 loads."""
     slow = chip(l2_store_rate=0.128, sm_store_rate=1024)
     late = "mul.lo.u32 %r6, %r20, %r20;" * 60 + "add.u32 %r7, %r6, %r6;"
     path = "setp.eq.u32 %p1, %r20, 0; @!%p1 bra LOADS;" + "st.global.u32 [%rd5+{0}], %r20;" + "bra OVER;"
@@ -98,7 +98,7 @@ def test_a_fence_waits_until_l2_has_taken_the_stores_before_it(chip):
 
 @pytest.mark.parametrize("line", [0, 64])
 def test_l2_takes_a_line_of_a_store_by_bytes_of_its_own(chip, line: int):
-    """Beside the bytes of the sector that the store writes a part of."""
+    """These come on top of those of the partly written sector."""
     path = chip(**{**SLOWLY, "store_line_bytes": 1, "l2_store_line_bytes": line})
     took = span(STORE, STORE.replace("256", "512"), FENCE, chip=path, block=1)
     assert took == pytest.approx(L2_TAKES * (32 + line) / 32 + CHIP["store_answered"], abs=100)

@@ -1,4 +1,4 @@
-"""Simulated time of what overlaps: launches that share the chip, and memory whose latency grows with its load."""
+"""Simulated time of overlapping work: launches that share the chip, and memory latency that grows with load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ PARAMETERS = ".param .u64 p, .param .u64 q"
 
 
 def spans(text: str, chip: str, dependent: int, *given: int | np.ndarray, **launch) -> list[tuple[int, int]]:
-    """Start and end of launches, the later ones dependent or not; given: what each has as q, or copies of a buffer."""
+    """Starts and ends of launches, of which the later ones may be dependent. given: the q of each, or copies of one
+    buffer."""
     sim, found = Sim(text, chip=chip), []
     for number, q in enumerate(given):
         out = sim.buffer(np.zeros(4, np.uint64))
@@ -27,7 +28,8 @@ def spans(text: str, chip: str, dependent: int, *given: int | np.ndarray, **laun
 
 
 def test_a_launch_has_the_slots_that_an_overlapping_one_leaves_it(chip):
-    """The first issues a shift every other cycle, the second a product each; beside it, one every other cycle."""
+    """The first launch issues a shift every other cycle. The second issues an fma every cycle alone, and in the other
+    cycles when they overlap."""
     shifts = "".join(f"shf.l.wrap.b32 %r{i}, %r{i}, %r{i}, %r{i};" for i in range(2, 18)) * 200
     products = "".join(f"fma.rn.f32 %f{i}, %f{i}, %f{i}, %f{i};" for i in range(2, 18)) * 40
     work = f"setp.ne.u64 %p1, %rd5, 0; @%p1 bra PRODUCTS; {shifts} bra END; PRODUCTS: {products} END:"
@@ -80,8 +82,8 @@ def test_the_latency_of_memory_grows_with_the_cube_of_its_load(chip):
 
 @pytest.mark.parametrize(("power", "longer"), [(0, 400), (1, 100), (2, 25), (3, 6.25)])
 def test_a_copy_under_a_quarter_of_the_load_takes_what_its_power_leaves(chip, power: int, longer: float):
-    """HBM gives 512 bytes in 256 cycles; each copy is asked for some 800 after the one before, so that one of them
-    lies in the 1,024 cycles whose load counts: a quarter."""
+    """HBM delivers 512 bytes in 256 cycles. Each copy starts about 800 cycles after the previous one, so that one of
+    them lies in the 1,024 cycles over which load is counted: a quarter."""
     laps, size = 12, 512
     text = body(
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q];", INIT,
@@ -100,7 +102,8 @@ def test_a_copy_under_a_quarter_of_the_load_takes_what_its_power_leaves(chip, po
 
 @pytest.mark.parametrize("grown", [0, 400, 3000])
 def test_what_latency_grows_by_is_no_more_than_a_queue_that_is_there(chip, grown: int):
-    """A copy's eight parts wait for seven turns of 128 cycles, or for what latency has grown by, whatever the load."""
+    """A copy's eight parts wait for seven turns of 128 cycles or for the added latency, whichever is longer, at any
+    load."""
     size, rate = 16384, 16
     text = body(STAMP, INIT, copy(0, size, 0, 0), DONE, registers=BARRIER, params=PARAMETERS)
 
@@ -115,8 +118,8 @@ def test_what_latency_grows_by_is_no_more_than_a_queue_that_is_there(chip, grown
 
 @pytest.mark.parametrize("middle", [512, 16384])
 def test_a_launch_waits_for_no_answers_that_the_one_before_waits_for(chip, middle: int):
-    """Of three dependent launches the first and the last copy the same 512 bytes; the middle one's 16 KB take 9,000
-    cycles from HBM, and end behind the last launch's copy, on the same SM."""
+    """Of three dependent launches the first and the last copy the same 512 bytes. The middle one's 16 KB take 9,000
+    cycles from HBM, on the same SM, and complete after the last launch's copy."""
     text = body(
         STAMP, INIT, "ld.global.u32 %r9, [%rd5]; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], %r9;"
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5], %r9, [%r3];", EARLY,
@@ -136,7 +139,7 @@ def test_a_launch_waits_for_no_answers_that_the_one_before_waits_for(chip, middl
 
 
 def asked_by_warps(path: str, step: int, count: int, before: str = "") -> int:
-    """Cycles of `count` copies of a warp, each of 16 bytes a lane and of lanes that lie `step` bytes apart."""
+    """Cycles of `count` copies by a warp, 16 bytes a lane, with `step` bytes between lanes."""
     address = f"mov.u32 %r1, %tid.x; mul.wide.u32 %rd8, %r1, {step}; add.u64 %rd5, %rd5, %rd8; shl.b32 %r5, %r1, 4;"
     asked = "".join(f"cp.async.cg.shared.global [%r4+{512 * i}], [%rd5+{4096 * i}], 16;" for i in range(count))
     text = body(

@@ -1,4 +1,4 @@
-"""Simulated time of stores: whose turn it is on the way out of an SM, and what they wait for beside others' loads."""
+"""Simulated time of stores: their order on the way out of an SM, and what they wait for while others load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHOLE = {"store_line_bytes": 0, "l2_store_line_bytes": 0, "store_part_bytes": 32
 
 
 def test_warps_take_turns_on_the_way_out_of_their_sm(chip):
-    """Eight warps store eight times each: two of each sub-partition, of which neither ends before the other."""
+    """Eight warps, two in each sub-partition, store eight times each; no warp finishes long before the others."""
     warps, stores, spin = 8, 8, "mul.lo.u32 %r4, %r4, %r4;" * 5
     text = body(
         "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; mul.wide.u32 %rd5, %r2, 32;"
@@ -34,7 +34,8 @@ def test_warps_take_turns_on_the_way_out_of_their_sm(chip):
 
 @pytest.mark.parametrize("chain", [2, 6])
 def test_warps_that_compute_between_their_stores_take_turns_too(chain: int):
-    """Eight warps store 512 bytes sixteen times each, at the H200's rate: who comes back last waits for the others."""
+    """Eight warps store 512 bytes sixteen times each, at the H200's rate; a warp whose turn comes late waits for the
+    others."""
     warps, stores, turn = 8, 16, 512 / CHIP["sm_store_rate"]
     spin = "mul.lo.u32 %r4, %r4, %r4;" * chain
     text = body(
@@ -66,8 +67,8 @@ def test_a_store_to_shared_memory_takes_what_it_takes_of_a_wavefront(chip):
 
 
 def stored_beside_loads(chip: str, stores: int, *behind: str) -> int:
-    """CTA 1 loads what takes L2 9,000 cycles, of which 7,000 and more are to come when CTA 0 stores to lines that it
-    has stored to before; cycles of those stores, and of what is behind them."""
+    """CTA 1 loads what takes L2 9,000 cycles. When at least 7,000 of them remain, CTA 0 stores to lines that it has
+    stored to before. Returns the cycles of these stores and of the lines after them."""
     spin = "mul.lo.u32 %r6, %r6, %r6;"
     loads = "".join(f"ld.global.cg.u32 %r{2 + i}, [%rd5+{4096 + 4096 * i}];" for i in range(3))
     text = "".join(f"st.global.u32 [%rd5+{512 * i}], %r6;" for i in range(stores))
@@ -91,7 +92,7 @@ def test_a_store_waits_behind_a_share_of_what_others_have_asked_of_l2_but_not_in
 
 
 def test_what_a_store_waits_for_begins_when_it_has_left_its_sm(chip):
-    """Eight stores, of which the last one leaves 3,500 cycles behind the first."""
+    """Eight stores, of which the last one leaves the SM 3,500 cycles after the first."""
     turn, share = 500, 0.5
     slow = {**SLOW_LOADS, **WHOLE, "sm_store_rate": 32 / turn, "store_queue": 8 * turn, "l2_store_behind": share}
     fenced = stored_beside_loads(chip(**slow), 8, FENCE) - CHIP["store_answered"]
@@ -99,7 +100,7 @@ def test_what_a_store_waits_for_begins_when_it_has_left_its_sm(chip):
 
 
 def test_a_launch_begins_without_the_loads_of_the_one_that_it_overlaps(chip):
-    """The first one triggers and loads what takes L2 30,000 cycles; the second one stores meanwhile."""
+    """The first launch triggers and loads what takes L2 30,000 cycles; the second one stores meanwhile."""
     text = body(
         "ld.param.u64 %rd1, [p]; mov.u32 %r7, %ntid.x; griddepcontrol.launch_dependents;"
         "setp.eq.u32 %p4, %r7, 1; @%p4 bra ONCE;",
@@ -124,7 +125,7 @@ def test_beside_loads_l2_takes_a_store_more_slowly(chip):
 
 @pytest.mark.parametrize("share", [0, 1])
 def test_memory_answers_a_store_behind_a_share_of_what_others_have_asked_of_it(chip, share: int):
-    """CTA 0 has the line, and stores to it again when what CTA 1 has asked of HBM has 2,000 to 4,000 cycles to go."""
+    """CTA 0 stores again to a line that it has, while CTA 1's reads from HBM need 2,000 to 4,000 more cycles."""
     turn, spin = 4000, "mul.lo.u32 %r6, %r6, %r6;"
     slow = chip(hbm_warp_rate=64 / turn, l2_store_behind_misses=share, l2_store_behind=0, l2_behind_own=0)
     store = f"st.global.u32 [%rd5], %r6; {FENCE}"

@@ -1,4 +1,4 @@
-"""Simulated memory: what comes from HBM with what is asked for, whose turn it is there, and what waits behind it."""
+"""Simulated memory: how much comes from HBM with an access, in what order, and what waits for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LANES = "mul.wide.u32 %rd8, %r1, {apart}; add.u64 %rd5, %rd5, %rd8;"
 
 
 def cycles(text: str, before: str = "", chip: str = "h200", threads: int = 1, registers: str = TILE) -> int:
-    """Of a kernel of one CTA around `text`; %rd5 is at zeros that no thread has asked for before."""
+    """Cycles of `text` in a kernel of one CTA. %rd5 points at zeros that no thread has accessed."""
     lines = "ld.param.u64 %rd5, [q]; mov.u32 %r2, tile; mov.u32 %r5, 0;", START, before, "mov.u64 %rd2, %clock64;"
     sim = Sim(body(*lines, text, END, registers=registers, params=PARAMETERS), chip=chip)
     out = sim.buffer(np.zeros(4, np.uint64))
@@ -27,7 +27,7 @@ def cycles(text: str, before: str = "", chip: str = "h200", threads: int = 1, re
 
 
 def second(one: str, at: int) -> int:
-    """Cycles of what is asked for behind the first bytes of a line that no thread had asked for."""
+    """Cycles of an access to other bytes of a line after the line's first access."""
     first = one.replace("{at}", "0")
     return cycles(first + one.replace("{at}", str(at))) - cycles(first)
 
@@ -68,7 +68,7 @@ def test_a_load_of_rows_far_apart_takes_longer_from_l2_and_from_memory():
 @pytest.mark.parametrize("apart", [16, 128])
 @pytest.mark.parametrize(("hint", "latency"), [("", "l1_latency"), (".cg", "l2_latency")])
 def test_an_sm_takes_a_cycle_for_each_line_of_a_load(apart: int, hint: str, latency: str):
-    """From L1 and from L2, by 8 warps: of 32 lanes of 16 bytes, in four lines or in one each."""
+    """From L1 and from L2, by 8 warps whose 32 lanes load 16 bytes each, in four lines or in one line each."""
     lanes = LANES.format(apart=apart)
     bring = "ld.global.v4.u32 {%r6, %r7, %r8, %r9}, [%rd5]; xor.b32 %r5, %r6, %r9; bar.sync 0;"
     load = f"ld.global{hint}.v4.u32 {{{{%r{{0}}, %r{{1}}, %r{{2}}, %r{{3}}}}}}, [%rd5];"
@@ -83,7 +83,7 @@ def test_an_sm_takes_a_cycle_for_each_line_of_a_load(apart: int, hint: str, late
 
 
 def test_a_launch_begins_without_the_lines_of_the_one_that_it_overlaps(chip):
-    """On one SM: the first of two launches asks for lines until long after the second one has begun."""
+    """On one SM: the first of two launches loads lines until long after the second has begun."""
     text = body(
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r1, %tid.x; griddepcontrol.launch_dependents;",
         "ld.param.u64 %rd7, [r]; setp.eq.u64 %p1, %rd7, 0;", LANES.format(apart=128), "@%p1 bra ONE;",
@@ -105,7 +105,7 @@ def test_a_launch_begins_without_the_lines_of_the_one_that_it_overlaps(chip):
 
 
 def test_rows_of_any_pitch_fall_into_all_sets_of_l2(chip):
-    """A sixteenth of 64 KB would hold 32 of the 64 lines."""
+    """If these rows fell into a sixteenth of L2's sets, only 32 of the 64 lines would stay in L2."""
     path = chip(l2_bytes=65536)
     loads = "".join(LOAD.replace("{at}", str(2048 * 32 * i)) for i in range(2))
     address = LANES.replace("{apart}", "2048")
@@ -114,7 +114,7 @@ def test_rows_of_any_pitch_fall_into_all_sets_of_l2(chip):
 
 
 def test_copies_of_several_sms_take_turns_at_memory(chip):
-    """Each of four SMs asks for 16 KB at once: the first of them has its copy when nearly all have."""
+    """Four SMs start copies of 16 KB at once; even the first completes only when nearly all have arrived."""
     size, rate = 16384, 16
     lines = (
         "ld.param.u64 %rd5, [q]; mov.u32 %r4, %ctaid.x;", f"mul.wide.u32 %rd6, %r4, {size}; add.u64 %rd5, %rd5, %rd6;",
@@ -138,15 +138,15 @@ WAIT = "{W{n}: mbarrier.try_wait.parity.shared.b64 %p2, [{b}], {parity}; @!%p2 b
 
 
 def said(text: str, **words: str | int) -> str:
-    """The text with its words in."""
+    """The text with its placeholders filled in."""
     for word, value in words.items():
         text = text.replace("{" + word + "}", str(value))
     return text
 
 
 def copied_again(chip: str, far: str, by_warp: str = "", sizes: tuple[int, ...] = (16384,)) -> int:
-    """Cycles of a bulk copy that L2 has, or of what the warp itself asks for; its thread asks for copies from HBM
-    "before" it, "behind" it or not."""
+    """Cycles of a bulk copy (or of the warp's own load) of bytes that are in L2. The thread also starts copies from
+    HBM, "before" it, "behind" it, or not at all."""
     near = said(ASK, b="%r3", at=0, size=1024)
     other = "".join(said(ASK, b="%r10", at=65536 * (1 + i), size=size) for i, size in enumerate(sizes))
     again = said(by_warp, at=0, hint="") or near
@@ -165,21 +165,21 @@ def copied_again(chip: str, far: str, by_warp: str = "", sizes: tuple[int, ...] 
 
 
 def test_a_copy_of_what_l2_has_is_not_there_before_what_its_sm_has_asked_of_memory(chip):
-    """16 KB take 1,024 cycles of HBM and 5,000 of latency."""
+    """The 16 KB from HBM take 1,024 cycles at its rate and 5,000 of latency."""
     slow = chip(hbm_rate=16, hbm_loaded=0, copy_latency_hbm=[[16, 5000], [65536, 5000]])
     assert copied_again(slow, "before") == pytest.approx(6024, abs=150)
     assert copied_again(slow, "behind") == pytest.approx(copied_again(slow, ""), abs=100)
 
 
 def test_a_copy_of_what_l2_has_waits_for_the_latest_answer(chip):
-    """16 KB take 5,000 cycles of latency, and 512 bytes behind them 700."""
+    """16 KB have a latency of 5,000 cycles, and the 512 bytes after them one of 700."""
     slow = chip(hbm_rate=1600, hbm_loaded=0, copy_latency_hbm=[[16, 700], [512, 700], [16384, 5000]])
     both, one = (copied_again(slow, "before", sizes=sizes) for sizes in ((16384, 512), (16384,)))
     assert one - 250 < both <= one, "its thread asks for 512 bytes more before it asks for the copy"
 
 
 def test_a_copy_of_what_l2_has_waits_for_lines_that_its_sm_did_not_ask_for_first(chip):
-    """CTA 1 asks for them some 200 cycles after CTA 0, which has them after 5,000."""
+    """CTA 1 requests them about 200 cycles after CTA 0, to which they come after 5,000."""
     slow = chip(hbm_loaded=0, hbm_latency=5000, copy_latency_hbm=[[16, 5000], [65536, 5000]])
     near, other = said(ASK, b="%r3", at=0, size=1024), said(ASK, b="%r10", at=65536, size=1024)
     text = body(

@@ -1,4 +1,4 @@
-"""Simulated time of what a ring of copies rests on: a look ahead at a barrier, and the rows of a box."""
+"""Simulated time of two things that a ring of copies needs: mbarrier tests, and boxes by the width of their rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UINT8 = 0
 
 
 def cycles(*lines: str) -> int:
-    """Between START and END of a thread that has asked for 4 KB; it waits for them afterwards."""
+    """Cycles from START to END of a thread that has started a copy of 4 KB, which it waits for afterwards."""
     asked, waited = copy(0, 4096, 0, 0).split("{W0")
     text = body(
         "ld.param.u64 %rd5, [q];", INIT, asked, START, *lines, END, MORE, "{W0" + waited,
@@ -30,7 +30,7 @@ def cycles(*lines: str) -> int:
 
 
 def test_a_try_that_the_program_does_not_repeat_says_no_within_the_time_of_a_test():
-    """As CUTLASS's producers try the stage after the one that they are about to fill."""
+    """CUTLASS's producers test the stage after the one that they are about to fill in this way."""
     arrival = dict(CHIP["copy_latency_hbm"])[4096]
     loop = cycles("{W: " + TRY + " @!%p2 bra W;}")
     rotated = cycles(TRY + " @%p2 bra OVER; {W: " + TRY + " @%p2 bra OVER; bra W;} OVER:")
@@ -43,7 +43,7 @@ def test_a_try_that_the_program_does_not_repeat_says_no_within_the_time_of_a_tes
 
 
 def box_cycles(width: int) -> float:
-    """Cycles of BOXES boxes of rows of `width` bytes that L2 holds, from the first's issue to the last's arrival."""
+    """Cycles of BOXES boxes in L2 with rows of `width` bytes, from the first one's issue to the last one's arrival."""
     size = width * HEIGHT
     issue = "".join(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -82,6 +82,6 @@ def test_a_narrow_row_of_a_box_takes_as_long_as_a_wider_one_and_a_line_the_ports
 
 
 def latency(width: int) -> float:
-    """Of a box that L2 holds, between the points of the chip's file."""
+    """Latency of a box in L2, interpolated between the points of the chip's file."""
     points = B200["copy_latency_l2"]["value"]
     return float(np.interp(width * HEIGHT, *zip(*points, strict=True)))

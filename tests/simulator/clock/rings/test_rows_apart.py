@@ -1,4 +1,4 @@
-"""Boxes whose rows lie apart in memory, and rows that L2 has ahead of them."""
+"""Simulated time of boxes whose rows lie far apart in memory, with and without prefetches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORD = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_t
 
 
 def box_cycles(chip: str, pitch: int, ahead: bool = False) -> int:
-    """Of a kernel that copies one box of rows so many bytes apart, from HBM or from where prefetches have put them."""
+    """Cycles of a kernel that copies one box with rows `apart` bytes from each other, from HBM or after prefetches."""
     prefetches = "".join(f"prefetch.global.L2 [%rd5+{i * pitch}];" for i in range(ROWS)) if ahead else ""
     text = (
         f"ld.param.u64 %rd5, [p];{prefetches} mov.u32 %r9, {LONG};"

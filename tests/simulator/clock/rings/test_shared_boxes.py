@@ -1,4 +1,4 @@
-"""Boxes that several SMs ask for at a time, and rows of them past the tensor's end."""
+"""Simulated time of boxes that several SMs copy at once, and of rows past a tensor's end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOW = 16  # bytes a cycle of L2, so that it binds
 
 
 def slow(folder: Path, ctas: int, without: str = "", **more: float) -> str:
-    """The H200 with few SMs and little of L2, with or without one of its mechanisms."""
+    """The H200 with few SMs, a small L2 and other parameter values."""
     chip = json.loads(H200.read_text())
     few = {"sms": ctas, "processing_cluster_sms": ctas, "l2_box_rate": SLOW, "l2_bytes": 1 << 20, **more}
     for name, value in few.items():
@@ -34,8 +34,8 @@ def slow_l2(tmp_path_factory):
 
 
 def boxes(chip: str, laps: int, step: int, rows: int, ctas: int, later: int = 0, count: int = BOXES) -> int:
-    """Cycles of a kernel whose CTAs copy boxes from `step` rows further on each, of a tensor with so many rows; each
-    CTA starts its laps `later` additions after the one of the next number."""
+    """Cycles of a kernel in which each CTA copies boxes that begin `step` rows after those of the previous CTA, of a
+    tensor with so many rows. CTA i starts its laps `later` additions after CTA i + 1."""
     word = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     delay = f"mov.u32 %r9, %ctaid.x; mov.u32 %r10, %nctaid.x; sub.u32 %r9, %r10, %r9; mul.lo.u32 %r9, %r9, {later};"
     delay += "{WLAP: setp.eq.u32 %p3, %r9, 0; @%p3 bra XLAP; sub.u32 %r9, %r9, 1; bra WLAP; XLAP:}"
@@ -70,7 +70,7 @@ def test_sms_that_ask_for_a_box_at_a_time_are_one_to_l2(slow_l2):
 @pytest.mark.parametrize("ctas", [1, 4])
 @pytest.mark.parametrize("half", [0, 16, 1000])
 def test_a_row_past_the_end_takes_the_less_of_l2_the_more_of_them_wait(tmp_path, ctas: int, half: int):
-    """Each CTA asks for a box, in eight parts, all at about the same time; a row takes far longer than their way."""
+    """All CTAs copy a box, in eight parts, at about the same time; a row takes far longer than its latency."""
     row, past, parts = 1000, HEIGHT // 4 + 3, 8
     chip = slow(tmp_path, CTAS, l2_box_rate=4096, l2_shared_rate=4096, past_end_row=row, past_end_half=half)
     waiting = [(number + 1) * past / parts for number in range(ctas * parts)]  # behind each part, and with it
@@ -80,14 +80,14 @@ def test_a_row_past_the_end_takes_the_less_of_l2_the_more_of_them_wait(tmp_path,
 
 
 def test_rows_past_the_end_that_l2_has_served_wait_no_more(tmp_path):
-    """A lap's rows take what the first lap's do, however many there have been."""
+    """The rows of each lap take as long as those of the first, however many came before."""
     chip = slow(tmp_path, CTAS, l2_box_rate=4096, past_end_row=10, past_end_half=8)
     one, two, nine = (boxes(chip, laps, 0, 1, 1) for laps in (1, 2, 9))
     assert nine - one == pytest.approx(8 * (two - one), rel=0.02)
 
 
 def test_rows_past_the_end_of_the_launch_before_do_not_wait_beside_those_of_a_launch_that_asks_sooner(tmp_path):
-    """The first launch asks for its box 20,000 cycles late, the second, which begins beside it, at once."""
+    """The first launch starts its copy after 20,000 cycles, the second, which overlaps it, at once."""
     chip = slow(tmp_path, 1, l2_box_rate=4096, past_end_row=100, past_end_half=8)
     text = body(
         "griddepcontrol.launch_dependents; ld.param.u64 %rd5, [late]; mov.u64 %rd7, %clock64;"
@@ -113,7 +113,7 @@ def test_rows_past_the_end_of_the_launch_before_do_not_wait_beside_those_of_a_la
 
 @pytest.mark.parametrize(("pair", "deliveries"), [(False, 2), (True, 1)])
 def test_sms_of_a_tpc_take_a_box_together_and_others_once_more(tmp_path, pair: bool, deliveries: int):
-    """Two SMs of a TPC or of two copy a box at a time; a delivery to another TPC is as slow as the first is fast."""
+    """Two SMs, of one TPC or of two, copy the same box. Delivery to a second TPC is as slow as the first is fast."""
     cycles = 8000
     chip = slow(tmp_path, CTAS, l2_box_rate=4096, l2_shared_rate=SIZE / cycles, l2_shared_for=4 * cycles)
     more = boxes(chip, 1, 0, HEIGHT, 2 if pair else 3) - boxes(chip, 1, 0, HEIGHT, 1)
@@ -121,7 +121,7 @@ def test_sms_of_a_tpc_take_a_box_together_and_others_once_more(tmp_path, pair: b
 
 
 def test_a_multicast_copy_leaves_l2_once_for_each_tpc(tmp_path):
-    """CTA 0 of a cluster copies 4 KB to all of it: two SMs of one TPC, or four of two."""
+    """CTA 0 of a cluster copies 4 KB to all its CTAs: two SMs of one TPC, or four of two."""
     size, cycles = 4096, 8000
     chip = slow(tmp_path, CTAS, l2_shared_rate=size / cycles)
 
@@ -152,7 +152,7 @@ def test_a_chip_whose_file_says_nothing_of_sharing_gives_each_sm_its_box_whateve
 
 
 def test_boxes_have_a_rate_of_hbm_of_their_own(tmp_path):
-    """A box of 8 KB that HBM gives at a byte a cycle; blocks have another rate."""
+    """HBM delivers a box of 8 KB at a byte a cycle; blocks have another rate."""
     took = [
         boxes(slow(tmp_path, 1, l2_box_rate=4096, hbm_rate=4096, hbm_box_rate=rate), 1, 0, HEIGHT, 1)
         for rate in (4096, 1)
