@@ -102,4 +102,6 @@ def run_comparison(
         compared.ratio = ratio_interval(compared.own.rounds_us, compared.baseline.rounds_us)
     for side in sides:
         take_over(side.result, side.session)
+        if side.result.error:
+            compared.ratio = None
     return compared

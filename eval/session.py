@@ -68,6 +68,7 @@ class Session:
     ) -> None:  # fmt: skip
         self._case, self.device, self._kind = case, device, data
         self.printed, self.sandbox, self.backend = "", "", ""
+        self.left = ""  # the error message if a process survived the worker
         self.libraries: list[Library] = []
         self.worst_error: float | None = None  # the largest error / tolerance of the outputs checked
         self.wrong: dict[str, Any] | None = None  # where the wrong elements lie
@@ -168,7 +169,7 @@ class Session:
         """Ends the worker (`patient`: gives it time to exit by itself) and takes back the lent memory."""
         if self._pid:
             self.libraries = origin.libraries_of(self._pid, {timing.LIBRARY})
-        self.printed = self._process.close(patient)
+        self.printed, self.left = self._process.close(patient), self._process.left
         self._lender.close()
 
     def __enter__(self) -> Session:

@@ -137,7 +137,8 @@ def _judge(
 
 
 def take_over(result: Result, session: Session) -> None:
-    """Copies everything but times from a session that has ended."""
+    """Copies everything but times from a session that has ended; a surviving process fails the case."""
+    result.error = result.error or session.left
     result.printed, result.checked = session.printed, session.checked
     result.sandbox, result.backend, result.libraries = session.sandbox, session.backend, session.libraries
     result.worst_error, result.wrong = session.worst_error, session.wrong

@@ -9,19 +9,55 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import time
 from collections.abc import Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import NoReturn, Protocol
 
-from eval.sandbox import kernel, processes
+from eval.sandbox import kernel, landlock, privileges, processes
 
-GIVE_UP_S = 4.0  # a process that cannot be killed for so long hangs in the kernel
+GIVE_UP_S = 4.0  # a process that survives SIGKILL for this long hangs in the kernel
+SURVIVORS = b"survivors"  # what the lifeline carries to the harness if a process outlives the keeper
 _LOOK_AGAIN_S = 0.002
-_REAP_S = 5.0  # how often ended orphans are collected while the worker runs
+_REAP_S = 5.0  # how often ended orphans are reaped while the worker runs
 _WITHOUT_PIDFD_S = 0.05  # how often to poll the worker on kernels without pidfd (before Linux 5.3)
 _STOP_PASSES = 50
 _GONE = 1  # the exit code if the worker's own is unknown
+
+
+def _reap(worker: int) -> tuple[int | None, bool]:
+    """Reaps every child that has ended. Returns the worker's status if it is one of them, and whether a child is left.
+
+    Every orphan below a sub-reaper becomes its child, so without children there are no descendants either.
+    """
+    status = None
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
+            if ended[0] == worker:
+                status = ended[1]
+    except ChildProcessError:
+        return status, False
+    return status, True
+
+
+def _confine_signals() -> bool:
+    """Restricts this process's signals to itself and its descendants. Returns whether the kernel does so.
+
+    Then one kill(-1) reaches all descendants at once, however fast they fork, and nothing else.
+    """
+    outside = os.getppid()
+    try:
+        os.kill(outside, 0)  # allowed until now: else the second attempt would prove nothing
+        privileges.forbid_new_privileges()
+        landlock.scope_signals()
+    except OSError:
+        return False
+    try:
+        os.kill(outside, 0)
+    except PermissionError:
+        return True
+    return False
 
 
 def _signal_all(pids: Sequence[int], number: int) -> None:
@@ -30,47 +66,52 @@ def _signal_all(pids: Sequence[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def _reap(worker: int) -> int | None:
-    """Reaps every child that has ended. Returns the worker's status if it is one of them."""
-    status = None
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
-            if ended[0] == worker:
-                status = ended[1]
-    return status
+def _kill_what_proc_shows() -> None:
+    """Kills the descendants one by one, for kernels that cannot confine signals; stops all of them first."""
+    stopped: set[int] = set()
+    below = processes.descendants(os.getpid())
+    for _ in range(_STOP_PASSES):
+        fresh = [pid for pid in below if pid not in stopped]
+        if not fresh:
+            break
+        _signal_all(fresh, signal.SIGSTOP)
+        stopped.update(fresh)
+        below = processes.descendants(os.getpid())
+    _signal_all(below, signal.SIGKILL)
 
 
-def _end_below(worker: int) -> int | None:
-    """Ends every process below this one; the worker's status if it had not been collected before."""
+def _end_below(worker: int, confined: bool) -> tuple[int | None, bool]:
+    """Ends every process below this one. Returns the worker's status, if it was not reaped before, and whether a
+    process survives."""
     status, deadline = None, time.monotonic() + GIVE_UP_S
-    while (below := processes.descendants(os.getpid())) and time.monotonic() < deadline:
-        stopped: set[int] = set()
-        for _ in range(_STOP_PASSES):  # first nothing more is started, then all of it ends
-            fresh = [pid for pid in below if pid not in stopped]
-            if not fresh:
-                break
-            _signal_all(fresh, signal.SIGSTOP)
-            stopped.update(fresh)
-            below = processes.descendants(os.getpid())
-        _signal_all(below, signal.SIGKILL)
-        found = _reap(worker)
+    while True:
+        if confined:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(-1, signal.SIGKILL)
+        else:
+            _kill_what_proc_shows()
+        found, left = _reap(worker)
         status = found if found is not None else status
+        if not left or time.monotonic() > deadline:
+            return status, left
         time.sleep(_LOOK_AGAIN_S)
-    return status
 
 
-def _watch(worker: int, lifeline: Connection) -> NoReturn:
+def _watch(worker: int, lifeline: socket.socket, confined: bool) -> NoReturn:
     """Waits for the worker or the harness to end, ends what is left, and exits as the worker did."""
-    watched: list[Connection | int] = [lifeline]
+    watched: list[socket.socket | int] = [lifeline]
     every = _WITHOUT_PIDFD_S
     with contextlib.suppress(AttributeError, OSError):
         watched.append(os.pidfd_open(worker))
         every = _REAP_S
     status = None
     while status is None and lifeline not in wait(watched, every):
-        status = _reap(worker)
-    ended = _end_below(worker)
+        status, _ = _reap(worker)
+    ended, left = _end_below(worker, confined)
     status = status if status is not None else ended
+    if left:
+        with contextlib.suppress(OSError):  # the harness may have ended
+            lifeline.send(SURVIVORS)
     if status is not None and os.WIFSIGNALED(status):
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to put back
@@ -86,14 +127,15 @@ class Closable(Protocol):
         """Closes it."""
 
 
-def keep(lifeline: Connection, connections: Sequence[Closable]) -> None:
+def keep(lifeline: socket.socket, connections: Sequence[Closable]) -> None:
     """Forks: returns in the new process, which becomes the worker; the caller becomes its keeper and never returns.
 
-    `lifeline` is the end to read from; the keeper closes `connections`. The process must have only one thread.
+    The keeper watches `lifeline` and closes `connections`. The process must have only one thread.
     """
     os.setsid()  # the harness alone handles a terminal's signals
-    with contextlib.suppress(kernel.Refused):  # then daemons fall to the system, and `descendants` does not see them
+    with contextlib.suppress(kernel.Refused):
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    confined = _confine_signals()
     keeper = os.getpid()
     worker = os.fork()
     if worker == 0:
@@ -112,4 +154,4 @@ def keep(lifeline: Connection, connections: Sequence[Closable]) -> None:
         os.dup2(nowhere, descriptor)
     for connection in connections:
         connection.close()
-    _watch(worker, lifeline)
+    _watch(worker, lifeline, confined)

@@ -69,6 +69,21 @@ def _allow(ruleset: int, path: Path, handled: int) -> None:
         os.close(descriptor)
 
 
+def scope_signals() -> None:
+    """Restricts this thread's signals, and those of everything it starts, to processes that it starts.
+
+    no_new_privs must be on. Raises Refused if the kernel cannot do so.
+    """
+    if abi() < _ABI_SCOPE:
+        raise kernel.Refused(f"signals need Landlock ABI {_ABI_SCOPE}")
+    attributes = _Ruleset(scoped=_SCOPE_SIGNALS)
+    ruleset = kernel.call("landlock_create_ruleset", ctypes.byref(attributes), ctypes.sizeof(_Ruleset), 0)
+    try:
+        kernel.call("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
 def restrict(writable: Iterable[Path], scope_sockets: bool) -> tuple[str, list[str]]:
     """Puts this thread and everything it starts under Landlock. Returns what is restricted, and what the kernel lacks.
 

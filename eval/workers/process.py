@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from typing import Any
 
 from eval import sandbox
 from eval.output.text import shortened, tail_of
-from eval.sandbox import lifetime
+from eval.sandbox import keeper, lifetime
 from eval.workers import channel, template
 from eval.workers.answers import Garbled, tagged, text_in
 from eval.workers.worker import Failure, Setup
@@ -23,6 +23,7 @@ from reference.problems.interface import Shape
 LOG_LINES_SHOWN = 5
 GARBLED = "the worker's answer is garbled: something else wrote to its socket"
 EXIT_S = 2.0  # for a worker to exit when asked to
+SURVIVED = "a process that the submission started could not be ended"
 KILL_S = 6.0  # for a keeper to end its worker: longer than the keeper tries
 _KINDS = frozenset(("ok", "fail", "ready", "done"))
 
@@ -32,6 +33,7 @@ class WorkerProcess:
 
     def __init__(self, submission: Path, shape: Shape, device: str, answer_s: float) -> None:
         self._answer_s = answer_s
+        self.left = ""  # the error message if a process survived the worker
         self._begun = False  # whether the submission may have started anything
         sandbox.shield()
         folder = lifetime.run_folder()
@@ -42,7 +44,7 @@ class WorkerProcess:
         mine, theirs = channel.pair()
         self.channel = channel.Channel(mine)
         setup = Setup(str(submission), shape, device, log, str(scratch))
-        lifeline, self._lifeline = multiprocessing.Pipe(duplex=False)
+        lifeline, self._lifeline = socket.socketpair()
         self._process = template.start(setup, theirs, lifeline)
         theirs.close()
         lifeline.close()
@@ -95,16 +97,22 @@ class WorkerProcess:
         if not self._begun and not patience_s:
             self._process.kill()  # its keeper may not listen yet
         self._process.join(patience_s)
-        self._lifeline.close()  # makes the keeper end everything
+        with contextlib.suppress(OSError):
+            self._lifeline.shutdown(socket.SHUT_WR)  # makes the keeper end everything
         if not self._process.join(KILL_S):
+            self.left = SURVIVED
             self._process.kill()
             self._process.join(KILL_S)
+        with contextlib.suppress(OSError):
+            if self._lifeline.recv(len(keeper.SURVIVORS), socket.MSG_DONTWAIT) == keeper.SURVIVORS:
+                self.left = SURVIVED
 
     def close(self, patient: bool = True) -> str:
         """Ends the worker (`patient`: gives it time to exit by itself). Returns what it printed."""
         self.send({"request": "end"})
         self._end(EXIT_S if patient else 0.0)
         self.channel.close()
+        self._lifeline.close()
         self._process.close()
         printed = self.printed()
         os.close(self._log)

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ def prepare() -> None:
         _current()
 
 
-def start(setup: object, end: socket.socket, lifeline: Connection) -> Child:
+def start(setup: object, end: socket.socket, lifeline: socket.socket) -> Child:
     """Starts a keeper and its worker, which runs eval.workers.worker.main(setup, end, lifeline).
 
     The worker has this process's current environment, folder and module path.
@@ -218,4 +218,4 @@ def _begin(main: Any, setup: object, descriptors: Sequence[int]) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(kernel.Refused):
             kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-    main(setup, socket.socket(fileno=end), Connection(lifeline, writable=False))
+    main(setup, socket.socket(fileno=end), socket.socket(fileno=lifeline))

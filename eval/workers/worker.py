@@ -17,7 +17,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -318,7 +317,7 @@ def serve(worker: Worker, channel: Channel) -> None:
         channel.send({"ok": content})
 
 
-def main(setup: Setup, end: socket.socket, lifeline: Connection) -> None:
+def main(setup: Setup, end: socket.socket, lifeline: socket.socket) -> None:
     """Answers each request with {"ok": content}, until {"fail": message}, which is the last answer.
 
     The first answer's content is the state of the sandbox and the process id.

@@ -33,7 +33,7 @@ class Scripted:
     def __init__(self, submission, case, device, inputs, answer_s, data):
         self.name, self.inputs = str(submission), inputs
         self.printed, self.sandbox, self.backend, self.libraries = "", "all of it", "", []
-        self.worst_error, self.wrong, self.checked = 0.5, None, 0
+        self.worst_error, self.wrong, self.checked, self.left = 0.5, None, 0, ""
         self.noise = random.Random(inputs)
         Scripted.made.append(self)
 

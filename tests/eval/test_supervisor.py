@@ -127,7 +127,7 @@ class Scripted:
         self.data = data
         self.device, self.asked, self.checked, self.printed = device, [], 7, "what it printed"
         self.sandbox, self.backend, self.libraries = "all of it", "hopper", [Library("libx.so", "00ff")]
-        self.worst_error, self.wrong = 0.5, {"elements": 3}
+        self.worst_error, self.wrong, self.left = 0.5, {"elements": 3}, ""
         self.times = list(Scripted.rounds)
 
     def __enter__(self):
@@ -288,3 +288,9 @@ def test_a_worker_whose_every_claim_is_false_fails(scripted):
     result = supervisor.run_benchmark(None, CASE, CPU, LIMITS)
     assert result.error.startswith("the worker's clock shows 0.08 ms for calls that took 0.25 ms")
     assert result.doubted == 5 and result.single_us == []
+
+
+def test_a_surviving_process_fails_a_case_that_passed(scripted, monkeypatch):
+    Scripted.rounds = []
+    monkeypatch.setattr(Scripted, "__exit__", lambda self, *_: setattr(self, "left", "a process survived"))
+    assert supervisor.run_test(None, CASE, CPU, LIMITS).error == "a process survived"

@@ -15,8 +15,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="by Linux's sub-
 
 # A harness in small: a keeper with a worker that starts a daemon and then does as it is told.
 PROGRAM = """
-import multiprocessing, os, signal, subprocess, sys, time
+import multiprocessing, os, signal, socket, subprocess, sys, time
 from eval.sandbox import keeper, lifetime
+
+if sys.argv[1] == "a survivor":
+    keeper.GIVE_UP_S, keeper._confine_signals, keeper._kill_what_proc_shows = 0.2, bool, bool
 
 def work(lifeline, connection, how):
     keeper.keep(lifeline, [connection])
@@ -27,7 +30,7 @@ def work(lifeline, connection, how):
     connection.send_bytes(str(os.getpid()).encode())
     if how == "a signal":
         os.kill(os.getpid(), signal.SIGSEGV)
-    if how == "an exit":
+    if how in ("an exit", "a survivor"):
         os._exit(7)
     if how == "a family":  # that goes on growing
         for _ in range(4):
@@ -42,7 +45,7 @@ def work(lifeline, connection, how):
 def main():
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
-    read, write = context.Pipe(duplex=False)
+    read, write = socket.socketpair()
     process = context.Process(target=work, args=(read, theirs, sys.argv[1]))
     with lifetime.signals_held():
         process.start()
@@ -52,14 +55,14 @@ def main():
     print(worker, process.pid, lifetime.run_folder(), open(sys.argv[2] + "/daemon").read().strip(), flush=True)
     if sys.argv[1] in ("a word", "a family"):
         time.sleep(0.1)
-        write.close()
+        write.shutdown(socket.SHUT_WR)
     if sys.argv[1] in ("nothing", "a call without end"):
         if sys.argv[1] == "a call without end":
             # The handler's C part runs in another thread; this one sleeps on and its Python part never comes.
             signal.pthread_sigmask(signal.SIG_BLOCK, lifetime.ENDING_SIGNALS)
         time.sleep(1000)
     process.join()
-    print(process.exitcode, flush=True)
+    print(process.exitcode, write.recv(9).decode(), flush=True)
     return 5
 
 if __name__ == "__main__":
@@ -110,8 +113,17 @@ def alive(pid):
 )
 def test_what_a_worker_started_ends_with_it(root, tmp_path, how, code):
     run = Run(root, tmp_path, how)
-    assert run.ended() == (5, f"{code}\n", "", [])
+    assert run.ended() == (5, f"{code} \n", "", [])
     assert not run.folder.exists()
+
+
+def test_a_process_that_outlives_the_keeper_is_reported(root, tmp_path):
+    run = Run(root, tmp_path, "a survivor")
+    try:
+        assert run.process.stdout.readline() == "7 survivors\n"
+    finally:
+        os.kill(run.pids[-1], signal.SIGKILL)
+    assert run.ended() == (5, "", "", [])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

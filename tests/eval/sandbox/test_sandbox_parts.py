@@ -136,7 +136,7 @@ def test_the_filter_is_put_on_every_thread(monkeypatch):
     with pytest.raises(kernel.Refused, match=r"^no filter for riscv64$"):
         seccomp.restrict([9], True)
     monkeypatch.setattr(kernel, "_COLUMN", None)
-    with pytest.raises(kernel.Refused, match=r"^ptrace: its number is not known on riscv64$"):
+    with pytest.raises(kernel.Refused, match=r"^ptrace: its number is unknown on riscv64$"):
         kernel.number("ptrace")
 
 
@@ -343,7 +343,7 @@ def test_the_sandbox_is_entered_part_by_part(monkeypatch, tmp_path, device):
     ]
     assert state.text() == (
         "limits (some); capabilities (none); no new privileges (on); Landlock (ABI 6: writes, signals); "
-        "seccomp (thirty); LACKING: 2 threads were there before the sandbox; ioctl"
+        "seccomp (thirty); LACKING: 2 threads started before the sandbox; ioctl"
     )
     made = ("triton_cache_dir", "torch_extensions_dir", "torchinductor_cache_dir", "xdg_cache_home", "cuda_cache_path")
     assert {path.name for path in (tmp_path / "scratch").iterdir()} == {*made, "tmpdir"}
@@ -377,7 +377,7 @@ def test_refused_parts_are_reported_and_dependent_parts_skipped(monkeypatch, tmp
     monkeypatch.setattr(seccomp, "restrict", lambda *given: pytest.fail("without no_new_privs"))
     state = sandbox.enter(tmp_path / "scratch", "cpu")
     assert state.parts == {"capabilities": "none"}
-    lacking = [line for line in state.lacking if "threads were there" not in line]
+    lacking = [line for line in state.lacking if "threads started" not in line]
     assert lacking == ["limits: wrong", "no new privileges: not here"]
     assert sandbox.State().text() == "" and sandbox.State(lacking=["all"]).text() == "nothing; LACKING: all"
     monkeypatch.setattr(sandbox.sys, "platform", "plan9")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import torch
 from eval.cases import parse_case
 from eval.output.text import clean
 from eval.supervisor import Limits, run_test
+from eval.workers.process import SURVIVED
 from eval.workers.worker import Failure, _blamed
 
 ADVERSARIAL = Path(__file__).resolve().parents[2] / "adversarial"
@@ -42,6 +44,25 @@ def test_each_result_reports_the_sandbox():
     (pid,) = re.findall(r"daemon (\d+)", result.printed)
     assert not Path(f"/proc/{pid}").exists(), "it outlived the case"
     assert result.worst_error is not None and result.worst_error <= 1 and result.wrong is None
+
+
+def running(program):
+    """The processes that run a program."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/exe"):
+        with contextlib.suppress(OSError):
+            if str(link.readlink()).startswith(program):
+                found.append(link.parent.name)
+    return found
+
+
+def test_a_chain_of_forks_is_ended_or_fails_the_case():
+    result = judged("forks_a_chain")
+    (program,) = re.findall(r"program (\S+)", result.printed)
+    left = running(program)
+    if "signals" in result.sandbox:
+        assert result.passed and not left, result.error
+    assert result.error == (SURVIVED if left else "")
 
 
 def test_nothing_of_the_harness_is_within_reach(root, tmp_path):
@@ -112,4 +133,4 @@ def test_an_error_without_words_is_told_all_the_same():
         def __str__(self):
             raise SystemExit
 
-    assert blamed(Mute()).startswith("import failed: Mute: (its text cannot be had)")
+    assert blamed(Mute()).startswith("import failed: Mute: ")

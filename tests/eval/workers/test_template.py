@@ -62,7 +62,8 @@ def test_a_worker_inherits_only_its_own_descriptors(two):
     assert len(sockets(first.pid)) == len(sockets(second.pid)) == 1
     assert not sockets(first.pid) & sockets(second.pid)
     assert not (sockets(first.pid) | sockets(second.pid)) & sockets(first.template)
-    assert not sockets(first.keeper) | sockets(second.keeper)
+    assert len(sockets(first.keeper)) == 1, "its lifeline alone"
+    assert not sockets(first.keeper) & (sockets(first.pid) | sockets(second.pid) | sockets(second.keeper))
 
 
 def test_a_worker_sees_the_environment_of_the_moment(two, monkeypatch):
