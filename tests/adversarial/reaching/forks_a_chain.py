@@ -10,7 +10,7 @@ CHAIN = r"""
 #include <unistd.h>
 int main(void) {
     setsid();
-    for (int hops = 0; hops < 16000; hops++) {
+    for (int hops = 0; hops < 16000 && (hops < 9 || getppid() != 1); hops++) {
         if (fork() != 0)
             _exit(0);
         usleep(500);
@@ -21,6 +21,6 @@ int main(void) {
 """
 folder = Path(tempfile.gettempdir())
 (folder / "chain.c").write_text(CHAIN)
-subprocess.run(["cc", "-O2", "-o", folder / "chain", folder / "chain.c"], check=True)
+subprocess.run(["cc", "-O2", "-static", "-o", folder / "chain", folder / "chain.c"], check=True)
 subprocess.Popen([folder / "chain"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 print("program", folder / "chain", flush=True)

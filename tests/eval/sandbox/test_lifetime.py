@@ -53,6 +53,7 @@ def main():
     read.close()
     worker = int(mine.recv_bytes())
     print(worker, process.pid, lifetime.run_folder(), open(sys.argv[2] + "/daemon").read().strip(), flush=True)
+    sys.stdin.readline()  # what follows must not be in the reader's buffer
     if sys.argv[1] in ("a word", "a family"):
         time.sleep(0.1)
         write.shutdown(socket.SHUT_WR)
@@ -84,10 +85,11 @@ class Run:
         path.write_text(PROGRAM)
         self.process = subprocess.Popen(
             [sys.executable, path, how, folder],
-            env={**os.environ, "PYTHONPATH": str(root)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            preexec_fn=as_from_a_terminal,
+            env={**os.environ, "PYTHONPATH": str(root)}, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=as_from_a_terminal,
         )  # fmt: skip
         worker, keeper, folder, daemon = self.process.stdout.readline().split()
+        print(file=self.process.stdin, flush=True)
         self.pids, self.folder = [int(worker), int(keeper), int(daemon)], Path(folder)
 
     def ended(self):
