@@ -46,7 +46,7 @@ struct geforce_config {
 #define LOAD_REGISTERS                24
 #define MMA_REGISTERS                 240
 #define CTA_THREADS(warps_m, warps_n) (((warps_m) * (warps_n) + LOAD_WARPS) * WARP_THREADS)
-/* What ptxas gives each thread of a kernel with so many threads. */
+/* Registers that ptxas gives each thread of a kernel with `threads` threads. */
 #define LAUNCH_REGISTERS(threads) (MAX_CTA_REGISTERS / (threads) / REGISTER_GRANULE * REGISTER_GRANULE)
 
 /* A, B1 and B2 in fp4, then their scale factors. */

@@ -3,7 +3,7 @@
 
 #include "../gpu/permute_scales.cuh"
 #include "geforce_dual_gemm.cuh"
-#ifndef NVFP4_WITHOUT_GROUPED /* a bundle of the other problem has no use for them */
+#ifndef NVFP4_WITHOUT_GROUPED /* set in bundles for the dual GEMM */
 #include "grouped/geforce_grouped_gemm.cuh"
 #endif
 

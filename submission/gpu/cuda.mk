@@ -10,7 +10,7 @@ OBJS += $(GPU_HOST_OBJS)
 LDLIBS += $(CUDA_LIB) -ldl -lrt
 $(GPU_HOST_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include
 else
-NVCC_REASON := $(NVCC) has no libcudart_static.a beside it
+NVCC_REASON := $(NVCC) has no libcudart_static.a next to it
 endif
 
 # $(eval $(call gpu_backend,folder,MACRO)): all of its sources, with machine code for each chip of `folder`_ARCHS, which

@@ -18,7 +18,7 @@ struct ahead {
     int64_t counters; /* words of scratch memory; 0 if another kernel dequantizes all of A before */
 };
 
-/* What a call launches. */
+/* The launches of a call. */
 struct launch_plan {
     struct hopper_choice choice;
     int sms;
@@ -37,7 +37,7 @@ struct operands {
     uint32_t *counters;                     /* in scratch memory */
 };
 
-/* The tile that the environment names, else the tiles of least predicted time on so many SMs. */
+/* The tile that the environment names, else the tiles of least predicted time on `sms` SMs. */
 static int32_t select_tiles(const struct problem *problem, int sms, struct hopper_choice *choice) {
     *choice = (struct hopper_choice){.first_columns = problem->n};
     RETURN_IF_FAILED(gpu_wanted_tile(HOPPER_CONFIG_VARIABLE, hopper_tile_name, &choice->tile));
@@ -192,7 +192,7 @@ struct dual_gemm {
     const struct hopper_config *config;
     int64_t first_n;
     int64_t tiles[3]; /* columns, rows, batches */
-    bool persistent;  /* a CTA an SM for all of them */
+    bool persistent;  /* a CTA an SM takes one tile after another */
     struct tensor_maps maps;
     struct launch launch;
 };

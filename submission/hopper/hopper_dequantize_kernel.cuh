@@ -31,7 +31,7 @@ static __device__ __forceinline__ void dequantize_unit(const dequantize_params &
         prefetch_global_l2(fp4 + unit / UNITS_OF_SECTOR * SECTOR_BYTES);
         prefetch_global_l2(scales);
     }
-    griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
+    griddepcontrol_wait();              /* previous kernels may write the inputs, or use the scratch memory */
     griddepcontrol_launch_dependents(); /* the GEMM may now copy B1 and B2, but not this kernel's output */
     if (index >= p.row_units) {
         return;
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void dequantize_parity(const dequantize_params
             prefetch_global_l2(scales + (full ? part.box * p.scale_half_step : 0));
         }
     }
-    griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
+    griddepcontrol_wait();              /* previous kernels may write the inputs, or use the scratch memory */
     griddepcontrol_launch_dependents(); /* the GEMM may now copy B, but not this kernel's output */
     if (!exists) {
         return;

@@ -6,7 +6,7 @@
 #include "../gpu/permute_scales.cuh"
 #include "hopper_dequantize_kernel.cuh"
 #include "hopper_dual_gemm.cuh"
-#ifndef NVFP4_WITHOUT_GROUPED /* a bundle of the other problem has no use for them */
+#ifndef NVFP4_WITHOUT_GROUPED /* set in bundles for the dual GEMM */
 #include "grouped/hopper_grouped_gemm.cuh"
 #endif
 #include "hopper_persistent_gemm.cuh"

@@ -84,7 +84,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const typename T
 
 /* ---- main loop ---- */
 
-/* What a thread reads of an m block in a stage: 32 elements of a row of B1 and of B2, and their scale factors.
+/* A thread's part of an m block in a stage: 32 elements of a row of B1 and of B2, and their scale factors.
  */
 struct packed_m_block {
     uint4 fp4[2];          /* [B1, B2]: two groups of two words each */

@@ -18,7 +18,7 @@ namespace hopper {
 #define PRODUCER_REGISTERS             24
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
 #define WORKING_REGISTERS              28 /* of a consumer, besides accumulators and fragments */
-/* What ptxas gives each thread of a kernel with so many threads. */
+/* Registers that ptxas gives each thread of a kernel with `threads` threads. */
 #define LAUNCH_REGISTERS(threads) (MAX_CTA_REGISTERS / (threads) / REGISTER_GRANULE * REGISTER_GRANULE)
 
 template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_>

@@ -23,8 +23,8 @@
 #ifndef HOPPER_GROUPED_GEMM_CUH
 #define HOPPER_GROUPED_GEMM_CUH
 
-#include "../hopper_dual_gemm.cuh"
-#include "../hopper_kernels.h"
+#include "../hopper_epilogue.cuh"
+#include "../hopper_pipeline.cuh"
 #include "hopper_grouped_config.h"
 
 namespace hopper {

@@ -390,7 +390,7 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
     expect_sums<T>(sums, p, coord);
     griddepcontrol_launch_dependents();
     ask_for_a(p, coord);
-    griddepcontrol_wait(); /* the inputs may be in the making, and C in use */
+    griddepcontrol_wait(); /* previous kernels may write the inputs, or read C */
 
     struct narrow_accumulators<T> acc;
     if (!T::by_warpgroup) {
