@@ -66,7 +66,7 @@ def _blamed_on(result: Result):  # noqa: ANN202
     """Records an error in the block as that side's."""
     try:
         yield
-    except (Failure, chip.Impossible) as failure:
+    except (Failure, chip.Impossible, OSError) as failure:
         result.error = str(failure)
         raise
 
@@ -91,7 +91,7 @@ def run_comparison(
     inputs = max(1, inputs_that_fit(case.shape, device, 2 * limits.inputs) // 2)
     compared = Comparison(Result(case, inputs=inputs, data=data), Result(case, inputs=inputs, data=data))
     sides: list[_Side] = []
-    with contextlib.suppress(Failure, chip.Impossible), contextlib.ExitStack() as stack:
+    with contextlib.suppress(Failure, chip.Impossible, OSError), contextlib.ExitStack() as stack:
         for path, result in ((submission, compared.own), (baseline, compared.baseline)):
             with _blamed_on(result):
                 side = _Side(path, result, device, limits)

@@ -17,6 +17,7 @@ from eval.hardware import chip
 from eval.judge import judges_of
 from eval.lending.layout import Layout
 from eval.output.origin import Library
+from eval.output.text import clean
 from eval.session import Session, Timings, tolerance_us
 from eval.stats import summarise
 from eval.workers.worker import Failure
@@ -131,6 +132,8 @@ def _judge(
             make(session)
     except (Failure, chip.Impossible) as failure:
         result.error = str(failure)
+    except OSError as error:  # no memory, no descriptors, a limit on files
+        result.error = f"the harness could not run the case: {clean(str(error))}"
     if session is not None:
         take_over(result, session)
     return result

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -17,6 +17,9 @@ import torch
 from eval.hardware import chip
 from eval.output.text import clean
 
+# A process can name thousands of huge sparse files as its libraries: hashing must end.
+MOST_LIBRARIES = 100
+MOST_HASHED_BYTES = 4 << 30  # of one process's libraries together
 _NVML_VERSION_BYTES = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
 
@@ -27,19 +30,31 @@ class Library(NamedTuple):
     sha256: str
 
 
-@functools.lru_cache(maxsize=64)
-def _digest_of(path: Path, size: int, changed_ns: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+_digests: dict[tuple[int, ...], str] = {}  # by the file's identity, size and time
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file; empty if it cannot be read."""
+def digest(path: Path, most_bytes: int = MOST_HASHED_BYTES) -> tuple[str, int]:
+    """The SHA-256 of a regular file and its size; ("", 0) if it is larger, cannot be read, or is not regular.
+
+    A FIFO or device is never opened: that could block or have side effects.
+    """
     try:
-        status = path.stat()
-        return _digest_of(path, status.st_size, status.st_mtime_ns)
+        found = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return ""
+        return "", 0
+    try:
+        status = os.fstat(found)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+            return "", 0
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if key not in _digests:
+            with Path(f"/proc/self/fd/{found}").open("rb") as file:
+                _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+        return _digests[key], status.st_size
+    except OSError:
+        return "", 0
+    finally:
+        os.close(found)
 
 
 def driver(device: torch.device) -> str | None:
@@ -73,13 +88,17 @@ def _system_folders() -> tuple[str, ...]:
 def libraries_of(pid: int, known: Collection[Path] = ()) -> list[Library]:
     """A process's mapped libraries other than the system's, Python's, torch's and `known`, with their digests."""
     found: dict[str, Library] = {}
-    beside = {str(path) for path in known}
+    others, left = {str(path) for path in known}, MOST_HASHED_BYTES
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         system = _system_folders()
         for line in lines:
             path = line.partition("/")[2]
             path = f"/{path}" if path else ""
-            if ".so" in path and path not in found and path not in beside and not path.startswith(system):
-                found[path] = Library(clean(Path(path).name), digest(Path(path)))
+            if ".so" in path and path not in found and path not in others and not path.startswith(system):
+                sha256, size = digest(Path(path), left)
+                found[path] = Library(clean(Path(path).name), sha256)
+                left -= size
+            if len(found) == MOST_LIBRARIES:
+                break
     return sorted(set(found.values()))

@@ -72,7 +72,7 @@ def _ran(given: Given, chip_name: str) -> dict[str, Any]:
         "mode": given.mode,
         "data": given.data,
         "submission": given.submission.name,
-        "submission_sha256": origin.digest(given.submission),
+        "submission_sha256": origin.digest(given.submission)[0],
         "device": given.device.type,
         "chip": chip_name,
         "driver": origin.driver(given.device),
@@ -101,7 +101,7 @@ def comparison_record(given: Given, baseline: Path, compared: Sequence[Compariso
     return {
         **_ran(given, chip_name),
         "baseline": baseline.name,
-        "baseline_sha256": origin.digest(baseline),
+        "baseline_sha256": origin.digest(baseline)[0],
         **of_results([one.own for one in compared]),
         "complete": len(compared) == given.cases,
         "results": [

@@ -9,11 +9,13 @@ import atexit
 import contextlib
 import ctypes
 import os
-import shutil
+import secrets
 import signal
+import stat
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -33,34 +35,70 @@ class Interrupted(BaseException):
         self.number = number
 
 
+# How long removing the run's folder may take.
+REMOVE_S = 20.0
+
 _folder: Path | None = None
+_descriptor = -1  # the folder's, opened before any submission can replace it
 _folder_owner = 0  # a fork of this process gets a folder of its own
 _folder_lock = threading.Lock()
 
 
 def run_folder() -> Path:
     """The folder of this run, made at the first call; `remove_run_folder` removes it."""
-    global _folder, _folder_owner
+    global _folder, _descriptor, _folder_owner
     with _folder_lock:
         if _folder is None or _folder_owner != os.getpid():
             _folder, _folder_owner = Path(tempfile.mkdtemp(prefix="eval-")), os.getpid()
+            _descriptor = os.open(_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             atexit.register(remove_run_folder)
+        os.fchmod(_descriptor, 0o700)  # a submission may have changed it
         return _folder
 
 
+def _is_folder(name: str, within: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode)
+
+
+def _empty(root: int, deadline: float) -> None:
+    """Removes everything in a folder, until the deadline.
+
+    It moves subfolders up to the root instead of descending: no depth can exhaust the stack, paths or descriptors.
+    """
+    while (names := os.listdir(root)) and time.monotonic() < deadline:
+        for name in names:
+            if not _is_folder(name, root):
+                os.unlink(name, dir_fd=root)
+                continue
+            os.chmod(name, 0o700, dir_fd=root)
+            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+            try:
+                for inner in os.listdir(folder):  # noqa: PTH208  (a descriptor)
+                    if _is_folder(inner, folder):
+                        os.chmod(inner, 0o700, dir_fd=folder)
+                        os.rename(inner, f"moved-{secrets.token_hex(8)}", src_dir_fd=folder, dst_dir_fd=root)
+                    else:
+                        os.unlink(inner, dir_fd=folder)
+            finally:
+                os.close(folder)
+            os.rmdir(name, dir_fd=root)
+
+
 def remove_run_folder() -> None:
-    """Removes the run's folder, whatever a submission has put there."""
+    """Removes the run's folder, whatever a submission has put there; reports what it cannot remove."""
     global _folder
     with _folder_lock:
-        if _folder is not None and _folder_owner == os.getpid():
-            shutil.rmtree(_folder, ignore_errors=True)
-            if _folder.exists():  # folders that were made unreadable
-                for path in (_folder, *_folder.rglob("*")):
-                    with contextlib.suppress(OSError):
-                        if path.is_dir() and not path.is_symlink():
-                            path.chmod(0o700)
-                shutil.rmtree(_folder, ignore_errors=True)
-            _folder = None
+        if _folder is None or _folder_owner != os.getpid():
+            return
+        try:
+            os.fchmod(_descriptor, 0o700)
+            _empty(_descriptor, time.monotonic() + REMOVE_S)
+            _folder.rmdir()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.write(2, f"eval.py: cannot remove {_folder}: {error.strerror}\n".encode(errors="replace"))
+        os.close(_descriptor)
+        _folder = None
 
 
 def _say(number: int) -> None:

@@ -217,10 +217,34 @@ def test_the_runs_folder_is_removed_however_it_was_left(tmp_path, monkeypatch):
     (folder / "a" / "b" / "file").write_text("")
     (folder / "a" / "link").symlink_to(tmp_path)
     (folder / "a" / "b").chmod(0)
+    here = Path.cwd()
+    os.chdir(folder / "a")
+    for _ in range(3000):
+        Path("d").mkdir()
+        os.chdir("d")
+    os.chdir(here)
+    folder.chmod(0)
+    assert lifetime.run_folder().stat().st_mode & 0o777 == 0o700
     lifetime.remove_run_folder()
     assert list(tmp_path.iterdir()) == []
     assert lifetime.run_folder() != folder
     lifetime.remove_run_folder()
+
+
+def test_a_run_folder_that_was_replaced_by_a_link_is_emptied_by_descriptor(tmp_path, monkeypatch, capfd):
+    from eval.sandbox import lifetime
+
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").write_text("")
+    monkeypatch.setattr(lifetime.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(lifetime, "_folder", None)
+    folder = lifetime.run_folder()
+    (folder / "file").write_text("")
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(tmp_path / "elsewhere")
+    lifetime.remove_run_folder()
+    assert (tmp_path / "elsewhere" / "kept").exists() and not list((tmp_path / "moved").iterdir())
+    assert f"cannot remove {folder}" in capfd.readouterr().err
 
 
 def test_only_the_first_signal_interrupts(root):

@@ -65,6 +65,21 @@ def test_a_chain_of_forks_is_ended_or_fails_the_case():
     assert result.error == (SURVIVED if left else "")
 
 
+def test_a_mapped_fifo_is_listed_and_never_opened():
+    result = judged("maps_a_fifo")
+    assert result.passed and [library.sha256 for library in result.libraries] == [""], result.error
+
+
+def test_nested_folders_do_not_stop_the_next_case_or_the_clean_up(root, tmp_path):
+    cases, submission = tmp_path / "cases.txt", ADVERSARIAL / "reaching" / "nests_folders.py"
+    cases.write_text(f"{CASE.spec}\n")
+    done = subprocess.run(
+        [sys.executable, root / "eval" / "eval.py", "test", cases, "--submission", submission],
+        env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, list(tmp_path.iterdir())) == (0, [cases]), done.stdout + done.stderr
+
+
 def test_nothing_of_the_harness_is_within_reach(root, tmp_path):
     """Run as a program, with a secret and a case file whose name is searched for."""
     cases, record = tmp_path / "hidden-cases.txt", tmp_path / "out.json"

@@ -1,0 +1,17 @@
+"""Cheats: leaves folders nested deeper than any recursion goes, in a run folder that nobody may enter."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from tests.adversarial.honest.honest import custom_kernel  # noqa: F401
+
+here, scratch = Path.cwd(), Path(tempfile.gettempdir())
+os.chdir(scratch)
+for _ in range(3000):
+    Path("d").mkdir()
+    os.chdir("d")
+os.chdir(here)
+for folder in (scratch, scratch.parent, scratch.parent.parent):
+    folder.chmod(0)
+print("run folder", scratch.parent.parent, flush=True)
