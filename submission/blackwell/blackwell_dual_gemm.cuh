@@ -66,9 +66,11 @@ template <class T> static __device__ __forceinline__ void meet_for_reduction(voi
     }
 }
 
-/* A CTA's tile, from start to end.  All threads synchronize three times: after the barriers' initialization, to
- * learn TMEM's address, and after the last read of TMEM; the epilogue warps arrive at the last one before they
- * have stored. */
+#define TMEM_BARRIER 1 /* named barrier of all warps but the load warp */
+
+/* A CTA's tile, from start to end.  All threads of the cluster meet after the barriers' initialization, in a
+ * pair after TMEM's allocation, and after the last read of TMEM; the epilogue warps arrive at the last meeting
+ * before they have stored. */
 template <class T, class Epilogue, class P>
 static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, const P &p) {
     extern __shared__ unsigned char memory[];
@@ -82,16 +84,20 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         T::prefetch_maps(p);
         init_barriers<T>(shared);
     }
-    sync_ctas();             /* HW: also, the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
+    meet_ctas();             /* HW: also, the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
     if (warp == LOAD_WARP) { /* needs only the barriers: starts while the others wait for TMEM's address */
-        barrier_cluster_arrive_release();
+        if constexpr (T::ctas > 1) {
+            barrier_cluster_arrive_relaxed();
+        }
         if (elect_sync()) {
             load<T>(shared, coord, p);
         }
         __syncwarp();
-        barrier_cluster_wait_acquire();
+        if constexpr (T::ctas > 1) {
+            barrier_cluster_wait_acquire();
+        }
         meet_for_reduction<T>();
-        sync_ctas();
+        meet_ctas();
         return;
     }
     if (warp == MMA_WARP) {
@@ -99,7 +105,10 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         tcgen05_relinquish_alloc_permit<T::ctas>();
     }
     tcgen05_fence_before_thread_sync();
-    sync_ctas();
+    bar_sync(TMEM_BARRIER, CTA_THREADS - WARP_THREADS); /* publishes TMEM's address in the CTA */
+    if constexpr (T::ctas > 1) {
+        meet_ctas(); /* the pair's other CTA has allocated too */
+    }
     tcgen05_fence_after_thread_sync();
     griddepcontrol_launch_dependents();
     struct tmem_addr acc = {ld_shared_u32(SHARED_MEMBER(shared, tmem_slot))};
@@ -110,7 +119,7 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         }
         __syncwarp();
         meet_for_reduction<T>();
-        sync_ctas();
+        meet_ctas();
         tcgen05_fence_after_thread_sync();
         tcgen05_dealloc<T::ctas>(acc, TMEM_COLUMNS);
         return;

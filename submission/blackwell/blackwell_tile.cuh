@@ -151,9 +151,16 @@ template <class T> static __device__ __forceinline__ struct mbarrier up_full_bar
     return {SHARED_MEMBER(shared, up_full)};
 }
 
-/* Synchronizes all threads of the cluster, which may be a single CTA. */
+/* Synchronizes all threads of the cluster, which may be a single CTA, and their memory. */
 static __device__ __forceinline__ void sync_ctas(void) {
     barrier_cluster_arrive_release();
+    barrier_cluster_wait_acquire();
+}
+
+/* Synchronizes execution only; the callers' own fences order what has to be ordered.  A releasing arrival would
+ * make each warp wait for a MEMBAR of the chip after the copies and stores under way. */
+static __device__ __forceinline__ void meet_ctas(void) {
+    barrier_cluster_arrive_relaxed();
     barrier_cluster_wait_acquire();
 }
 
@@ -161,7 +168,7 @@ static __device__ __forceinline__ void sync_ctas(void) {
  * it. */
 static __device__ __forceinline__ void leave_tmem(void) {
     tcgen05_fence_before_thread_sync();
-    barrier_cluster_arrive_release();
+    barrier_cluster_arrive_relaxed();
 }
 
 /* Which tile of C this CTA computes, and which steps of the tile's K. */

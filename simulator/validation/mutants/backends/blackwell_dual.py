@@ -165,6 +165,7 @@ MUTANTS = {
         {"cluster-barrier", "mbarrier-init-race", "tensor-memory-freed", "tensor-operand", "tensor-memory"}
         | {"read-after-write-race", "overwrite-while-read", "deadlock", "no-mbarrier"},
     ),
+    "no barrier for TMEM's address": (r"bar\.sync[^;]*;", "", "error", {"read-after-write-race"}),
     "no dealloc": (r"tcgen05\.dealloc[^;]*;", "", "error", {"tensor-memory-leak"}),
     "no copy of scale factors": (r"tcgen05\.cp[^;]*;", "", "error", {"tensor-memory-uninitialised"}),
     "no proxy fence": (r"fence\.proxy\.async[^;]*;", "", "error", {"missing-proxy-fence"}),
@@ -177,13 +178,15 @@ OF_STACKED = {"no proxy fence"}  # only kernels that stack the scale factors of 
 # is not asynchronous), and the fence of a thread that waits for its own commits (scales_read).  Left out too, since
 # they guard nothing: the load warp's two waits of the cluster's barrier and the epilogue's last.
 EVERY, BUT_FIRST = slice(None), slice(1, None)
-MEETINGS = (0, 1, 2, 4, 6, 7, 8, 9, 10)
+OF_PAIRS = (0, 1, 2, 4, 6, 7, 8, 9, 10)
 PLACES = {
     "m256n64": dict.fromkeys(set(MUTANTS), EVERY)
     | dict.fromkeys(("no fence after a wait", "no fence at the end"), BUT_FIRST)
-    | {"no copy of scale factors": slice(None, None, 7), "no cluster barrier": MEETINGS},  # all steps are alike
-    "m128n64": dict.fromkeys(("no wait for a barrier", "no commit", "too few bytes"), EVERY)
-    | {"no cluster barrier": MEETINGS},
+    | {"no copy of scale factors": slice(None, None, 7), "no cluster barrier": OF_PAIRS},  # all steps are alike
+    "m128n64": dict.fromkeys(
+        ("no wait for a barrier", "no commit", "too few bytes", "no barrier for TMEM's address"), EVERY
+    )
+    | {"no cluster barrier": (0, 1, 2, 4, 5, 6)},
     "m256n192k2": {
         "no wait for a barrier": EVERY,
         "no commit": EVERY,
