@@ -71,7 +71,7 @@ AREAS: dict[str, Area] = {
     ),
     "sim-ptx": simulator("ptx isa/*", "ptx isa interp"),
     "sim-scalar": simulator("isa/scalar", "isa/values isa"),
-    "sim-memory": simulator("isa/memory machine", "machine isa hazard asynchronous"),
+    "sim-memory": simulator("isa/memory machine", "machine isa hazard asynchronous report"),
     "sim-warp": simulator("isa/warp isa/wgmma interp", "interp isa hazard kernels"),
     "sim-async": simulator("async isa/async", "asynchronous hazard isa"),
     "sim-clock": simulator("clock", "clock isa asynchronous"),
