@@ -9,17 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval.sandbox import kernel, landlock, privileges, processes, seccomp
+from eval.sandbox import kernel, landlock, mounts, privileges, processes, seccomp
 
 # Devices that a submission may write to. Terminals are left out.
 _DEVICES = ("null", "zero", "full", "random", "urandom", "shm")
 _CUDA_DEVICES = ("nvidia*", "dri", "infiniband", "gdrdrv")
 # Seen on an H200 (driver 580): cuInit fails with error 304 if it cannot write its threads' names there.
 _CUDA_OWN_ENTRIES = Path("/proc/self")
+# Compilers' caches: a folder that the user chose is kept.
+CACHES = ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "NVFP4_CACHE", "XDG_CACHE_HOME")
 
 
 @dataclass
@@ -46,46 +48,35 @@ class State:
         return f"{held or 'nothing'}; LACKING: {'; '.join(self.lacking)}"
 
 
-def prepare_caches(scratch: Path) -> list[Path]:
-    """Points temporary files and compilers' caches into `scratch`. Returns the writable folders.
+def prepare_caches(scratch: Path, kept: Collection[str] = ()) -> None:
+    """Points temporary files and compilers' caches into `scratch`, except the `kept` variables.
 
-    A cache folder that the user chose is kept. CUDA's own cache is never shared: the harness's process would load
-    machine code from it.
+    CUDA's own cache is never kept: the harness's process would load machine code from it.
     """
-    chosen = {
-        "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR"),
-        "TORCH_EXTENSIONS_DIR": os.environ.get("TORCH_EXTENSIONS_DIR"),
-        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR"),
-        "NVFP4_CACHE": os.environ.get("NVFP4_CACHE"),
-        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME"),
-        "CUDA_CACHE_PATH": None,
-        "TMPDIR": None,
-    }
-    writable = [scratch]
-    for name, folder in chosen.items():
-        path = Path(folder) if folder else scratch / name.lower()
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.environ.update({name: str(path)})
-        if folder:
-            writable.append(path)
-    return writable
+    for name in (*CACHES, "CUDA_CACHE_PATH", "TMPDIR"):
+        if name not in kept:
+            path = scratch / name.lower()
+            path.mkdir(mode=0o700, exist_ok=True)
+            os.environ[name] = str(path)
 
 
-def enter(scratch: Path, device_type: str) -> State:
-    """Puts this process into the sandbox for good; `scratch` is the folder that it may write to.
+def enter(scratch: Path, device_type: str, folders: Sequence[int], kept: Collection[str] = ()) -> State:
+    """Puts this process into the sandbox for good. It may write to `folders`, descriptors of `scratch` and of caches.
 
-    Linux restricts each thread separately, so call this while there is only one.
+    `kept` names the caches that are not in `scratch`. Linux restricts each thread separately, so call this while there
+    is only one.
     """
     state = State()
     if sys.platform != "linux":
         state.lacking.append(f"everything: not built for {sys.platform}")
         return state
-    writable = prepare_caches(scratch)
+    prepare_caches(scratch, kept)
+    protected = processes.protected_from(os.getpid())
+    state.apply("mounts", lambda: mounts.restrict(folders, device_type == "cuda"))
     devices = _DEVICES + (_CUDA_DEVICES if device_type == "cuda" else ())
-    writable += [path for name in devices for path in Path("/dev").glob(name)]
+    writable: list[Path | int] = [*folders, *(path for name in devices for path in Path("/dev").glob(name))]
     if device_type == "cuda":
         writable.append(_CUDA_OWN_ENTRIES)
-    protected = processes.protected_from(os.getpid())
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads > 1:
         state.lacking.append(f"{threads - 1} threads started before the sandbox")
@@ -105,6 +96,15 @@ def enter(scratch: Path, device_type: str) -> State:
         state.apply("Landlock", close_files)
         state.apply("seccomp", lambda: seccomp.restrict(protected, scoped))
     return state
+
+
+def close_sockets(state: State) -> None:
+    """Refuses Unix sockets from now on, which lead to programs outside: tmux, docker, D-Bus.
+
+    Call it once the worker has mapped lent memory, for which CUDA uses such sockets. Raises Refused.
+    """
+    if "seccomp" in state.parts:
+        seccomp.refuse_sockets()
 
 
 def shield() -> None:

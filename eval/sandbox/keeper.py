@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from eval.sandbox import kernel, landlock, privileges, processes
 
@@ -120,17 +120,10 @@ def _watch(worker: int, lifeline: socket.socket, confined: bool) -> NoReturn:
     os._exit(_GONE if status is None else os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-class Closable(Protocol):
-    """What only the worker keeps open."""
-
-    def close(self) -> None:
-        """Closes it."""
-
-
-def keep(lifeline: socket.socket, connections: Sequence[Closable]) -> None:
+def keep(lifeline: socket.socket, descriptors: Sequence[int]) -> None:
     """Forks: returns in the new process, which becomes the worker; the caller becomes its keeper and never returns.
 
-    The keeper watches `lifeline` and closes `connections`. The process must have only one thread.
+    The keeper watches `lifeline` and closes `descriptors`. The process must have only one thread.
     """
     os.setsid()  # the harness alone handles a terminal's signals
     with contextlib.suppress(kernel.Refused):
@@ -152,6 +145,6 @@ def keep(lifeline: socket.socket, connections: Sequence[Closable]) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nowhere, descriptor)
-    for connection in connections:
-        connection.close()
+    for descriptor in descriptors:
+        os.close(descriptor)
     _watch(worker, lifeline, confined)

@@ -54,10 +54,10 @@ def _handled(version: int) -> int:
     return access
 
 
-def _allow(ruleset: int, path: Path, handled: int) -> None:
-    """Allows writing below a folder, or to one file or device; a missing path needs no rule."""
+def _allow(ruleset: int, path: Path | int, handled: int) -> None:
+    """Allows writing below a folder (or its descriptor), or to one file or device; a missing path needs no rule."""
     try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.dup(path) if isinstance(path, int) else os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
@@ -84,7 +84,7 @@ def scope_signals() -> None:
         os.close(ruleset)
 
 
-def restrict(writable: Iterable[Path], scope_sockets: bool) -> tuple[str, list[str]]:
+def restrict(writable: Iterable[Path | int], scope_sockets: bool) -> tuple[str, list[str]]:
     """Puts this thread and everything it starts under Landlock. Returns what is restricted, and what the kernel lacks.
 
     no_new_privs must be on. Raises Refused if the kernel has no Landlock or it is disabled.

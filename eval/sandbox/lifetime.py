@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import errno
 import os
 import secrets
 import signal
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -39,6 +40,8 @@ class Interrupted(BaseException):
 REMOVE_S = 20.0
 
 _folder: Path | None = None
+_scratch: dict[str, tuple[Path, int]] = {}  # by submission: its folder, and the folder's descriptor
+_caches: dict[str, int] = {}  # by path: a cache folder's descriptor
 _descriptor = -1  # the folder's, opened before any submission can replace it
 _folder_owner = 0  # a fork of this process gets a folder of its own
 _folder_lock = threading.Lock()
@@ -51,9 +54,49 @@ def run_folder() -> Path:
         if _folder is None or _folder_owner != os.getpid():
             _folder, _folder_owner = Path(tempfile.mkdtemp(prefix="eval-")), os.getpid()
             _descriptor = os.open(_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            _scratch.clear()
             atexit.register(remove_run_folder)
         os.fchmod(_descriptor, 0o700)  # a submission may have changed it
         return _folder
+
+
+def scratch_folder(submission: str) -> tuple[Path, int]:
+    """The folder that a submission may write to in this run, and its descriptor, opened before the submission ran.
+
+    Raises OSError if another file has taken its place.
+    """
+    folder = run_folder()
+    with _folder_lock:
+        if submission not in _scratch:
+            name = f"scratch-{len(_scratch)}"
+            os.mkdir(name, 0o700, dir_fd=_descriptor)
+            opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=_descriptor)
+            _scratch[submission] = folder / name, opened
+        path, descriptor = _scratch[submission]
+    os.fchmod(descriptor, 0o700)
+    if not os.path.samestat(path.lstat(), os.fstat(descriptor)):
+        raise OSError(errno.ESTALE, "another file has taken its place", str(path))
+    return path, descriptor
+
+
+def cache_folders(variables: Iterable[str]) -> dict[str, int]:
+    """Descriptors of the folders that the user chose for caches, opened before any submission ran. Raises OSError."""
+    chosen = {name: os.environ[name] for name in variables if os.environ.get(name)}
+    with _folder_lock:
+        for folder in chosen.values():
+            if folder not in _caches:
+                Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+                _caches[folder] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return {name: _caches[folder] for name, folder in chosen.items()}
+
+
+def log_file() -> tuple[int, int]:
+    """Descriptors to read and to append to a new file without a name."""
+    run_folder()
+    name = f"log-{secrets.token_hex(8)}"
+    write = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=_descriptor)
+    os.unlink(name, dir_fd=_descriptor)
+    return os.open(f"/proc/self/fd/{write}", os.O_RDONLY | os.O_CLOEXEC), write
 
 
 def _is_folder(name: str, within: int) -> bool:
@@ -97,7 +140,9 @@ def remove_run_folder() -> None:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.write(2, f"eval.py: cannot remove {_folder}: {error.strerror}\n".encode(errors="replace"))
-        os.close(_descriptor)
+        for descriptor in (_descriptor, *(opened for _, opened in _scratch.values())):
+            os.close(descriptor)
+        _scratch.clear()
         _folder = None
 
 

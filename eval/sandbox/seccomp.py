@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 from collections.abc import Sequence
 
 from eval.sandbox import kernel
@@ -19,8 +20,8 @@ _ERRNO = 0x00050000
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
 _X32_BIT = 0x40000000  # x86-64's second table of numbers, for 32-bit pointers
 
-# BPF: load a word at an absolute offset, jump, jump if equal, jump if any bit of a mask is set, return.
-_LOAD, _JUMP, _JUMP_EQUAL, _JUMP_ANY, _RETURN = 0x20, 0x05, 0x15, 0x45, 0x06
+# BPF: load a word at an absolute offset, mask it, jump, jump if equal, jump if any bit of a mask is set, return.
+_LOAD, _AND, _JUMP, _JUMP_EQUAL, _JUMP_ANY, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x45, 0x06
 _AT_NUMBER, _AT_ARCH, _AT_ARGUMENTS = 0, 4, 16
 _ARGUMENT_BYTES = 8
 
@@ -29,14 +30,22 @@ REFUSED = (
     "perf_event_open", "bpf", "userfaultfd", "io_uring_setup", "add_key", "request_key", "keyctl", "mount", "umount2",
     "mount_setattr", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root", "chroot",
     "setns", "unshare", "open_by_handle_at", "move_pages", "migrate_pages",
+    "shmget", "semget", "msgget", "mq_open",  # these objects outlive every process
 )  # fmt: skip
-# Those that name a process, by the argument that does: refused for the protected ones.
+# Calls that name a process, by the argument that does so: refused for the protected processes.
 _BY_PROCESS = {
-    "kill": 0, "tkill": 0, "tgkill": 0, "rt_sigqueueinfo": 0, "rt_tgsigqueueinfo": 0, "prlimit64": 0,
-    "sched_setaffinity": 0, "sched_setparam": 0, "sched_setscheduler": 0, "sched_setattr": 0, "setpriority": 1,
-    "ioprio_set": 1,
+    "kill": 0, "tkill": 0, "tgkill": 0, "rt_sigqueueinfo": 0, "rt_tgsigqueueinfo": 0, "sched_setaffinity": 0,
 }  # fmt: skip
 _EVERY_PROCESS = -1  # of kill
+# Calls that name a process, by the argument that does so: allowed only for the calling thread and the worker itself.
+_OWN_ONLY = {
+    "prlimit64": 0, "sched_setparam": 0, "sched_setscheduler": 0, "sched_setattr": 0, "setpriority": 1, "ioprio_set": 1,
+}  # fmt: skip
+# The first argument of these must say that the other one is a process, not a group or a user.
+_WHICH = {"setpriority": 0, "ioprio_set": 1}
+# CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID and NET (linux/sched.h).
+_NEW_NAMESPACES = 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
+_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF
 
 
 class _Instruction(ctypes.Structure):
@@ -55,32 +64,71 @@ def _refuse(code: int = errno.EPERM) -> _Instruction:
     return _instruction(_RETURN, _ERRNO | code)
 
 
-def program(machine: str, protected: Sequence[int], signals_scoped: bool) -> list[_Instruction]:
-    """The filter: `protected` are the processes (positive) and groups (negative) that no call may name."""
-    allow = _instruction(_RETURN, _ALLOW)
+def _load(argument: int) -> _Instruction:
+    # The low word: process ids, flags of clone and socket families are ints.
+    return _instruction(_LOAD, _AT_ARGUMENTS + _ARGUMENT_BYTES * argument)
+
+
+_ALLOWED = _instruction(_RETURN, _ALLOW)
+
+
+def _head(machine: str) -> list[_Instruction]:
+    """Refuses other architectures' calls and loads the number of the call."""
     head = [_instruction(_LOAD, _AT_ARCH), _instruction(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0)]
-    head += [_refuse(errno.ENOSYS), _instruction(_LOAD, _AT_NUMBER)]  # another architecture's calls are not there
+    head += [_refuse(errno.ENOSYS), _instruction(_LOAD, _AT_NUMBER)]
     if machine == "x86_64":
         head += [_instruction(_JUMP_ANY, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
+    return head
+
+
+def _rule(name: str, *body: _Instruction) -> list[_Instruction]:
+    """Runs `body`, which returns, for one system call."""
+    return [_instruction(_JUMP_EQUAL, kernel.number(name), 0, len(body)), *body]
+
+
+def _one_of(first: int, second: int) -> list[_Instruction]:
+    """Allows the call if the loaded word is one of the two."""
+    return [
+        _instruction(_JUMP_EQUAL, first, 2, 0), _instruction(_JUMP_EQUAL, second, 1, 0), _refuse(), _ALLOWED,
+    ]  # fmt: skip
+
+
+def program(machine: str, protected: Sequence[int], signals_scoped: bool, own: int) -> list[_Instruction]:
+    """The filter. No call may name the `protected` processes (positive) and groups (negative); `own` is the worker."""
+    head = _head(machine)
     for name in REFUSED if signals_scoped else (*REFUSED, "pidfd_send_signal"):
-        head += [_instruction(_JUMP_EQUAL, kernel.number(name), 0, 1), _refuse()]
-    # One block a place of the argument, after everything else; a jump to it may be longer than a conditional one's.
-    blocks: dict[int, list[_Instruction]] = {}
-    for argument in sorted(set(_BY_PROCESS.values())):
-        # The low word: process numbers are ints.
-        blocks[argument] = [_instruction(_LOAD, _AT_ARGUMENTS + _ARGUMENT_BYTES * argument)]
-        for process in (*protected, _EVERY_PROCESS):
-            blocks[argument] += [_instruction(_JUMP_EQUAL, process, 0, 1), _refuse()]
-        blocks[argument].append(allow)
-    begin, at = {}, 2 * len(_BY_PROCESS) + 1  # from the first of the jumps
-    for argument, block in blocks.items():
-        begin[argument] = at
-        at += len(block)
+        head += _rule(name, _refuse())
+    head += _rule("clone", _load(0), _instruction(_JUMP_ANY, _NEW_NAMESPACES, 0, 1), _refuse(), _ALLOWED)
+    # Its flags are in memory, which a filter cannot read; the C library then uses clone.
+    head += _rule("clone3", _refuse(errno.ENOSYS))
+    for name, argument in _OWN_ONLY.items():
+        which = [_load(0), _instruction(_JUMP_EQUAL, _WHICH[name], 1, 0), _refuse()] if name in _WHICH else []
+        head += _rule(name, *which, _load(argument), *_one_of(0, own))
+    # One block for all calls of the kind, after everything else: it can be longer than a conditional jump.
+    block = [_load(0)]
+    for process in (*protected, _EVERY_PROCESS):
+        block += [_instruction(_JUMP_EQUAL, process, 0, 1), _refuse()]
     jumps: list[_Instruction] = []
-    for name, argument in _BY_PROCESS.items():
-        jumps.append(_instruction(_JUMP_EQUAL, kernel.number(name), 0, 1))
-        jumps.append(_instruction(_JUMP, begin[argument] - len(jumps) - 1))
-    return [*head, *jumps, allow, *(x for block in blocks.values() for x in block)]
+    for left, name in zip(range(len(_BY_PROCESS), 0, -1), _BY_PROCESS, strict=True):
+        jumps += _rule(name, _instruction(_JUMP, 2 * left - 1))
+    return [*head, *jumps, _ALLOWED, *block, _ALLOWED]
+
+
+def sockets_program(machine: str) -> list[_Instruction]:
+    """A filter that refuses Unix sockets, except pairs that are connected to each other for good."""
+    return [
+        *_head(machine),
+        *_rule("socket", _load(0), _instruction(_JUMP_EQUAL, _AF_UNIX, 0, 1), _refuse(), _ALLOWED),
+        *_rule("socketpair", _load(1), _instruction(_AND, _SOCK_TYPE_MASK), *_one_of(_SOCK_STREAM, _SOCK_SEQPACKET)),
+        _ALLOWED,
+    ]
+
+
+def _install(text: list[_Instruction]) -> None:
+    """Puts every thread of this process under a filter."""
+    instructions = (_Instruction * len(text))(*text)
+    filled = _Program(len(text), instructions)
+    kernel.call("seccomp", _SET_MODE_FILTER, _FILTER_FLAG_TSYNC, ctypes.byref(filled))
 
 
 def restrict(protected: Sequence[int], signals_scoped: bool) -> str:
@@ -90,8 +138,10 @@ def restrict(protected: Sequence[int], signals_scoped: bool) -> str:
     """
     if kernel.MACHINE not in _AUDIT_ARCH:
         raise kernel.Refused(f"no filter for {kernel.MACHINE}")
-    text = program(kernel.MACHINE, protected, signals_scoped)
-    instructions = (_Instruction * len(text))(*text)
-    filled = _Program(len(text), instructions)
-    kernel.call("seccomp", _SET_MODE_FILTER, _FILTER_FLAG_TSYNC, ctypes.byref(filled))
+    _install(program(kernel.MACHINE, protected, signals_scoped, os.getpid()))
     return f"{len(REFUSED)} system calls refused"
+
+
+def refuse_sockets() -> None:
+    """Puts every thread of this process under the filter of sockets. Raises Refused."""
+    _install(sockets_program(kernel.MACHINE))

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,16 +35,19 @@ class WorkerProcess:
         self.left = ""  # the error message if a process survived the worker
         self._begun = False  # whether the submission may have started anything
         sandbox.shield()
-        folder = lifetime.run_folder()
-        scratch = folder / "scratch"
-        scratch.mkdir(mode=0o700, exist_ok=True)
-        # Read only through this descriptor, so replacing the name achieves nothing.
-        self._log, log = tempfile.mkstemp(prefix="log-", dir=folder)
+        try:
+            scratch, opened = lifetime.scratch_folder(str(submission))
+        except OSError as error:
+            raise Failure(f"the submission's folder for writing is gone: {error}") from None
+        caches = lifetime.cache_folders(sandbox.CACHES)
+        self._log, log = lifetime.log_file()
         mine, theirs = channel.pair()
         self.channel = channel.Channel(mine)
-        setup = Setup(str(submission), shape, device, log, str(scratch))
+        setup = Setup(str(submission), shape, device, str(scratch), tuple(caches))
         lifeline, self._lifeline = socket.socketpair()
-        self._process = template.start(setup, theirs, lifeline)
+        descriptors = (theirs.fileno(), lifeline.fileno(), log, opened, *caches.values())
+        self._process = template.start(setup, descriptors)
+        os.close(log)
         theirs.close()
         lifeline.close()
 

@@ -29,7 +29,7 @@ from eval.sandbox import kernel, lifetime
 
 _NUMBER = struct.Struct("<i")  # a process's number, then its exit code
 _REQUEST_BYTES = 1 << 16
-_DESCRIPTORS = 3
+_MOST_DESCRIPTORS = 16
 _WITHOUT_PIDFD_MS = 50  # how often to poll children on kernels without pidfd (before Linux 5.3)
 _FAILED = 1
 
@@ -135,14 +135,14 @@ def prepare() -> None:
         _current()
 
 
-def start(setup: object, end: socket.socket, lifeline: socket.socket) -> Child:
-    """Starts a keeper and its worker, which runs eval.workers.worker.main(setup, end, lifeline).
+def start(setup: object, descriptors: Sequence[int]) -> Child:
+    """Starts a keeper and its worker, which runs eval.workers.worker.main(setup, *descriptors).
 
     The worker has this process's current environment, folder and module path.
     """
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with _lock, hidden_from_children():
-        _current().fork(pickle.dumps(setup), (end.fileno(), lifeline.fileno(), theirs.fileno()))
+        _current().fork(pickle.dumps(setup), (theirs.fileno(), *descriptors))
     theirs.close()
     return Child(mine)
 
@@ -187,7 +187,7 @@ def _serve(requests: socket.socket, harness: int, bound: bool) -> None:
     while asked or children:
         if not _reported(children, None, requests.fileno() if asked else -1):
             continue
-        raw, descriptors, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, _DESCRIPTORS)
+        raw, descriptors, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, _MOST_DESCRIPTORS)
         if not raw:
             asked = False
             continue
@@ -200,9 +200,9 @@ def _serve(requests: socket.socket, harness: int, bound: bool) -> None:
                         os.close(descriptor)
             _begin(worker.main, pickle.loads(raw), descriptors)
             return
-        end, lifeline, status = descriptors
-        os.close(end)
-        os.close(lifeline)
+        status, *workers = descriptors
+        for descriptor in workers:
+            os.close(descriptor)
         with contextlib.suppress(OSError):
             os.write(status, _NUMBER.pack(pid))
         pidfd = -1
@@ -213,9 +213,9 @@ def _serve(requests: socket.socket, harness: int, bound: bool) -> None:
 
 def _begin(main: Any, setup: object, descriptors: Sequence[int]) -> None:
     """Runs the worker in the fork."""
-    end, lifeline, status = descriptors
+    status, *own = descriptors
     os.close(status)
     if sys.platform == "linux":
         with contextlib.suppress(kernel.Refused):
             kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-    main(setup, socket.socket(fileno=end), socket.socket(fileno=lifeline))
+    main(setup, *own)

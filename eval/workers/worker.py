@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
@@ -63,8 +63,8 @@ class Setup(NamedTuple):
     submission: str
     shape: Shape
     device: str
-    log: str  # the file for everything that the submission prints
     scratch: str = ""  # the folder that it may write to
+    caches: tuple[str, ...] = ()  # variables of caches that the user chose, whose folders it may write to as well
 
 
 @contextlib.contextmanager
@@ -276,13 +276,8 @@ def parse(raw: bytes) -> dict[str, Any]:
     return json.loads(raw)
 
 
-def _isolate(setup: Setup) -> sandbox.State:
+def _isolate(setup: Setup, log: int, folders: Sequence[int]) -> sandbox.State:
     """Gives the process its own output and command line, and enters the sandbox. Returns the sandbox's state."""
-    try:
-        log = os.open(setup.log, os.O_WRONLY | os.O_APPEND)
-        Path(setup.log).unlink()
-    except FileNotFoundError:  # the parent has ended already
-        os._exit(1)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     os.close(log)
@@ -301,7 +296,10 @@ def _isolate(setup: Setup) -> sandbox.State:
     main_module.__dict__.pop("__file__", None)
     # The CuTe DSL must compile the kernel anew, as on the leaderboard.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
-    return sandbox.enter(Path(setup.scratch), torch.device(setup.device).type)
+    state = sandbox.enter(Path(setup.scratch), torch.device(setup.device).type, folders, setup.caches)
+    for folder in folders:
+        os.close(folder)
+    return state
 
 
 def serve(worker: Worker, channel: Channel) -> None:
@@ -317,16 +315,17 @@ def serve(worker: Worker, channel: Channel) -> None:
         channel.send({"ok": content})
 
 
-def main(setup: Setup, end: socket.socket, lifeline: socket.socket) -> None:
+def main(setup: Setup, end: int, lifeline: int, log: int, *folders: int) -> None:
     """Answers each request with {"ok": content}, until {"fail": message}, which is the last answer.
 
     The first answer's content is the state of the sandbox and the process id.
     """
-    keeper.keep(lifeline, [end])
-    state = _isolate(setup)
-    channel = Channel(end)
+    keeper.keep(socket.socket(fileno=lifeline), (end, log, *folders))
+    channel = Channel(socket.socket(fileno=end))
+    state = _isolate(setup, log, folders)
     try:
         worker = Worker(setup, channel)
+        sandbox.close_sockets(state)
         channel.send({"ok": {"sandbox": state.text(), "pid": os.getpid()}})
         serve(worker, channel)
     except Failure as failure:

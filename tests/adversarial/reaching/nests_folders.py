@@ -1,5 +1,6 @@
 """Cheats: leaves folders nested deeper than any recursion goes, in a run folder that nobody may enter."""
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -13,5 +14,5 @@ for _ in range(3000):
     os.chdir("d")
 os.chdir(here)
 for folder in (scratch, scratch.parent, scratch.parent.parent):
-    folder.chmod(0)
-print("run folder", scratch.parent.parent, flush=True)
+    with contextlib.suppress(OSError):  # read-only where the worker has mounts of its own
+        folder.chmod(0)

@@ -26,7 +26,7 @@ class Pair:
         self.lender = HostLender(self.layout, INPUTS)
         terms, descriptors = self.lender.terms()
         self.parent.send({"count": INPUTS, **terms}, descriptors)
-        self.worker = Worker(Setup("", shape, "cpu", ""), self.line)
+        self.worker = Worker(Setup("", shape, "cpu"), self.line)
         self.worker._kernel = kernel
 
     def round(self, *seeds):

@@ -22,7 +22,7 @@ if sys.argv[1] == "a survivor":
     keeper.GIVE_UP_S, keeper._confine_signals, keeper._kill_what_proc_shows = 0.2, bool, bool
 
 def work(lifeline, connection, how):
-    keeper.keep(lifeline, [connection])
+    keeper.keep(lifeline, [])
     # Out of the worker's session and adopted at once: a daemon.
     subprocess.run("setsid sh -c 'setsid sleep 1000 & echo $! > %s/daemon' &" % sys.argv[2], shell=True)
     while not os.path.exists(sys.argv[2] + "/daemon") or not open(sys.argv[2] + "/daemon").read():

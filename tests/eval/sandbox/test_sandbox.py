@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -20,15 +21,18 @@ OTHER_USER = 65534  # one without rights on every Linux
 # may allow no one here.
 NEEDS_PTRACE = {"read its environment", "open its memory", "look at its descriptors", "write to its descriptors"}
 OWN_LIMITS = {"write a core", "make a file of a terabyte"}
-BY_LANDLOCK_ALONE = {
-    "connect to an abstract socket", "write elsewhere", "change a file elsewhere", "remove a file elsewhere",
-    "make a folder elsewhere", "link elsewhere",
+SOCKETS = {"connect to an abstract socket", "connect to a socket with a path", "send to a path from a pair"}
+ELSEWHERE = {
+    "write elsewhere", "change a file elsewhere", "remove a file elsewhere", "make a folder elsewhere",
+    "link elsewhere",
 }  # fmt: skip
+ATTRIBUTES = {"change a mode elsewhere", "change times elsewhere"}
 
 
 def attempt(root, how, user=None):
     """The results of a process's attempts inside the sandbox, as `user` if given."""
-    with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as listener:
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
         folder = Path(name)
         listener.bind(f"\0{folder.name}")
         listener.listen()
@@ -37,6 +41,10 @@ def attempt(root, how, user=None):
             path.mkdir()
             path.chmod(0o777)
         folder.chmod(0o755)
+        path_socket = stack.enter_context(socket.socket(socket.AF_UNIX))
+        path_socket.bind(str(folder / "socket"))
+        path_socket.listen()
+        (folder / "socket").chmod(0o777)
         (elsewhere / "there").write_text("")
         (elsewhere / "gone").write_text("")
         (elsewhere / "there").chmod(0o666)
@@ -113,13 +121,16 @@ def test_a_missing_part_is_reported_and_the_others_hold(root):
     seen = attempt(root, "without Landlock")
     assert seen["lacking"] == ["Landlock: not in this kernel"] and "LACKING: Landlock" in seen["text"]
     works = {name for name in seen["tried"] if not seen["said"][name]}
-    # Root's files and its own /proc entry of limits stay; processes are out of reach all the same.
-    assert works == BY_LANDLOCK_ALONE, works
+    assert works == set() or "mounts" not in seen["parts"], works
+    seen = attempt(root, "without mounts")
+    assert "mounts: not in this kernel" in seen["lacking"]
+    works = {name for name in seen["tried"] if not seen["said"][name]}
+    assert works == ATTRIBUTES | {"leave a file in shared memory"}, works
     seen = attempt(root, "without seccomp")
     assert seen["lacking"] == ["seccomp: not in this kernel"]
     works = {name for name in seen["tried"] if not seen["said"][name]}
-    assert not works & (NEEDS_PTRACE | BY_LANDLOCK_ALONE | {"signal it", "signal its group"}), works
-    assert "trace a child" in works
+    assert not works & (NEEDS_PTRACE | ELSEWHERE | ATTRIBUTES | {"signal it", "signal its group"}), works
+    assert {"trace a child", "limit it", "make a namespace", "keep System V memory"} <= works
 
 
 def test_an_older_landlock_says_what_it_does_not_do(root, inside):
@@ -129,15 +140,15 @@ def test_an_older_landlock_says_what_it_does_not_do(root, inside):
     assert "signals and abstract sockets (Landlock ABI 6)" in seen["lacking"]
     assert seen["parts"]["Landlock"] == "ABI 1: writes"
     works = {name for name in seen["tried"] if not seen["said"][name]}
-    assert works == {"connect to an abstract socket"}, works
+    assert works == set(), works
 
 
-def test_on_cuda_memory_can_be_lent_through_sockets(root, inside):
+def test_on_cuda_memory_can_be_lent_until_sockets_are_closed(root, inside):
     if lacks_landlock(inside):
         pytest.skip(inside["text"])
     seen = attempt(root, "on CUDA")
     works = {name for name in seen["tried"] if not seen["said"][name]}
-    assert works == {"connect to an abstract socket"}, works
+    assert works == {*SOCKETS, "leave a file in shared memory"}, works
     assert "abstract sockets" not in seen["parts"]["Landlock"]
 
 
@@ -157,9 +168,9 @@ def test_temporary_files_and_caches_lie_in_the_scratch_folder(inside):
 def test_a_cache_that_the_user_chose_stands_but_for_cudas(root, tmp_path, monkeypatch):
     from eval import sandbox
 
+    (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(os, "environ", {"TRITON_CACHE_DIR": str(tmp_path / "mine"), "CUDA_CACHE_PATH": "/x"})
-    writable = sandbox.prepare_caches(tmp_path / "scratch")
-    assert writable == [tmp_path / "scratch", tmp_path / "mine"]
+    sandbox.prepare_caches(tmp_path / "scratch", ["TRITON_CACHE_DIR"])
     now = dict(os.environ)
     assert now["TRITON_CACHE_DIR"] == str(tmp_path / "mine")
     assert now["CUDA_CACHE_PATH"] == str(tmp_path / "scratch" / "cuda_cache_path")

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from eval import sandbox
-from eval.sandbox import kernel, landlock, privileges, processes, seccomp
+from eval.sandbox import kernel, landlock, mounts, privileges, processes, seccomp
 
 ALLOW, REFUSE, ABSENT = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 ARCHITECTURES = {"x86_64": (0, 62 | 3 << 30), "aarch64": (1, 183 | 3 << 30)}  # column, ELF's machine, 64 bits, little
@@ -44,7 +44,8 @@ def test_each_system_call_has_the_number_of_the_kernels_headers(header, column):
     known = {name: numbers[column] for name, numbers in kernel._NUMBERS.items() if f"__NR_{name}" in told}
     assert known == {name: told[f"__NR_{name}"] for name in known} and len(known) > 35
     assert set(kernel._NUMBERS) == {
-        *(*seccomp.REFUSED, *seccomp._BY_PROCESS, "pidfd_send_signal", "seccomp", "capset"),
+        *(*seccomp.REFUSED, *seccomp._BY_PROCESS, *seccomp._OWN_ONLY, "pidfd_send_signal", "seccomp", "capset"),
+        *("clone", "clone3", "socket", "socketpair"),
         *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"),
     }
 
@@ -85,6 +86,8 @@ def run_filter(program, machine_bits, number, arguments=()):
             at += one.jt if word == one.k else one.jf
         elif one.code == 0x45:
             at += one.jt if word & one.k else one.jf
+        elif one.code == 0x54:
+            word &= one.k
         else:
             assert one.code == 0x06
             return one.k
@@ -95,12 +98,13 @@ def run_filter(program, machine_bits, number, arguments=()):
 def test_the_filter_refuses_its_list_and_what_names_a_protected_process(monkeypatch, machine, scoped):
     column, bits = ARCHITECTURES[machine]
     monkeypatch.setattr(kernel, "_COLUMN", column)
-    program = seccomp.program(machine, [4321, -77], scoped)
+    program = seccomp.program(machine, [4321, -77], scoped, 99)
     refused = {kernel._NUMBERS[name][column] for name in seccomp.REFUSED}
     refused |= set() if scoped else {kernel._NUMBERS["pidfd_send_signal"][column]}
     by_process = {kernel._NUMBERS[name][column]: place for name, place in seccomp._BY_PROCESS.items()}
     assert len(refused) == len(seccomp.REFUSED) + (not scoped) and len(by_process) == len(seccomp._BY_PROCESS)
-    for number in range(600):
+    special = {kernel._NUMBERS[name][column] for name in (*seccomp._OWN_ONLY, "clone", "clone3")}
+    for number in set(range(600)) - special:
         for process in (4321, -77, -1, 4320, 1, 77):
             for place in (0, 1, 2):
                 arguments = [5, 5, 5]
@@ -113,10 +117,45 @@ def test_the_filter_refuses_its_list_and_what_names_a_protected_process(monkeypa
     assert x32 == (ABSENT if machine == "x86_64" else ALLOW)
 
 
-def test_the_calls_that_name_a_process_do_it_at_this_place():
-    """By their manuals: first, but for those of a `which` and a `who`."""
-    second = {"setpriority", "ioprio_set"}
-    assert {name: place for name, place in seccomp._BY_PROCESS.items() if place} == dict.fromkeys(second, 1)
+@pytest.mark.parametrize(
+    ("name", "arguments", "code"),
+    [
+        ("prlimit64", (0, 7), "allow"), ("prlimit64", (99, 7), "allow"), ("prlimit64", (98, 7), "refuse"),
+        ("sched_setscheduler", (0,), "allow"), ("sched_setattr", (5,), "refuse"), ("sched_setparam", (99,), "allow"),
+        # PRIO_PROCESS is 0, IOPRIO_WHO_PROCESS 1: groups and users are refused, whoever is meant.
+        ("setpriority", (0, 0), "allow"), ("setpriority", (0, 5), "refuse"), ("setpriority", (2, 0), "refuse"),
+        ("ioprio_set", (1, 99), "allow"), ("ioprio_set", (2, 0), "refuse"), ("ioprio_set", (3, 0), "refuse"),
+        ("clone", (17,), "allow"), ("clone", (0x003D0F00,), "allow"),  # fork, and a thread of glibc's
+        ("clone", (17 | 0x10000000,), "refuse"), ("clone", (0x20000,), "refuse"), ("clone", (0x40000000,), "refuse"),
+        ("clone", (0x20000000,), "refuse"), ("clone", (0x8000000,), "refuse"), ("clone3", (), "absent"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_calls_are_limited_to_the_worker_and_make_no_namespace(monkeypatch, machine, name, arguments, code):
+    column, bits = ARCHITECTURES[machine]
+    monkeypatch.setattr(kernel, "_COLUMN", column)
+    want = {"allow": ALLOW, "refuse": REFUSE, "absent": ABSENT}[code]
+    assert run_filter(seccomp.program(machine, [4321], True, 99), bits, kernel.number(name), arguments) == want
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "allowed"),
+    [
+        ("socket", (1, 1), False), ("socket", (1, 2), False), ("socket", (2, 1), True), ("socket", (16, 3), True),
+        ("socketpair", (1, 1), True), ("socketpair", (1, 5 | 0o2000000), True), ("socketpair", (1, 2), False),
+        ("socketpair", (1, 3), False), ("clone", (0x10000000,), True), ("kill", (-1,), True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_unix_sockets_are_refused_except_connected_pairs(monkeypatch, machine, name, arguments, allowed):
+    column, bits = ARCHITECTURES[machine]
+    monkeypatch.setattr(kernel, "_COLUMN", column)
+    found = run_filter(seccomp.sockets_program(machine), bits, kernel.number(name), arguments)
+    assert found == (ALLOW if allowed else REFUSE)
+
+
+def test_signals_and_affinity_name_their_process_first():
+    assert set(seccomp._BY_PROCESS.values()) == {0}
 
 
 def test_the_filter_is_put_on_every_thread(monkeypatch):
@@ -131,7 +170,7 @@ def test_the_filter_is_put_on_every_thread(monkeypatch):
     monkeypatch.setattr(kernel, "MACHINE", "x86_64")
     monkeypatch.setattr(kernel, "_COLUMN", 0)
     assert seccomp.restrict([9], True) == f"{len(seccomp.REFUSED)} system calls refused"
-    assert asked == [("seccomp", (1, 1), len(seccomp.program("x86_64", [9], True)), ALLOW)]
+    assert asked == [("seccomp", (1, 1), len(seccomp.program("x86_64", [9], True, 1)), ALLOW)]
     monkeypatch.setattr(kernel, "MACHINE", "riscv64")
     with pytest.raises(kernel.Refused, match=r"^no filter for riscv64$"):
         seccomp.restrict([9], True)
@@ -319,31 +358,35 @@ def test_the_sandbox_is_entered_part_by_part(monkeypatch, tmp_path, device):
         monkeypatch.setenv(name, "/of/the/user")
     monkeypatch.setenv("NVFP4_CACHE", str(tmp_path / "mine"))
     monkeypatch.setattr(sandbox, "Path", lambda path: places.get(path) or Path(path))
+    monkeypatch.setattr(mounts, "restrict", lambda *given: asked.append(("mounts", *given)) or "read-only")
+    (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(processes, "protected_from", lambda pid: [pid])
     monkeypatch.setattr(privileges, "limit_resources", lambda on_cpu: asked.append(("limits", on_cpu)) or "some")
     monkeypatch.setattr(privileges, "drop_capabilities", lambda: "none")
     monkeypatch.setattr(privileges, "forbid_new_privileges", lambda: "on")
 
     def files(writable, scope_sockets):
-        asked.append(("writable", sorted(str(path.relative_to(tmp_path)) if path.is_relative_to(tmp_path) else str(path)
-            for path in writable), scope_sockets))  # fmt: skip
+        folders, paths = [one for one in writable if one in (71, 72)], [one for one in writable if one not in (71, 72)]
+        asked.append(("writable", folders, sorted(str(path.relative_to(tmp_path)) if path.is_relative_to(tmp_path)
+            else str(path) for path in paths), scope_sockets))  # fmt: skip
         return "ABI 6: writes, signals", ["ioctl"]
 
     monkeypatch.setattr(landlock, "restrict", files)
     monkeypatch.setattr(seccomp, "restrict", lambda *given: asked.append(("seccomp", *given)) or "thirty")
-    state = sandbox.enter(tmp_path / "scratch", device)
+    state = sandbox.enter(tmp_path / "scratch", device, [71, 72], ["NVFP4_CACHE"])
     devices = ["full", "null", "random", "shm", "urandom", "zero"]
     more = ["dri", "gdrdrv", "infiniband", "nvidia0", "nvidiactl"] if device == "cuda" else []
     own = ["/proc/self"] if device == "cuda" else []
-    writable = sorted([*(f"dev/{name}" for name in [*devices, *more]), *own, "mine", "scratch"])
+    writable = sorted([*(f"dev/{name}" for name in [*devices, *more]), *own])
     assert asked == [
+        ("mounts", [71, 72], device == "cuda"),
         ("limits", device == "cpu"),
-        ("writable", writable, device != "cuda"),
+        ("writable", [71, 72], writable, device != "cuda"),
         ("seccomp", [os.getpid()], True),
     ]
     assert state.text() == (
-        "limits (some); capabilities (none); no new privileges (on); Landlock (ABI 6: writes, signals); "
-        "seccomp (thirty); LACKING: 2 threads started before the sandbox; ioctl"
+        "mounts (read-only); limits (some); capabilities (none); no new privileges (on); "
+        "Landlock (ABI 6: writes, signals); seccomp (thirty); LACKING: 2 threads started before the sandbox; ioctl"
     )
     made = ("triton_cache_dir", "torch_extensions_dir", "torchinductor_cache_dir", "xdg_cache_home", "cuda_cache_path")
     assert {path.name for path in (tmp_path / "scratch").iterdir()} == {*made, "tmpdir"}
@@ -375,13 +418,17 @@ def test_refused_parts_are_reported_and_dependent_parts_skipped(monkeypatch, tmp
     monkeypatch.setattr(privileges, "drop_capabilities", lambda: "none")
     monkeypatch.setattr(privileges, "forbid_new_privileges", refuse)
     monkeypatch.setattr(seccomp, "restrict", lambda *given: pytest.fail("without no_new_privs"))
-    state = sandbox.enter(tmp_path / "scratch", "cpu")
+    monkeypatch.setattr(seccomp, "refuse_sockets", lambda: pytest.fail("without no_new_privs"))
+    monkeypatch.setattr(mounts, "restrict", refuse)
+    (tmp_path / "scratch").mkdir()
+    state = sandbox.enter(tmp_path / "scratch", "cpu", [])
+    sandbox.close_sockets(state)
     assert state.parts == {"capabilities": "none"}
     lacking = [line for line in state.lacking if "threads started" not in line]
-    assert lacking == ["limits: wrong", "no new privileges: not here"]
+    assert lacking == ["mounts: not here", "limits: wrong", "no new privileges: not here"]
     assert sandbox.State().text() == "" and sandbox.State(lacking=["all"]).text() == "nothing; LACKING: all"
     monkeypatch.setattr(sandbox.sys, "platform", "plan9")
-    assert sandbox.enter(tmp_path / "other", "cpu").lacking == ["everything: not built for plan9"]
+    assert sandbox.enter(tmp_path / "other", "cpu", []).lacking == ["everything: not built for plan9"]
     assert not (tmp_path / "other").exists()
 
 

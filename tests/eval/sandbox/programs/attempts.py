@@ -10,14 +10,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from multiprocessing import shared_memory
 from pathlib import Path
 
 from eval import sandbox
-from eval.sandbox import kernel, landlock, seccomp
+from eval.sandbox import kernel, landlock, mounts, seccomp
 
 how, scratch, elsewhere, listening = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
 victim = os.getppid()
+shared_memory_device = Path("/dev/shm").stat().st_dev
 
 
 def refuse(*_, **__):
@@ -28,9 +30,16 @@ if how == "without Landlock":
     landlock.restrict = refuse
 if how == "without seccomp":
     seccomp.restrict = refuse
+if how == "without mounts":
+    mounts.restrict = refuse
 if how == "an old Landlock":
     landlock.abi = lambda: 1
-state = sandbox.State() if how == "outside" else sandbox.enter(scratch, "cuda" if how == "on CUDA" else "cpu")
+state = sandbox.State()
+if how != "outside":
+    folder = os.open(scratch, os.O_RDONLY)
+    state = sandbox.enter(scratch, "cuda" if how == "on CUDA" else "cpu", [folder])
+    if how != "on CUDA":
+        sandbox.close_sockets(state)
 
 
 def opened(path, mode):
@@ -38,9 +47,42 @@ def opened(path, mode):
         pass
 
 
-def connect():
+def connect(name):
     with socket.socket(socket.AF_UNIX) as one:
-        one.connect("\0" + listening)
+        one.connect(name)
+
+
+def send_from_pair():
+    """A datagram pair can be connected anew, to any path."""
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with one, other, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(scratch / "heard"))
+        (scratch / "heard").rename(scratch / f"heard-{os.getpid()}")
+        one.sendto(b"x", str(scratch / f"heard-{os.getpid()}"))
+
+
+def system_v():
+    found = libc.shmget(0, 4096, 0o1600)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), "shmget")
+    libc.shmctl(found, 0, None)
+
+
+def new_namespace():
+    child = libc.syscall(ctypes.c_long(kernel.number("clone")), ctypes.c_ulong(0x10000000 | 17), None, None, None, None)
+    if child == 0:
+        os._exit(0)
+    if child < 0:
+        raise OSError(ctypes.get_errno(), "clone")
+    os.waitpid(child, 0)
+
+
+def share_memory():
+    shared_file = Path("/dev/shm") / f"left-{os.getpid()}"
+    shared_file.write_text("")
+    if shared_file.stat().st_dev != shared_memory_device:
+        raise OSError("in a file system of its own")
+    shared_file.unlink()
 
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -73,12 +115,21 @@ TRIED = {
     "signal its thread": lambda: system_call("tgkill", victim, victim, 0),
     "signal it by descriptor": lambda: signal.pidfd_send_signal(os.pidfd_open(victim), 0),
     "limit it": lambda: resource.prlimit(victim, resource.RLIMIT_CORE),
+    "schedule it": lambda: os.sched_setscheduler(victim, os.SCHED_OTHER, os.sched_param(0)),
+    "slow its user": lambda: os.setpriority(os.PRIO_USER, 0, 0),
     "slow it": lambda: os.setpriority(os.PRIO_PROCESS, victim, os.getpriority(os.PRIO_PROCESS, victim)),
     "move it": lambda: os.sched_setaffinity(victim, os.sched_getaffinity(victim)),
     "trace a child": trace,
     "compare processes": lambda: system_call("kcmp", os.getpid(), os.getpid(), 2, 0, 0),
     "read by process_vm_readv": lambda: system_call("process_vm_readv", os.getpid(), 0, 0, 0, 0, 0),
-    "connect to an abstract socket": connect,
+    "connect to an abstract socket": lambda: connect("\0" + listening),
+    "connect to a socket with a path": lambda: connect(str(elsewhere.parent / "socket")),
+    "send to a path from a pair": send_from_pair,
+    "keep System V memory": system_v,
+    "make a namespace": new_namespace,
+    "leave a file in shared memory": share_memory,
+    "change a mode elsewhere": lambda: (elsewhere / "there").chmod(0o600),
+    "change times elsewhere": lambda: os.utime(elsewhere / "there", (1, 1)),
     "write elsewhere": lambda: (elsewhere / "new").write_text(""),
     "change a file elsewhere": lambda: opened(elsewhere / "there", "r+"),
     "remove a file elsewhere": lambda: (elsewhere / "gone").unlink(),
@@ -97,6 +148,9 @@ WORKS = {
     "signal itself": lambda: os.kill(os.getpid(), 0),
     "signal its own group": lambda: os.killpg(os.getpgid(0), 0),
     "move itself": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+    "limit itself": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+    "have connected pairs": lambda: [end.close() for end in socket.socketpair()],
+    "have threads": lambda: (one := threading.Thread(target=int), one.start(), one.join()),
     "read files": lambda: Path("/etc/passwd").read_text(),
     "compile": lambda: subprocess.run(["sh", "-c", COMPILE], check=True, capture_output=True),
 }

@@ -1,0 +1,92 @@
+"""A mount namespace of the worker's own: everything is read-only except the folders that it may write to.
+
+Landlock covers neither modes, owners, times nor extended attributes of files; a read-only mount does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from eval.sandbox import kernel
+
+# linux/sched.h, linux/mount.h, linux/fcntl.h
+_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
+_READ_ONLY = 1
+_HERE, _RECURSIVE, _EMPTY_PATH = -100, 0x8000, 0x1000
+_CLONE = 1
+_FROM_EMPTY_PATH = 0x04
+_NO_SUID, _NO_DEVICES, _RECURSIVE_PRIVATE = 0x2, 0x4, 0x4000 | 0x40000
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_namespace"))
+
+
+def _set_attributes(path: Path, flags: int, **attributes: int) -> None:
+    words = _Attributes(**attributes)
+    name = ctypes.c_char_p(os.fsencode(path))
+    kernel.call("mount_setattr", _HERE, name, flags, ctypes.byref(words), ctypes.sizeof(words))
+
+
+def _mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
+    kernel.call("mount", *(ctypes.c_char_p(text.encode()) for text in (source, target, kind)), flags,
+                ctypes.c_char_p(options.encode()))  # fmt: skip
+
+
+def _separate(with_user: bool) -> str:
+    """Enters a mount namespace; an ordinary user needs a user namespace for that, which `with_user` allows."""
+    try:
+        kernel.call("unshare", _NEW_MOUNTS)
+        return ""
+    except kernel.Refused:
+        if not with_user:
+            raise
+    user, group = os.geteuid(), os.getegid()
+    kernel.call("unshare", _NEW_MOUNTS | _NEW_USER)
+    own = Path("/proc/self")
+    (own / "setgroups").write_text("deny")
+    (own / "uid_map").write_text(f"{user} {user} 1")
+    (own / "gid_map").write_text(f"{group} {group} 1")
+    return " in a user namespace"
+
+
+def _copy(folder: int) -> tuple[Path, int]:
+    """The path of a folder, and a copy of its mount that is not attached yet. Raises Refused if it was replaced."""
+    path = Path(f"/proc/self/fd/{folder}").readlink()
+    here = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # `folder` belongs to another mount namespace
+    try:
+        if not os.path.samestat(os.fstat(here), os.fstat(folder)):
+            raise kernel.Refused("a writable folder was replaced")
+        flags = _EMPTY_PATH | _CLONE | _RECURSIVE | os.O_CLOEXEC
+        return path, kernel.call("open_tree", here, ctypes.c_char_p(b""), flags)
+    finally:
+        os.close(here)
+
+
+def restrict(writable: Sequence[int], on_cuda: bool) -> str:
+    """Makes every mount read-only for this process and what it starts, except the folders of these descriptors.
+
+    On a CPU /dev/shm becomes a file system of its own, which ends with the last process. CUDA shares events through
+    files there, so on a GPU it stays. Call it while there is one thread. Raises Refused, also after a first step.
+    """
+    where = _separate(with_user=not on_cuda)
+    _mount("none", "/", "none", _RECURSIVE_PRIVATE, "")
+    copies = [_copy(folder) for folder in writable]
+    _set_attributes(Path("/"), _RECURSIVE, set=_READ_ONLY)
+    for path in (Path("/proc"), *([_SHARED_MEMORY] if on_cuda else [])):
+        with contextlib.suppress(kernel.Refused):  # not a mount of its own, or read-only from the start
+            _set_attributes(path, 0, clear=_READ_ONLY)
+    if not on_cuda:
+        _mount("tmpfs", str(_SHARED_MEMORY), "tmpfs", _NO_SUID | _NO_DEVICES, "mode=1777")
+    for path, copy in copies:
+        if not on_cuda and path.is_relative_to(_SHARED_MEMORY):  # hidden by the new file system
+            path.mkdir(mode=0o700, parents=True)
+        name = ctypes.c_char_p(os.fsencode(path))
+        kernel.call("move_mount", copy, ctypes.c_char_p(b""), _HERE, name, _FROM_EMPTY_PATH)
+        os.close(copy)
+    return f"read-only{where}" if on_cuda else f"read-only, /dev/shm its own{where}"
