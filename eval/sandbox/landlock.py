@@ -76,9 +76,11 @@ def scope_signals() -> None:
     """
     if abi() < _ABI_SCOPE:
         raise kernel.Refused(f"signals need Landlock ABI {_ABI_SCOPE}")
-    attributes = _Ruleset(scoped=_SCOPE_SIGNALS)
+    # Every ruleset denies moves between folders that it does not allow (Linux, userspace-api/landlock.rst).
+    attributes = _Ruleset(handled_access_fs=_REFER, scoped=_SCOPE_SIGNALS)
     ruleset = kernel.call("landlock_create_ruleset", ctypes.byref(attributes), ctypes.sizeof(_Ruleset), 0)
     try:
+        _allow(ruleset, Path("/"), _REFER)
         kernel.call("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)

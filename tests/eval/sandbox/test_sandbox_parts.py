@@ -12,6 +12,7 @@ import re
 import resource
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -439,3 +440,32 @@ def test_the_harness_itself_is_not_to_be_looked_into(monkeypatch):
     monkeypatch.setattr(sandbox.sys, "platform", "plan9")
     sandbox.shield()
     assert asked == [(4, 0)]
+
+
+MOVES_BETWEEN_FOLDERS = """
+import sys
+from pathlib import Path
+from eval.sandbox import landlock, privileges
+folder = Path(sys.argv[1])
+privileges.forbid_new_privileges()
+landlock.scope_signals()
+landlock.restrict([folder], scope_sockets=True)
+(folder / "below").mkdir()
+(folder / "file").write_text("moved")
+(folder / "file").rename(folder / "below/file")
+print((folder / "below/file").read_text())
+"""
+
+
+def scopes_signals() -> bool:
+    try:
+        return landlock.abi() >= 6
+    except kernel.Refused:
+        return False
+
+
+@pytest.mark.skipif(not scopes_signals(), reason="this kernel's Landlock cannot scope signals")
+def test_files_move_between_folders_of_the_scratch_folder(tmp_path):
+    command = [sys.executable, "-c", MOVES_BETWEEN_FOLDERS, tmp_path]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True)
+    assert done.stdout == "moved\n", done.stderr
