@@ -74,12 +74,12 @@ struct sim_finding {
     const char *kernel;
     uint32_t cta[3];
     int32_t warp, lane;     /* -1: none in particular */
-    int64_t offset;         /* of a byte, in the allocation or in the CTA's shared memory; -1: none */
+    int64_t offset;         /* the byte's offset in the allocation or in the CTA's shared memory; -1: none */
     const char *allocation; /* name of the allocation in global memory; "": shared memory */
     uint32_t ptx_line;
     const char *ptx;         /* the instruction in the PTX, "" if unknown */
     const char *source;      /* "file:line", "" if unknown */
-    uint32_t other_ptx_line; /* of the other access; 0: none */
+    uint32_t other_ptx_line; /* the other access's; 0: none */
     const char *other_ptx, *other_source;
     uint64_t times;  /* how often it was found */
     uint32_t launch; /* from 1 in the order of submission, copies included; 0: it never ran */
@@ -111,7 +111,7 @@ struct sim_counters {
     uint64_t tensor_cycles; /* cycles of one SM's tensor cores at the published rate */
     uint64_t barrier_waits, barrier_waits_blocked;
     uint64_t async_operations;
-    double seconds; /* of host time */
+    double seconds; /* host time */
 };
 
 struct sim;
@@ -177,7 +177,7 @@ struct sim_delay {
     const char *operation; /* "bulk load", ...; "turns of the warps" */
     uint32_t cta[3];
     int32_t warp, lane; /* -1: none in particular */
-    uint32_t ptx_line;  /* of the instruction, 0 for turns */
+    uint32_t ptx_line;  /* the instruction's; 0 for turns */
     const char *ptx, *source;
     uint32_t occurrence; /* from 1: counts the issues of the instruction by that warp */
     const char *until;   /* describes when its result was written */
@@ -222,7 +222,8 @@ SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
 /* Sets mode and seed from a text as in SIM_MODES; false, with nothing changed, for any other text. */
 SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
 
-/* What the verdict does not cover: the first always, the others only if some kernel could not be judged. */
+/* Checks that the verdict does not include: the first always, the others only if some kernel could not be
+ * judged. */
 enum sim_unchecked { SIM_UNCHECKED_LANES, SIM_UNCHECKED_REGISTERS, SIM_UNCHECKED };
 SIM_API const char *sim_unchecked_name(int what); /* NULL past the end */
 SIM_API bool sim_unchecked(const struct sim *sim, int what);
@@ -263,9 +264,8 @@ struct sim_time {
     const char *chip;
     const char *error; /* how far off the model was when compared with a card */
     double clock_ghz;
-    double cycles, us; /* from the first call to the end of all launches */
-    double kernel_cycles,
-        kernel_us; /* of the last launch: from the start of its first CTA to the end of its last */
+    double cycles, us;               /* from the first call to the end of all launches */
+    double kernel_cycles, kernel_us; /* the last launch: from its first CTA's start to its last CTA's end */
 };
 /* False: no time is simulated. */
 SIM_API bool sim_time(const struct sim *sim, struct sim_time *time);

@@ -57,7 +57,7 @@ def counters(trace: dict[str, Any]) -> dict[str, tuple[list[float], list[float]]
         if event["ph"] == "C":
             times, shares = found.setdefault(event["name"], ([], []))
             times.append(event["ts"])
-            shares.append(event["args"]["taken, %"])
+            shares.append(event["args"]["memory busy, %"])
     return found
 
 
@@ -74,7 +74,7 @@ def draw(trace: dict[str, Any], title: str, target: Path) -> None:
     top.invert_yaxis()
     for name, (times, shares) in counters(trace).items():
         bottom.step(times, shares, where="post", label=name, linewidth=0.8)
-    bottom.set_ylabel("taken, %")
+    bottom.set_ylabel("memory busy, %")
     bottom.set_xlabel("us (simulated, not measured)")
     bottom.legend(fontsize=7)
     figure.suptitle(title, fontsize=9)

@@ -10,7 +10,7 @@
 static struct mbarrier *signalled(struct run *run, uint64_t address, const struct cta *target, int lane,
                                   bool multicast, int cta_group) {
     uint32_t rank = (uint32_t)(address >> RANK_SHIFT) & 0xff;
-    if (multicast) { /* of a pair, the CTA with the same parity as `rank` */
+    if (multicast) { /* in a pair: the CTA with the same parity as `rank` */
         rank = cta_group == 2 ? (target->rank & ~1u) | (rank & 1) : target->rank;
     } else if (rank != target->rank && !(cta_group == 2 && rank / 2 == target->rank / 2)) {
         (void)sim_report(run, SIM_ERROR, "barrier-rank", lane,

@@ -89,12 +89,12 @@ void load_timed(struct run *run, struct async_op *op) {
     ticks start = time_copy_start(run, load->from_cta == NULL), filled = 0;
     uint32_t apart = 0;
     if (load->from_cta != NULL) {
-        time_operation(timing, op, op->cta, time_remote(run, load->bytes), ASYNC_DONE);
+        event_add_stage(timing, op, op->cta, time_remote(run, load->bytes), ASYNC_DONE);
         return;
     }
     if (load->answer) { /* not measured; assumed as a copy of as many bytes from L2 */
         ticks takes = latency(&timing->chip, &timing->chip.copy_latency_l2, load->bytes);
-        time_operation(timing, op, op->cta, start + takes, ASYNC_DONE);
+        event_add_stage(timing, op, op->cta, start + takes, ASYNC_DONE);
         return;
     }
     struct request *request = asked(run, op, start, load->bytes, false);

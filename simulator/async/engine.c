@@ -108,7 +108,7 @@ static void issue_timed(struct run *run, struct async_op *op) {
     if (op->kind->timed != NULL) {
         op->kind->timed(run, op);
     } else {
-        time_operation(run->launch->timing, op, op->cta, run->launch->timing->now, ASYNC_DONE);
+        event_add_stage(run->launch->timing, op, op->cta, run->launch->timing->now, ASYNC_DONE);
     }
 }
 
@@ -129,7 +129,7 @@ void async_due(struct timing *timing, struct async_op *op, uint8_t stage) {
     for (struct async_op *next = cluster->ops_first; next != NULL; next = next->next) {
         if (next->queue == queue) {
             if (next->due > next->stage) {
-                time_operation(timing, next, next->cta, timing->now, next->due);
+                event_add_stage(timing, next, next->cta, timing->now, next->due);
             }
             return;
         }

@@ -9,7 +9,7 @@ struct groups {
     struct family {
         uint32_t open;                  /* number of the group that the next commit closes; the first is 1 */
         uint32_t oldest, oldest_unread; /* oldest group with operations not done, not read */
-        uint32_t clock_index, read_clock_index; /* of completions in vector clocks; 0: none yet */
+        uint32_t clock_index, read_clock_index; /* index of completions in vector clocks; 0: none yet */
         uint32_t waited_read, last_used;
         bool used;
         const struct insn *last_insn;

@@ -23,8 +23,8 @@ static uint32_t unrolled(const struct sim_tensor_map *map, const struct tensor_p
 
 static bool check_columns(const struct sim_tensor_map *map, const struct tensor_place *place, bool store,
                           char *message, size_t room) {
-    static const int64_t limits[] = {1 << 16, 1 << 8,
-                                     1 << 5}; /* of an offset, for 1, 2, 3 spatial dimensions */
+    /* limits of an offset, for 1, 2, 3 spatial dimensions */
+    static const int64_t limits[] = {1 << 16, 1 << 8, 1 << 5};
     enum { HALO = 512, W_OFFSET = 32 };
     uint32_t spatial = unrolled(map, place);
     bool wide = place->mode == TENSOR_IM2COL_W;

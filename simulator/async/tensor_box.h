@@ -4,7 +4,7 @@
 
 #include "tensor_map.h"
 
-#define MAX_ROW_BYTES 2048 /* of a box: 256 elements of 8 bytes */
+#define MAX_ROW_BYTES 2048 /* longest row of a box: 256 elements of 8 bytes */
 #define ROWS_AT_ONCE  4    /* rows of tile::gather4 and tile::scatter4 */
 
 /* PTX ISA, Tensors: the tensor access modes. */

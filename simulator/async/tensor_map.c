@@ -134,7 +134,8 @@ static int check_row(const struct sim_tensor_map *map, char *message, size_t mes
 
 /* Rules on the bounding box and columns of cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide. */
 static int check_columns(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
-    static const int32_t limits[] = {1 << 15, 1 << 7, 1 << 4}; /* of a corner, for 1, 2, 3 spatial dimensions */
+    /* limits of a corner, for 1, 2, 3 spatial dimensions */
+    static const int32_t limits[] = {1 << 15, 1 << 7, 1 << 4};
     bool wide = map->mode == SIM_TENSOR_IM2COL_W;
     if (map->rank < 3) {
         REFUSE("rank %u; im2col needs 3 to 5", map->rank);

@@ -9,7 +9,7 @@
 
 #define MAX_FILE  (1u << 18)
 #define NAME_ROOM 64
-#define MAX_POWER 8u /* of hbm_loaded_power, which is a loop's length */
+#define MAX_POWER 8u /* highest hbm_loaded_power, which is a loop's length */
 
 /* The build embeds the chips' files, so that a program needs no path. */
 #define EMBED(name)                                                                                            \
@@ -279,6 +279,12 @@ bool chip_read(struct chip *chip, const char *text, size_t bytes, bool machine, 
     }
     if (!r.failed && chip->hbm_loaded_power > MAX_POWER) {
         fail(&r, "hbm_loaded_power: more than %u", MAX_POWER);
+    }
+    if (!r.failed && chip->l1_bytes < LINE_BYTES) {
+        fail(&r, "l1_bytes: less than a line of %d bytes", LINE_BYTES);
+    }
+    if (!r.failed && chip->l2_bytes < L2_WAYS * LINE_BYTES) {
+        fail(&r, "l2_bytes: less than a set of %d lines of %d bytes", L2_WAYS, LINE_BYTES);
     }
     return !r.failed;
 }

@@ -20,6 +20,9 @@ enum parameter_kind {
 };
 #define RATE_ONE 65536u
 
+#define LINE_BYTES 128 /* a line of L1 or L2 */
+#define L2_WAYS    16  /* lines of a set of L2 */
+
 #define CHIP_PARAMETERS(X)                                                                                     \
     X(sms, COUNT)                                                                                              \
     X(sm_clock, MEGAHERTZ)                                                                                     \

@@ -16,22 +16,22 @@ struct timing *timing_make(const char *name, const char *machine_code, char *mes
     }
     timing->chip = chip;
     timing->machine_code = machine_code == NULL ? NULL : strdup(machine_code);
-    timing->l2_lines = chip.l2_bytes / LINE_BYTES / 16 * 16;
+    timing->l2_lines = chip.l2_bytes / LINE_BYTES / L2_WAYS * L2_WAYS;
     timing->sm = calloc(chip.sms, sizeof *timing->sm);
     timing->l2 = calloc(timing->l2_lines, sizeof *timing->l2);
     timing->launch = calloc(MAX_LAUNCHES, sizeof *timing->launch);
-    struct common **const common[] = {&timing->l2_load, &timing->l2_store, &timing->hbm};
+    struct shared_resource **const shared[] = {&timing->l2_load, &timing->l2_store, &timing->hbm};
     bool whole = machine_code == NULL || timing->machine_code != NULL;
-    for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
-        *common[i] = calloc(1, sizeof **common[i]);
-        whole = whole && *common[i] != NULL;
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        *shared[i] = calloc(1, sizeof **shared[i]);
+        whole = whole && *shared[i] != NULL;
     }
-    whole = whole && timing->sm != NULL && timing->launch != NULL && timing->l2 != NULL && timing->l2_lines > 0;
+    whole = whole && timing->sm != NULL && timing->launch != NULL && timing->l2 != NULL;
     for (uint64_t i = 0; whole && i < chip.sms; i++) {
         timing->sm[i].l1_lines = (uint32_t)(chip.l1_bytes / LINE_BYTES);
         timing->sm[i].l1 = calloc(timing->sm[i].l1_lines + 1, sizeof *timing->sm[i].l1);
         timing->sm[i].slices = calloc(SM_SLICES, sizeof *timing->sm[i].slices);
-        whole = timing->sm[i].l1 != NULL && timing->sm[i].l1_lines > 0 && timing->sm[i].slices != NULL;
+        whole = timing->sm[i].l1 != NULL && timing->sm[i].slices != NULL;
     }
     if (!whole) {
         (void)snprintf(message, room, "out of memory for the caches of this chip");

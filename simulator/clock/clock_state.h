@@ -9,7 +9,6 @@
 
 #define SM_PARTS      4             /* HW: sub-partitions of an SM; warp w runs on w % 4 */
 #define WINDOW        (128 * TICKS) /* less than the shortest way to L2 and than the start of a CTA */
-#define LINE_BYTES    128
 #define HALF_LINE     64    /* HW (measured, H100: row_part_cycles): the least that L2 takes from memory */
 #define SECTOR        32    /* HW: the least that L2 gives */
 #define WIDEST_BLOCK  256   /* the most that L2 takes from memory at a time (PTX ISA, L2::256B) */
@@ -63,7 +62,7 @@ enum clock_family {
     FAMILY_TENSOR_LOAD,
     FAMILY_GRID_LAUNCH,
     FAMILY_GRID_WAIT,
-    FAMILY_PREFETCH, /* of lines to L2 */
+    FAMILY_PREFETCH, /* prefetch of lines to L2 */
     FAMILY_ISSUE,    /* an issue slot and nothing else */
     FAMILIES
 };
@@ -79,9 +78,9 @@ struct warp_time {
     ticks chosen;              /* when its next instruction would issue if no other warp were chosen before */
     ticks last;                /* its last issue */
     ticks read[READ_BARRIERS]; /* by scoreboard barrier: when the operands it guards have been read */
-    ticks due;                 /* of the event at which the warp tries to issue */
+    ticks due;                 /* time of the event at which the warp tries to issue */
     ticks started;             /* when all instructions issued so far have their operands */
-    ticks operands;            /* of the next instruction, found by time_ready */
+    ticks operands;            /* when the next instruction's operands are there (time_ready) */
     ticks *ready;              /* by row of registers: when its value is there */
     ticks *ready_preds;        /* by row of predicates */
     uint32_t rows, pred_words;
@@ -105,14 +104,14 @@ struct warp_time {
     uint64_t copies_fenced;   /* sm_time.copies at its last fence */
     bool fenced_copies;       /* the SM issued copies since the warp's fence before */
     bool fence_waits;         /* the fence also waits for copies under way */
-    ticks waited[WAIT_KINDS]; /* of its life, by reason; WAIT_NONE: for operands, slots and pipes */
+    ticks waited[WAIT_KINDS]; /* time waited so far, by reason; WAIT_NONE: for operands, slots and pipes */
     struct path path;
     ticks loads_until; /* when the last of its global loads is there */
 };
 
 /* A resource that all SMs share, with what each launch took of it in each window: an overlapping later launch
  * gets the rest. */
-struct common {
+struct shared_resource {
     struct server server; /* for the running launch */
     struct slice {
         uint64_t window, launch;
@@ -131,7 +130,7 @@ struct sm_slice {
 
 /* An SM's fences that are under way together, and those that wait for them as the next round. */
 struct fence_rounds {
-    uint64_t number;              /* of the round under way */
+    uint64_t number;              /* number of the round under way */
     ticks began, over, next_over; /* as far as known */
     /* The SM's counts when the round's first fence began, and when the last waiting one began. */
     struct before_fence {
@@ -191,10 +190,11 @@ struct sm_time {
     uint32_t ntenants, nolder; /* nolder: of earlier launches, which come first */
 };
 
-/* Who asks for bytes: L2 and HBM serve boxes of a tensor map and warps more slowly than whole blocks. */
+/* Kinds of requests for bytes: L2 and HBM serve boxes of a tensor map and warps more slowly than whole blocks.
+ */
 enum asker { ASKED_BY_BLOCK, ASKED_BY_BOX, ASKED_BY_WARP };
 
-/* What an SM asks of L2 and HBM; served at the end of its window, in the order of time. */
+/* A request of an SM to L2 or HBM, served at the end of the SM's window in order of time. */
 struct request {
     ticks at, unloaded; /* when it was asked; how long it takes on an idle chip */
     uint64_t number;
@@ -207,11 +207,11 @@ struct request {
     bool store, parts;           /* parts: the store writes some sectors partly */
     uint8_t nothers;             /* other SMs that a multicast load goes to ... */
     uint16_t other[MAX_CLUSTER]; /* ... and which */
-    enum asker asker;            /* of a load */
+    enum asker asker;            /* the kind of a load */
     bool by_block;               /* a warp's load that takes blocks of 256 bytes from HBM */
     uint32_t lines;              /* a box's rows, longer ones counted once for each line */
     struct async_op *op;         /* NULL: a warp's load, whose registers it makes ready */
-    struct path *path;           /* of the operation, or NULL */
+    struct path *path;           /* the operation's, or NULL */
     uint8_t stage;               /* the stage of the operation that this completes */
     ticks after;                 /* a store: how long after that last_stage is reached; 0: no such stage */
     uint8_t last_stage;
@@ -240,7 +240,7 @@ struct island {
     ticks gone[PLACES];      /* ends of the last PLACES clusters, by their number */
     uint64_t started, ended; /* clusters */
     ticks next_start;        /* HW: an SM starts its CTAs one after another */
-    struct path path;        /* of the warp that ended last */
+    struct path path;        /* path of the warp that ended last */
 };
 
 struct timing {
@@ -249,7 +249,7 @@ struct timing {
     const struct sim *sim;
     struct allocation found; /* the allocation of the last address, as it was at the launch's begin */
     struct sm_time *sm;
-    struct common *l2_load, *l2_store, *hbm;
+    struct shared_resource *l2_load, *l2_store, *hbm;
     ticks l2_loads_until; /* when L2 has given what was asked of it */
     uint64_t far_bytes;   /* asked of HBM in this window, not served yet */
     uint32_t ahead;       /* touched lines that a prefetch had brought to L2 */
@@ -279,8 +279,8 @@ struct timing {
     } turns;
     struct island *islands;
     uint32_t nislands;
-    uint64_t number; /* of the next event or request */
-    ticks now;       /* of the running event */
+    uint64_t number; /* the next event's or request's */
+    ticks now;       /* time of the running event */
     uint64_t launches;
     struct timed_launch {
         const char *kernel;
@@ -291,10 +291,10 @@ struct timing {
         ticks busy[SIM_RESOURCES], busiest[SIM_RESOURCES];
         /* By place of the warp in its CTA: what it waited for, and how long it lived. */
         ticks waited[MAX_WARPS][WAIT_KINDS], lived[MAX_WARPS];
-        struct path path;     /* of the warp that ended last */
+        struct path path;     /* path of the warp that ended last */
     } *launch, running;       /* launch: the first MAX_LAUNCHES */
-    const struct path *cause; /* of what is waking warps now */
-    struct path operation;    /* of the operation that does so */
+    const struct path *cause; /* path of the event that is waking warps now */
+    struct path operation;    /* path of the operation that wakes them */
     struct timeline *timeline;
     ticks host;             /* when the host's next call can be at the device */
     ticks before_end;       /* the launch before: its end */
@@ -303,9 +303,9 @@ struct timing {
     ticks before_ending;    /* when its first CTA ended */
     ticks before_counted;   /* when the ends of all its CTAs had been counted */
     ticks kernel;           /* from its first CTA's start to its last CTA's end */
-    ticks begin, first_start, triggered, end; /* of this launch */
+    ticks begin, first_start, triggered, end; /* this launch's times */
     ticks dispatched;                         /* when the next CTA can start */
-    ticks first_end, last_end;                /* of this launch's CTAs */
+    ticks first_end, last_end;                /* ends of this launch's CTAs */
     uint64_t ended, ntriggered;               /* CTAs */
     ticks counted;                            /* when the triggers and ends of CTAs so far have been counted */
     ticks counted_with_ends;                  /* the same while triggers before an end have not been counted */
@@ -315,7 +315,7 @@ struct timing {
     struct footprint footprint;
     uint64_t wavefronts; /* the counter before it */
     ticks issued;
-    uint32_t generation; /* of the cluster's barrier before it */
+    uint32_t generation; /* the cluster barrier's generation before the instruction */
     ticks signalled;     /* how much later its arrival is seen */
     bool no_memory;
     uint64_t shared;   /* touched bytes that L2 is giving other SMs too ... */

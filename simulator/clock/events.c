@@ -50,7 +50,7 @@ struct island *island_of(const struct timing *timing, const struct cta *cta) {
     return &timing->islands[cta->cluster->island];
 }
 
-void time_operation(struct timing *timing, struct async_op *op, const struct cta *cta, ticks at,
-                    uint8_t stage) {
+void event_add_stage(struct timing *timing, struct async_op *op, const struct cta *cta, ticks at,
+                     uint8_t stage) {
     event_add(timing, island_of(timing, cta), (struct event){.at = at, .op = op, .stage = stage});
 }

@@ -1,8 +1,7 @@
 /* L2's contents: which lines hit, which come from HBM, and when they are there. */
 #include "timing.h"
 
-#define L2_WAYS 16
-#define WHOLE   3 /* both halves of a line */
+#define WHOLE 3 /* both halves of a line */
 /* Spreads rows of any pitch over all sets, like the chip's hash (2^64 divided by the golden ratio). */
 #define SPREAD 0x9e3779b97f4a7c15
 

@@ -103,8 +103,8 @@ static ticks store_to_l2(struct timing *timing, ticks at, uint64_t bytes) {
     if (chip->l2_store_beside > 0 && timing->l2_loads_until > at) {
         length = length * chip->l2_store_beside / TICKS;
     }
-    ticks end = time_common(timing, timing->l2_store, at, length);
-    ticks behind = time_common(timing, timing->l2_load, at, alone);
+    ticks end = time_shared(timing, timing->l2_store, at, length);
+    ticks behind = time_shared(timing, timing->l2_load, at, alone);
     return (chip->l2_store_beside > 0 ? end : later(end, behind)) - length - at;
 }
 
@@ -187,9 +187,9 @@ void time_settle(struct timing *timing) {
         const struct request *request = &timing->requests[i];
         ticks done = served(timing, request);
         if (request->op != NULL) {
-            time_operation(timing, request->op, request->cta, done, request->stage);
+            event_add_stage(timing, request->op, request->cta, done, request->stage);
             if (request->after != 0) {
-                time_operation(timing, request->op, request->cta, done + request->after, request->last_stage);
+                event_add_stage(timing, request->op, request->cta, done + request->after, request->last_stage);
             }
         }
         for (uint32_t j = 0; request->insn != NULL && !request->store && j < request->insn->ndst; j++) {
@@ -240,7 +240,7 @@ void time_global(struct run *run, const struct insn *insn) {
     const struct footprint *footprint = &timing->footprint;
     struct sm_time *sm = &timing->sm[run->cta->sm];
     uint64_t last = UINT64_MAX, missed = 0, bytes = 0, in_l2 = 0;
-    uint8_t sectors[LANES] = {0}; /* of each line in `seen`, a bit each */
+    uint8_t sectors[LANES] = {0}; /* touched sectors of each line in `seen`, a bit each */
     ticks filled = 0;
     bool cached = strstr(insn->name, ".cg") == NULL && strstr(insn->name, ".volatile") == NULL &&
                   strstr(insn->name, ".relaxed") == NULL && strstr(insn->name, ".acquire") == NULL &&
@@ -250,7 +250,7 @@ void time_global(struct run *run, const struct insn *insn) {
     bool store = strncmp(insn->name, "st", 2) == 0 || strncmp(insn->name, "red", 3) == 0;
     const enum touch how = store ? TOUCH_STORE : ahead ? TOUCH_AHEAD : TOUCH_LOAD;
     uint64_t seen[LANES];
-    struct covered covered[LANES] = {{{0}}}; /* of each line in `seen` */
+    struct covered covered[LANES] = {{{0}}}; /* stored bytes of each line in `seen` */
     uint32_t count = 0, lines = 0;
     timing->toucher = run->cta->sm;
     FOR_LANES(rest, footprint->mask) { /* each sector once, however many lanes touch it */

@@ -7,8 +7,8 @@
 #define LOAD_WINDOWS 8            /* HBM's load is a mean over these: about as long as a request takes */
 #define LEAST_SPARE  (WINDOW / 8) /* left in each window, so that every launch makes progress */
 
-static struct slice *slice_of(struct common *common, uint64_t launch, uint64_t window) {
-    struct slice *slice = &common->slices[window % SLICES];
+static struct slice *slice_of(struct shared_resource *resource, uint64_t launch, uint64_t window) {
+    struct slice *slice = &resource->slices[window % SLICES];
     if (slice->window != window) {
         *slice = (struct slice){.window = window, .launch = launch};
     } else if (slice->launch != launch) {
@@ -19,24 +19,25 @@ static struct slice *slice_of(struct common *common, uint64_t launch, uint64_t w
     return slice;
 }
 
-ticks time_common(const struct timing *timing, struct common *common, ticks at, ticks length) {
-    ticks now = later(common->server.free, at);
-    common->server.busy += length;
+ticks time_shared(const struct timing *timing, struct shared_resource *resource, ticks at, ticks length) {
+    ticks now = later(resource->server.free, at);
+    resource->server.busy += length;
     while (length > 0) {
-        struct slice *slice = slice_of(common, timing->launches, now / WINDOW);
+        struct slice *slice = slice_of(resource, timing->launches, now / WINDOW);
         ticks rest = WINDOW - now % WINDOW, spare = slice->before < WINDOW ? WINDOW - slice->before : 0;
         ticks most = rest * spare / WINDOW, done = length < most ? length : most;
         now += done < length ? rest : length * WINDOW / spare;
         slice->taken += done;
         length -= done;
     }
-    common->server.free = now;
+    resource->server.free = now;
     return now;
 }
 
-ticks time_queued(const struct timing *timing, struct common *common, ticks at, uint64_t rate, uint64_t bytes) {
+ticks time_queued(const struct timing *timing, struct shared_resource *resource, ticks at, uint64_t rate,
+                  uint64_t bytes) {
     ticks length = time_outside(timing, rate_ticks(rate, bytes));
-    return time_common(timing, common, at, length) - length - at;
+    return time_shared(timing, resource, at, length) - length - at;
 }
 
 /* HW: HBM's latency grows long before HBM is full, since banks and channels are not used evenly: with the third

@@ -47,10 +47,11 @@ ticks time_wake(struct timing *timing, struct warp *warp, ticks at);
 /* ---- launches that overlap (overlap.c) ---- */
 
 /* Books `length` of a shared resource beside earlier launches; returns when it ends. */
-ticks time_common(const struct timing *timing, struct common *common, ticks at, ticks length);
+ticks time_shared(const struct timing *timing, struct shared_resource *resource, ticks at, ticks length);
 /* The same for bytes at a rate; returns how long they wait for their turn. */
-ticks time_queued(const struct timing *timing, struct common *common, ticks at, uint64_t rate, uint64_t bytes);
-/* What HBM's load before `at` adds to its latency. */
+ticks time_queued(const struct timing *timing, struct shared_resource *resource, ticks at, uint64_t rate,
+                  uint64_t bytes);
+/* Extra HBM latency at `at` because of its recent load. */
 ticks time_loaded(const struct timing *timing, ticks at);
 /* Books `length` of an SM's share; returns how long it takes beside earlier launches. */
 ticks time_beside(const struct timing *timing, struct sm_time *sm, unsigned share, ticks at, ticks length);
@@ -72,7 +73,7 @@ uint64_t time_touch_sector(struct timing *timing, uint64_t place, enum touch how
 uint64_t time_touch_ahead(struct timing *timing, uint64_t address, uint64_t bytes);
 /* The block size that an instruction's name asks for (L2::128B, L2::256B). */
 uint64_t time_fetched(const char *name);
-/* What a load takes longer because its lines are not next to each other. */
+/* Extra time of a load whose lines are scattered. */
 ticks time_rows(const struct timing *timing, const uint64_t *lines, uint32_t count, bool far);
 /* The host has written a range: as much of it as fits is in L2, and displaces what was there. */
 void time_filled(struct timing *timing, uint64_t address, uint64_t bytes);
@@ -102,7 +103,8 @@ void event_add(struct timing *timing, struct island *island, struct event event)
 struct event event_take(struct island *island);
 struct island *island_of(const struct timing *timing, const struct cta *cta);
 /* The operation reaches `stage` at `at`. */
-void time_operation(struct timing *timing, struct async_op *op, const struct cta *cta, ticks at, uint8_t stage);
+void event_add_stage(struct timing *timing, struct async_op *op, const struct cta *cta, ticks at,
+                     uint8_t stage);
 
 /* ---- the copy engine, the cluster network, TMEM (copy_engine.c, tensor/tcgen05_time.c) ---- */
 

@@ -76,7 +76,7 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
     length += past > 0 ? past_end(timing, past, at) : 0;
     length += chip->l2_shared_rate > 0 ? rate_ticks(chip->l2_shared_rate, given) : 0;
     length = time_outside(timing, length);
-    ticks end = time_common(timing, timing->l2_load, at, length);
+    ticks end = time_shared(timing, timing->l2_load, at, length);
     timing->l2_loads_until = later(timing->l2_loads_until, end);
     timing->past_end.until = past > 0 ? end : timing->past_end.until;
     return end - length - at;
@@ -84,7 +84,7 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
 
 /* Sets every load's wait for L2 (near) or HBM (far). */
 static bool take_turns(struct timing *timing, bool far) {
-    struct common *common = far ? timing->hbm : timing->l2_load;
+    struct shared_resource *resource = far ? timing->hbm : timing->l2_load;
     struct turns *turns = &timing->turns;
     uint32_t all = timing->nrequests, next = 0;
     uint64_t turn_now = 0;
@@ -100,7 +100,7 @@ static bool take_turns(struct timing *timing, bool far) {
         timing->sm[i].turn = 0;
     }
     while (next < all || turns->count > 0) {
-        while (next < all && (turns->count == 0 || timing->requests[next].at <= common->server.free)) {
+        while (next < all && (turns->count == 0 || timing->requests[next].at <= resource->server.free)) {
             struct request *request = &timing->requests[next];
             uint64_t bytes = far ? request->missed : request->bytes;
             if (!request->store && bytes > 0) {

@@ -17,7 +17,7 @@
 __attribute__((used)) static const char mark[] = RUN_MARK;
 
 static struct sim *the_sim;
-static struct run_status *shared; /* of `ptxsim run`; NULL without it */
+static struct run_status *shared; /* status that `ptxsim run` shares with its program; NULL without it */
 /* The counts that are already added to `shared`. */
 static uint64_t sent_launches, sent_unlisted, sent_times[SIM_INCOMPLETE + 1], sent_hidden[RUN_RULES];
 
@@ -85,7 +85,7 @@ static const char *shrink_kind(void) {
 }
 
 static uint64_t tried; /* launches searched for a finding to shrink */
-static bool told;      /* a finding was reported, even one that needs no delay */
+static bool reported;  /* a finding was reported, even one that needs no delay */
 static bool shrunk;    /* a finding that needs delays was reported */
 
 bool outcome_shrink(struct sim *sim, struct sim_module *module, const char *kernel,
@@ -99,8 +99,8 @@ bool outcome_shrink(struct sim *sim, struct sim_module *module, const char *kern
     const struct sim_shrunk *result = sim_shrink(sim, module, kernel, attributes, &options);
     tried++;
     shrunk = result != NULL && result->found && !result->always;
-    bool first = result == NULL || (result->found && !told) || shrunk;
-    told |= result != NULL && result->found;
+    bool first = result == NULL || (result->found && !reported) || shrunk;
+    reported |= result != NULL && result->found;
     if (result == NULL) {
         (void)fprintf(stderr, "shrunk: not %s: %s\n", kernel, sim_message(sim));
     }
@@ -125,7 +125,7 @@ static void at_end(void) {
     const char *path = runtime_setting("NVFP4_SIMULATE_JSON");
     const char *counters = runtime_setting("NVFP4_SIMULATE_COUNTERS");
     outcome_update(the_sim);
-    if (tried > 0 && !told) {
+    if (tried > 0 && !reported) {
         (void)fprintf(stderr, "shrunk: the mode shows no finding to shrink in %llu launch%s\n",
                       (unsigned long long)tried, tried == 1 ? "" : "es");
     }

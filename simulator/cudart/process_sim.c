@@ -52,7 +52,7 @@ void runtime_unlock(void) {
     (void)pthread_mutex_unlock(&lock);
 }
 
-static _Atomic cudaError_t sticky; /* of the first launch that failed */
+static _Atomic cudaError_t sticky; /* error of the first launch that failed */
 
 cudaError_t runtime_sticky(void) {
     const char *go_on = runtime_setting("NVFP4_SIMULATE_GO_ON");

@@ -126,7 +126,7 @@ void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES
 /* When an access counts as done: once a clock has reached `value` at `clock_index`. */
 struct epoch {
     uint32_t clock_index, value;
-    const struct vector_clock *clock; /* of the issuer */
+    const struct vector_clock *clock; /* the issuer's */
     uint32_t warp;                    /* number of the issuer in its cluster */
     const struct insn *insn;
 };

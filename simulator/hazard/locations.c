@@ -195,7 +195,7 @@ void vclock_fence(struct run *run, bool acquires, bool releases) {
     }
 }
 
-/* What the releasing fences of the running warp cover; NULL without one. */
+/* Clock published by the running warp's release fences, or NULL. */
 static const struct vector_clock *vclock_fenced(const struct run *run) {
     const struct sync_table *table = run->cluster->sync;
     return table == NULL || table->fenced == NULL ? NULL : table->fenced[run->warp->number];

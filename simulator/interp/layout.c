@@ -10,7 +10,7 @@
 #define MAX_REGISTER_BYTES ((uint64_t)128 << 20)
 #define MAX_LOCAL_BYTES    ((uint64_t)4 << 20) /* per thread */
 #define MAX_THREADS        1024
-#define MAX_NESTING        1000 /* of calls in the call graph; at run time MAX_CALL_DEPTH limits them */
+#define MAX_NESTING 1000 /* longest chain of calls in the call graph; at run time MAX_CALL_DEPTH limits it */
 
 int launch_refuse(struct sim *sim, int status, const char *kernel, const char *why) {
     if (status != SIM_RUN_ERROR) {

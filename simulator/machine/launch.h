@@ -60,7 +60,7 @@ struct launch {
     const struct function *kernel;
     const char *name;
     uint32_t grid[3], block[3], cluster[3], clusters[3];
-    uint32_t threads, warps; /* of a CTA */
+    uint32_t threads, warps; /* per CTA */
     uint32_t static_shared, dynamic_shared, shared_bytes;
     uint32_t *shared_at; /* by index of the variable: its offset in the shared window; 0: not used */
     uint8_t *params;
@@ -105,7 +105,7 @@ struct worker {
 struct sim {
     struct sim_options options;
     char message[512];
-    int status; /* of the last failed call */
+    int status; /* the last failed call's */
     struct sim_module *modules;
     struct allocation *allocations; /* sorted by base */
     size_t nallocations, allocations_room;

@@ -209,7 +209,7 @@ struct run {
     struct worker *worker;
     const struct insn *insn;
     uint32_t mask;                   /* lanes that execute it */
-    const struct new_values *values; /* of a plain store to shared memory; else NULL */
+    const struct new_values *values; /* values of a plain store to shared memory; else NULL */
     /* For a plain store to global memory, else NULL: true if the bytes already have the stored values. */
     bool (*leaves_memory)(const struct run *run);
 };

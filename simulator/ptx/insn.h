@@ -28,7 +28,7 @@ struct operand {
 
 enum base { BASE_REGS, BASE_CONST, BASE_PREDS, BASES };
 
-/* What the interpreter does next. */
+/* The interpreter's next step. */
 enum next {
     NEXT,  /* the instruction is done */
     JUMP,  /* the split's pc is set */

@@ -19,11 +19,11 @@ struct symbol {
     const char *name;
     uint32_t length, line;
     enum symbol_kind kind;
-    uint8_t type;   /* of a register */
+    uint8_t type;   /* a register's */
     uint8_t range;  /* name<count> */
-    uint32_t count; /* of a range */
+    uint32_t count; /* a range's */
     uint32_t off;   /* register row, parameter offset, frame offset, pc */
-    uint32_t bytes; /* of a parameter or a frame variable */
+    uint32_t bytes; /* a parameter's or frame variable's */
     struct variable *variable;
     struct function *function;
     struct branch_targets *targets;
@@ -58,8 +58,8 @@ enum operand_text_kind {
 struct operand_text {
     enum operand_text_kind kind;
     bool negated;  /* !p */
-    uint8_t type;  /* of a register */
-    uint32_t off;  /* of a register */
+    uint8_t type;  /* a register's */
+    uint32_t off;  /* a register's */
     uint64_t bits; /* a number's value, or the offset added to a register or name */
     struct token name;
     struct symbol *symbol;    /* NULL: the name is not declared */
@@ -104,7 +104,7 @@ struct parser {
     uint32_t nconst_fixups, const_fixups_room;
     uint32_t code_room, functions_room, variables_room, locs_room, files_room, constants_room, specials_room,
         calls_room;
-    struct special *specials; /* of the function being parsed */
+    struct special *specials; /* the parsed function's special registers */
     const struct function **calls;
     uint32_t *const_index; /* hash table of constant rows */
     uint32_t const_index_size, const_count;

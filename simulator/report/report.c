@@ -131,9 +131,9 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         (void)fprintf(to, ", \"times\": %llu}", (unsigned long long)rule->times);
     }
     (void)fputs("], \"not_checked\": [", to);
-    for (int i = 0, told = 0; i < SIM_UNCHECKED; i++) {
+    for (int i = 0, printed = 0; i < SIM_UNCHECKED; i++) {
         if (sim_unchecked(sim, i)) {
-            (void)fputs(told++ > 0 ? ", " : "", to);
+            (void)fputs(printed++ > 0 ? ", " : "", to);
             print_string(to, sim_unchecked_name(i));
         }
     }

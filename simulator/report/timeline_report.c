@@ -18,9 +18,9 @@ static void name_process(FILE *to, const char **separator, int process, const ch
     (void)fprintf(to, ", \"pid\": %d, \"args\": {\"name\": \"%s\"}}", process, name);
 }
 
-/* Names each process and each row of a warp once. */
+/* Names each CTA's processes and each warp's row, once each. */
 static void names(const struct sim *sim, FILE *to, const char **separator) {
-    bool seen[16][32 + 1] = {{false}};
+    bool seen[16][32 + 1] = {{false}}, cta_seen[16] = {false};
     struct sim_span span;
     name_process(to, separator, CHIP_PROCESS, "chip (simulated)");
     for (size_t i = 0; sim_span(sim, i, &span); i++) {
@@ -33,7 +33,8 @@ static void names(const struct sim *sim, FILE *to, const char **separator) {
             (void)snprintf(name, sizeof name, "units of CTA %d's SM (simulated)", span.cta);
             name_process(to, separator, FIRST_CTA + 2 * span.cta + 1, name);
         } else if (!*known) {
-            if (span.warp == 0 || !seen[span.cta][1]) {
+            if (!cta_seen[span.cta]) {
+                cta_seen[span.cta] = true;
                 (void)snprintf(name, sizeof name, "CTA %d (simulated)", span.cta);
                 name_process(to, separator, FIRST_CTA + 2 * span.cta, name);
             }
@@ -48,7 +49,7 @@ static void names(const struct sim *sim, FILE *to, const char **separator) {
 static void print_span(const struct sim_span *span, size_t id, FILE *to, const char **separator) {
     if (span->cta < 0) {
         begin(to, separator, "C", span->name);
-        (void)fprintf(to, ", \"pid\": %d, \"ts\": %.4f, \"args\": {\"taken, %%\": %.1f}}", CHIP_PROCESS,
+        (void)fprintf(to, ", \"pid\": %d, \"ts\": %.4f, \"args\": {\"memory busy, %%\": %.1f}}", CHIP_PROCESS,
                       span->start_us, 100 * span->share);
         return;
     }

@@ -6,7 +6,7 @@
 /* How D's rows and columns are spread over a CTA's lanes (PTX ISA, Data Path Layout Organization, layouts A to
  * G). N is split over `splits` groups of `rows` lanes. */
 struct layout {
-    int rows;    /* of D in one CTA */
+    int rows;    /* rows of D in one CTA */
     int splits;  /* column groups: 1 (A, D, F), 2 (B, E) or 4 (G) */
     bool halved; /* layout F: uses 16 lanes of each quarter */
 };

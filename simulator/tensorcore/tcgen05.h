@@ -31,7 +31,7 @@ struct tc_mma {
     uint32_t disabled_lanes[8]; /* disable-output-lane: 128 lanes of the even CTA, then of the odd one */
 };
 
-/* What the operation accesses in each CTA of its group. */
+/* Memory that an MMA reads and writes in each CTA. */
 struct tc_mma_footprint {
     int a_chunks, b_chunks; /* 16-byte chunks of shared memory read */
     uint32_t a[TC_MAX_CHUNKS], b[TC_MAX_CHUNKS];

@@ -31,14 +31,15 @@ from simulator.validation import datasets
 ROOT = Path(__file__).resolve().parents[2]
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "random:3", "poison")
 INTRODUCTION = """The backends' own host code and PTX on the simulator, with all checks on: `make blackwell-table` and
-`make geforce-table` run them (hours), `./nvfp4 validate report` prints a row for each mode. A cell: outputs that
-agree with the float64 reference, of how many, and in how many modes. `chosen` takes the configuration that the plan
-chooses for 148 SMs (Blackwell) or 170 (GeForce); a configuration that splits K skips problems with too few stages.
+`make geforce-table` run them (hours), `./nvfp4 validate report` prints a row for each mode. A cell says how many of
+the outputs agree with the float64 reference, and in how many modes they ran. `chosen` takes the configuration that
+tile selection chooses for 148 SMs (Blackwell) or 170 (GeForce); a configuration that splits K skips problems with too
+few stages.
 Inputs: the leaderboard's; `full inputs`: every e2m1 code and every finite scale factor, zero and subnormal ones too,
 a third with NaN scale factors; `edge sizes`: M and N of 1, 40, 72, 129, 200, 1000, K that ends within a stage, L of 1
 and 3, both layouts of scale factors."""
-CHOSEN = "chosen"  # for each problem, the configuration that the plan chooses
-KEY = ("backend", "set", "config", "mode")  # what tells a row from the others
+CHOSEN = "chosen"  # for each problem, the configuration that tile selection chooses
+KEY = ("backend", "set", "config", "mode")  # identifies a row
 
 DRIVER = """
 import json, sys, time
@@ -231,7 +232,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("backend", choices=BACKENDS)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=[name for name in SETS if name != "in make test"])
-    parser.add_argument("--configs", nargs="+", help="default: all, and what the plan chooses")
+    parser.add_argument("--configs", nargs="+", help="default: all, and the one that tile selection chooses")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args(arguments)

@@ -61,7 +61,7 @@ SETS = {
         {
             "backend": text("Blackwell's or GeForce's"),
             "set": text("the problems (backend_table.py)"),
-            "config": text("configuration, or `chosen`: the one that the plan chooses"),
+            "config": text("configuration, or `chosen`: the one that tile selection chooses"),
             "mode": text("mode of the simulator"),
             "problems": whole("problems run"),
             "right": whole("outputs that agree with the float64 reference"),

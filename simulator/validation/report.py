@@ -25,7 +25,7 @@ the clock come from `simulator/calibration/`."""
 
 
 def schema() -> str:
-    """What the columns of every data set mean."""
+    """The page that explains the columns of every data set."""
     text = ["# Results of validating the simulator", "", INTRODUCTION]
     for data_set in datasets.SETS.values():
         columns = [[f"`{name}`", column.meaning] for name, column in data_set.columns.items()]

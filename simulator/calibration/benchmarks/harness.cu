@@ -3,7 +3,7 @@
 #include <stdarg.h>
 
 #define FLUSH_BYTES ((size_t)512 << 20)
-/* Of each SM, 280 MB in all: more than any L2 holds. */
+/* Each SM copies REPLACING_COPIES times this much, all together 280 MB: more than any L2 holds. */
 #define REPLACING_BYTES  65536
 #define REPLACING_COPIES 32
 #define EXIT_FAILED      1

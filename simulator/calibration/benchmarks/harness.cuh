@@ -1,4 +1,4 @@
-/* What the microbenchmarks share: clocks on the device; launches, medians and reports on the host.
+/* Shared by all microbenchmarks: clocks on the device; launches, medians and reports on the host.
  *
  * Each microbenchmark is a small kernel that measures one property of the chip. The same program runs on a card
  * and on the simulator, and prints a JSON object for each value:
@@ -21,7 +21,7 @@
 #define MAX_CTA_SHARED   232448 /* HW: 227 KB a CTA on compute capability 9.0 (CUDA programming guide) */
 #define SWIZZLE_ROW      128    /* HW: the widest swizzle row (CUDA driver API, tensor maps) */
 #define SWIZZLE_ATOM     1024 /* HW: alignment of a 128-byte swizzle atom (PTX ISA, shared-memory descriptor) */
-#define LAUNCHES         9    /* of each median */
+#define LAUNCHES         9    /* launches per median */
 #define WARM_UP_LAUNCHES 2
 #define HOLD_CYCLES      4000000 /* 2 ms: longer than the host takes to enqueue a row of kernels */
 

@@ -23,7 +23,7 @@ from simulator.calibration.h200.page import RECORDED
 from simulator.calibration.rows import ROOT, Row
 from simulator.validation.third_party.cuda.wrappers import PREAMBLE_FAST
 
-SIZE = 2048  # of the timed sizes the one that takes a minute to simulate
+SIZE = 2048  # the timed size that takes a minute to simulate
 CALLS = 2  # the last one counts
 MAIN = """
 extern "C" __attribute__((weak)) CUresult cuGetErrorString(CUresult, const char **text) {

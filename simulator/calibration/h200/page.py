@@ -124,7 +124,7 @@ def micro_key(name: str, parameters: Mapping[str, object]) -> str:
 
 
 def measured_micro() -> dict[str, float]:
-    """What the card's microbenchmarks gave, by micro_key."""
+    """Values that the card's microbenchmarks measured, by micro_key."""
     _, rows = packed.read(MICRO)
     return {micro_key(row["name"], packed.parameters_of(row["parameters"])): float(row["value"]) for row in rows}
 

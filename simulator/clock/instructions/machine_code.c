@@ -43,7 +43,7 @@ static void leave_text(const struct module *module, const char *path) {
 struct reader {
     struct module *module;
     const struct chip *chip;
-    const struct function *function; /* of the lines being read; NULL: not in the module */
+    const struct function *function; /* the function whose lines are read; NULL: not in the module */
     uint32_t pc;                     /* lines come in the order of the PTX */
 };
 

@@ -1,4 +1,5 @@
-/* What ptxas made of a module's instructions, if a file of scripts/common/machine_code says so. */
+/* Machine instructions that ptxas generated for a module's PTX, from a file that scripts/common/machine_code
+ * writes. */
 #ifndef SIM_CLOCK_MACHINE_CODE_H
 #define SIM_CLOCK_MACHINE_CODE_H
 

@@ -3,7 +3,7 @@
 
 #include "clock/timing.h"
 
-/* What the tensor cores lose when the MMA before belongs to another warpgroup. */
+/* Cycles lost when the previous MMA was another warpgroup's. */
 static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers) {
     const struct chip *chip = &run->launch->timing->chip;
     struct sm_time *sm = sm_of(run->cta);

@@ -26,7 +26,7 @@ void known_free(struct known *known);
 
 /* A launch or copy; kept until the simulator is destroyed, since findings may name it. */
 struct submitted {
-    const char *name; /* of the kernel, or a description of the copy */
+    const char *name; /* the kernel's name, or a description of the copy */
     const struct module *module;
     uint32_t queue;
     bool lets_start;  /* a thread of it executed griddepcontrol.launch_dependents */

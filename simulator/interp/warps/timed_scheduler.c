@@ -195,7 +195,7 @@ static void run_island(struct worker *worker, struct island *island, ticks until
         }
         ticks due = time_mma_due(timing, event.op->cta, event.op->turn);
         if (due > event.at) {
-            time_operation(timing, event.op, event.op->cta, due, event.stage);
+            event_add_stage(timing, event.op, event.op->cta, due, event.stage);
             continue;
         }
         struct cluster *cluster = event.op->cluster;

@@ -281,7 +281,7 @@ static void remote_poison(struct async_op *op) {
 
 static void remote_timed(struct run *run, struct async_op *op) {
     const struct remote *remote = op->payload;
-    time_operation(run->launch->timing, op, op->cta, time_remote(run, remote->bytes), ASYNC_DONE);
+    event_add_stage(run->launch->timing, op, op->cta, time_remote(run, remote->bytes), ASYNC_DONE);
 }
 
 static const struct async_kind remote_kind = {"st.async",    NULL, remote_write, remote_complete,

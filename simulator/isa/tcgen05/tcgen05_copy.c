@@ -39,7 +39,7 @@ static void cp_poison(struct async_op *op) {
 }
 
 static void cp_timed(struct run *run, struct async_op *op) {
-    time_operation(run->launch->timing, op, op->cta, time_tcgen05_copy(run), ASYNC_DONE);
+    event_add_stage(run->launch->timing, op, op->cta, time_tcgen05_copy(run), ASYNC_DONE);
 }
 
 static const struct async_kind cp_kind = {"tcgen05.cp", cp_read, cp_write, NULL, cp_poison, NULL, cp_timed};
@@ -166,7 +166,7 @@ static void commit_complete(struct async_op *op) {
 static void commit_timed(struct run *run,
                          struct async_op *op) { /* the queue makes it wait for earlier operations */
     struct timing *timing = run->launch->timing;
-    time_operation(timing, op, op->cta, timing->issued + timing->chip.tcgen05_commit_latency, ASYNC_DONE);
+    event_add_stage(timing, op, op->cta, timing->issued + timing->chip.tcgen05_commit_latency, ASYNC_DONE);
 }
 
 static const struct async_kind commit_kind = {"tcgen05.commit", NULL, NULL, commit_complete, NULL, NULL,

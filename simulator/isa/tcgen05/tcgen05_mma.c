@@ -49,7 +49,7 @@ static void mma_timed(struct run *run, struct async_op *op) {
     const struct mma_op *m = op->payload;
     const struct tcgen05_shape shape = {(uint32_t)m->mma.in.m, (uint32_t)m->mma.in.n, m->mma.a_in_tmem,
                                         m->count == 2, m->mma.in.scales > 0};
-    time_operation(run->launch->timing, op, op->cta, time_tcgen05_mma(run, &shape), ASYNC_DONE);
+    event_add_stage(run->launch->timing, op, op->cta, time_tcgen05_mma(run, &shape), ASYNC_DONE);
 }
 
 static const struct async_kind mma_kind = {"tcgen05.mma", mma_read, mma_write, NULL,

@@ -1,4 +1,4 @@
-/* What mma, cp, shift and commit share: their CTAs, and what they record for the checks. The operations of one
+/* Common code of mma, cp, shift and commit: their CTAs, and their records for the checks. The operations of one
  * thread are performed in the order of issue. PTX guarantees this order only for the pipelined pairs; the
  * checks report code that relies on more. */
 #include "tcgen05_pipe.h"

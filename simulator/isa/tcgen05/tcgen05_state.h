@@ -12,7 +12,7 @@ enum use_kind { USE_NONE, USE_MMA, USE_MMA_SOURCE, USE_CP, USE_SHIFT, USE_LD, US
 struct tmem_use {
     enum use_kind kind;
     bool write, read;
-    uint32_t tag; /* of an MMA: accumulator and shape, which must match in the pipelined pair mma -> mma */
+    uint32_t tag; /* an MMA's accumulator and shape, which must match in the pipelined pair mma -> mma */
     uint32_t clock_index; /* the use is complete once a clock has reached `value` at this index */
     uint32_t value;
 };
@@ -40,7 +40,7 @@ struct reads {
  * index stands for what tcgen05.fence::before_thread_sync has covered. */
 struct stream {
     uint32_t clock_index;
-    uint32_t epoch;  /* of operations issued now */
+    uint32_t epoch;  /* epoch of operations issued now */
     uint32_t waited; /* epochs up to this one have been waited for */
     uint32_t pending;
 };

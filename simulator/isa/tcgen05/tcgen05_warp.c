@@ -185,8 +185,8 @@ static void st_write(struct async_op *op) {
 
 static void access_timed(struct run *run, struct async_op *op) {
     const struct access_op *a = op->payload;
-    time_operation(run->launch->timing, op, op->cta, time_tcgen05_access(run, (uint32_t)a->count * ROW32),
-                   ASYNC_DONE);
+    event_add_stage(run->launch->timing, op, op->cta, time_tcgen05_access(run, (uint32_t)a->count * ROW32),
+                    ASYNC_DONE);
 }
 
 static const struct async_kind ld_kind = {"tcgen05.ld", ld_read, ld_write,    access_complete,

@@ -10,7 +10,7 @@
 enum {
     M = 16,
     N = 8,
-    ROW_BYTES = 64,           /* of a fragment's row; a thread holds up to 4 registers along K */
+    ROW_BYTES = 64,           /* longest row of a fragment; a thread holds up to 4 registers along K */
     UNPACKED = 2 * ROW_BYTES, /* one byte per 4-bit element */
 };
 

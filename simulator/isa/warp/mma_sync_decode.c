@@ -18,7 +18,8 @@ static int emit_list(struct decoder *d, int at, bool write) {
     return (int)count;
 }
 
-/* The next element type in the mnemonic: A's, then B's. */
+/* Takes the next element type from the mnemonic: the first call A's, the second B's. Sets *nibbles for .s4 and
+ * .u4. */
 static enum tc_format element_of(struct decoder *d, bool *nibbles) {
     static const struct {
         const char *name;
@@ -35,7 +36,7 @@ static enum tc_format element_of(struct decoder *d, bool *nibbles) {
             }
         }
     }
-    decode_fail(d, "not with these element types");
+    decode_fail(d, "expected two element types that mma.sync has");
 }
 
 static bool is_narrow(enum tc_format format) {
@@ -43,16 +44,16 @@ static bool is_narrow(enum tc_format format) {
            format == TC_E2M1;
 }
 
-/* For forms that only RTX 50 and GB10 have. */
+/* Fails unless the target is of the sm_120 family. */
 static void need_sm_120(struct decoder *d) {
     const struct module *module = d->parser->module;
     const char last = module->target[strlen(module->target) - 1];
     if (module->sm / 10 != 12 || (last != 'a' && last != 'f')) {
-        decode_fail(d, "mma.sync with .kind needs sm_120a or its family");
+        decode_fail(d, "mma.sync with .kind needs target sm_120a, sm_120f or another of that family");
     }
 }
 
-/* .kind::f8f6f4 and the kinds with block scales. */
+/* Decodes mma with a .kind. */
 static void decode_kind(struct decoder *d, struct mma_form *form, int kind) {
     enum { F8F6F4, MXF8F6F4, MXF4, MXF4NVF4 };
     static const char *const sizes[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X"};
@@ -87,7 +88,7 @@ static void decode_kind(struct decoder *d, struct mma_form *form, int kind) {
     form->d_regs = to == T_F16 ? 2 : 4;
 }
 
-/* A register, alone or in braces as CUTLASS writes it. */
+/* Emits a scale operand: one register, with or without braces. */
 static void emit_scales(struct decoder *d, int at) {
     uint32_t count;
     const struct operand_text *list = elements(&d->op[at], &count);
@@ -97,7 +98,7 @@ static void emit_scales(struct decoder *d, int at) {
     emit(d, src(d, list, T_B32));
 }
 
-/* {byte-id, thread-id}: 16-bit registers or numbers. */
+/* Emits a scale selector {byte-id, thread-id}, each a 16-bit register or a number. */
 static void emit_selector(struct decoder *d, int at) {
     uint32_t count;
     const struct operand_text *list = elements(&d->op[at], &count);
@@ -109,6 +110,7 @@ static void emit_selector(struct decoder *d, int at) {
     }
 }
 
+/* Decodes mma without a .kind. */
 static void decode_plain(struct decoder *d, struct mma_form *form) {
     static const char *const shapes[] = {"m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32", "m16n8k64", "m16n8k128"};
     static const int depth[] = {4, 8, 16, 32, 64, 128};
@@ -122,13 +124,15 @@ static void decode_plain(struct decoder *d, struct mma_form *form) {
         form->nibbles != b_nibbles || (tc_formats[a].bits < 8 || tc_formats[b].bits < 8) ||
         tc_formats[a].bits != tc_formats[b].bits ||
         (tc_formats[a].bits >= 16 && (a != b || (to == T_F16 && a != TC_F16)))) {
-        decode_fail(d, "only .row.col forms m16n8k4 to k128 with matching types and sums");
+        decode_fail(
+            d,
+            "expected a shape from m16n8k4 to m16n8k128, A and B of one width, and the same type for C and D");
     }
     int products = depth[shape] / (form->sparse ? 2 : 1);
-    int bytes = tc_formats[a].bits * products / (form->nibbles ? 16 : 8); /* of a row in registers */
+    int bytes = tc_formats[a].bits * products / (form->nibbles ? 16 : 8); /* a row's, in registers */
     enum tc_format result = to == T_F32 ? TC_F32 : to == T_F16 ? TC_F16 : TC_S32;
     form->rule = tc_rule_mma_sync(a, b, result, products);
-    form->rule.two_passes &= d->parser->module->sm < 120; /* on sm_120 it is the instruction of .kind::f8f6f4 */
+    form->rule.two_passes &= d->parser->module->sm < 120; /* sm_120 executes it as .kind::f8f6f4, in one pass */
     form->a_regs = bytes / 8;
     form->b_regs = bytes / (form->sparse ? 8 : 16);
     form->d_regs = result == TC_F16 ? 2 : 4;
@@ -137,8 +141,8 @@ static void decode_plain(struct decoder *d, struct mma_form *form) {
     }
 }
 
-/* The metadata register and the constant selector: which lane or pair of each four supplies the metadata, or
- * all of them. */
+/* Emits the metadata register and takes the constant selector, which says whether one lane of each four, a pair
+ * or all of them supply the metadata. */
 static void emit_metadata(struct decoder *d, struct mma_form *form, int at) {
     emit(d, src(d, &d->op[at], T_B32));
     int unit = form->nibbles ? 2 : tc_sparse_unit(form->rule.a);
@@ -160,7 +164,7 @@ void decode_mma(struct decoder *d) {
     bool saturate = mod(d, "satfinite");
     int kind = mod_of(d, COUNTED(kinds));
     if (!sync || !aligned || !layout) {
-        decode_fail(d, "only .sync.aligned and .row.col");
+        decode_fail(d, "expected .sync.aligned and .row.col");
     }
     if (kind >= 0) {
         decode_kind(d, form, kind);

@@ -1,9 +1,9 @@
 /* setmaxnreg (PTX ISA, Miscellaneous): warpgroups return registers to their CTA's pool and take from it.
  *
- * The pool is what the launch allocated: the registers per thread that ptxas chose for the kernel, for all its
- * threads. ptxas derives them from .maxnreg, or from .minnctapersm and the most threads of a CTA. With neither
- * it ignores setmaxnreg, unless a command-line option sets a number, which PTX does not show (ptxas 13.0,
- * message C7508). */
+ * The launch allocates the pool: as many registers per thread as ptxas chose for the kernel, for every thread
+ * of the CTA. ptxas derives that number from .maxnreg, or from .minnctapersm and .maxntid or .reqntid. Without
+ * them it ignores setmaxnreg (ptxas 13.0, message C7508), unless a command-line option sets the number; PTX
+ * does not show such an option. */
 #include <stdio.h>
 
 #include "isa/opcodes.h"
@@ -36,7 +36,7 @@ static uint32_t warps_of(const struct cta *cta, uint32_t group) {
     return left < GROUP_WARPS ? left : GROUP_WARPS;
 }
 
-/* A CTA's registers, from the view of one warpgroup. */
+/* The registers of a CTA, as one warpgroup's request sees them. */
 struct pool {
     uint32_t start, all; /* start: per thread at launch, 0: unknown; all: of the CTA */
     uint32_t others;     /* held by the other warpgroups that have not exited */
@@ -68,7 +68,8 @@ static bool registers_free(struct warp *warp, const struct split *split) {
     return split->wait.a * warps_of(warp->cta, group) * LANES + pool.others <= pool.all;
 }
 
-/* Describes the request and what the CTA's warpgroups hold. */
+/* Writes into `text`: the registers that the warpgroup asks for, those that the CTA has, those that the other
+ * warpgroups hold; then `end`. */
 static void describe_request(const struct cta *cta, uint32_t group, uint32_t wanted, const char *end,
                              char *text, size_t room) {
     const struct pool pool = pool_of(cta, group);
@@ -79,12 +80,12 @@ static void describe_request(const struct cta *cta, uint32_t group, uint32_t wan
     }
     (void)snprintf(
         text, room,
-        "setmaxnreg.inc asks for %u registers per thread (%u for %u threads) of the %u %s; the other "
+        "setmaxnreg.inc asks for %u registers per thread (%u for %u threads) of the %u %s. The other "
         "warpgroups hold %u: %s",
         wanted, wanted * threads, threads, pool.all, launch, pool.others, end);
 }
 
-/* Called when no warp can run any more. */
+/* Reports a setmaxnreg.inc that still waits when no warp can run any more. */
 static void hung(const struct warp *warp, const struct split *split) {
     const struct launch *launch = warp->cta->cluster->launch;
     char text[300];
@@ -118,10 +119,10 @@ static enum next exec_inc(struct run *run, const struct insn *insn, uint32_t mas
                                            .what = "registers that other warpgroups have (setmaxnreg)"});
     }
     if (pool.start != 0 && own + pool.others + pool.ended > pool.all) {
-        describe_request(
-            run->cta, group, wanted,
-            "there is room only because others have exited, and PTX does not say that this releases any", text,
-            sizeof text);
+        describe_request(run->cta, group, wanted,
+                         "there is room only because other warpgroups have exited, and PTX does not say that "
+                         "an exit releases registers",
+                         text, sizeof text);
         (void)sim_report(run, SIM_REVIEW, "setmaxnreg", -1, "%s", text);
     }
     run->cta->registers[group] = wanted;
@@ -141,7 +142,7 @@ static enum next exec_dec(struct run *run, const struct insn *insn, uint32_t mas
 void decode_setmaxnreg(struct decoder *d) {
     bool inc = mod(d, "inc");
     if ((!inc && !mod(d, "dec")) || !mod(d, "sync") || !mod(d, "aligned") || !mod(d, "u32")) {
-        decode_fail(d, "only setmaxnreg.{inc,dec}.sync.aligned.u32");
+        decode_fail(d, "expected setmaxnreg.{inc,dec}.sync.aligned.u32");
     }
     need_operands(d, 1, 1);
     int64_t registers = immediate(d, &d->op[0]);

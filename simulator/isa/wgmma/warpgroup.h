@@ -11,7 +11,7 @@
 
 struct warpgroup {
     uint32_t issued[4];   /* by warp */
-    uint32_t clock_index; /* of the clock: operations waited for */
+    uint32_t clock_index; /* index in vector clocks: operations waited for */
     struct async_op *operations[WGMMA_AHEAD];
     struct vector_clock *issuers; /* what came before the issue of a wgmma by its four warps */
 };
@@ -42,7 +42,7 @@ struct wgmma {
     bool names_twice;                           /* some metadata selects the same element twice */
 };
 
-enum { WGMMA_B_BYTES = 64 }; /* of a row of B; with a sparse A twice the bytes of A's row */
+enum { WGMMA_B_BYTES = 64 }; /* a row of B; with a sparse A twice the bytes of A's row */
 
 struct wgmma_data {
     _Alignas(16) uint8_t a[64][32], b[256][WGMMA_B_BYTES];

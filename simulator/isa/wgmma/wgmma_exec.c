@@ -183,7 +183,7 @@ static void mma_poison(struct async_op *op) {
 }
 
 static void mma_timed(struct run *run, struct async_op *op) {
-    time_operation(run->launch->timing, op, op->cta, time_wgmma(run, &op->turn), ASYNC_DONE);
+    event_add_stage(run->launch->timing, op, op->cta, time_wgmma(run, &op->turn), ASYNC_DONE);
 }
 
 static const struct async_kind wgmma_kind = {"wgmma",    mma_read,  mma_write, mma_complete,

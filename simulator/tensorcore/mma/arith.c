@@ -3,7 +3,7 @@
 
 #include "tile.h"
 
-enum { ZERO_EXPONENT = -126 }; /* of a zero scale or accumulator in a grouped rule (MMA-Sim) */
+enum { ZERO_EXPONENT = -126 }; /* exponent of a zero scale or accumulator in a grouped rule (MMA-Sim) */
 
 enum number_class { FINITE, INFINITE, NOT_A_NUMBER };
 

@@ -32,8 +32,8 @@ struct tc_format_info {
     const char *name;
     int bits;         /* size of a code */
     int fraction;     /* explicit significand bits */
-    int min_exponent; /* of the smallest normal number, and of every subnormal */
-    int max_exponent; /* of the largest finite number */
+    int min_exponent; /* exponent of the smallest normal number and of every subnormal */
+    int max_exponent; /* exponent of the largest finite number */
     uint32_t max_finite;
     uint32_t nan;      /* result of converting a NaN; max_finite if the format has none */
     uint32_t infinity; /* equals `nan` if the format has no infinity */

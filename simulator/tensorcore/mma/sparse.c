@@ -5,7 +5,7 @@
 
 enum {
     STRIP = 64,      /* rows of A per call of tc_mma_tile */
-    MOST_BYTES = 64, /* of a row of stored elements */
+    MOST_BYTES = 64, /* longest row of stored elements */
     MOST_COLUMNS = 256
 };
 

@@ -25,7 +25,7 @@ SECONDS_A_CASE = 30 if os.environ.get("NVFP4_SIMULATE") != "1" else 600
 MAX_FINITE_SCALE, NAN_SCALE, SMALL_SCALE, ONE_SCALE = 0x7E, 0x7F, 0x04, 0x38  # e4m3 bytes
 LARGEST_OF_ROW = (MAX_FINITE_SCALE, ONE_SCALE, 0x30, 0x28)  # the largest, 1, 1/2, 1/4
 LEADERBOARD_CODES = 0xBB
-MAGNITUDES = 0x77  # of the two codes in a byte
+MAGNITUDES = 0x77  # magnitude bits of the two codes in a byte
 SIGNS = 0x88
 
 

@@ -28,7 +28,7 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def load_record(path: Path) -> dict[str, Any]:
-    """What ran on which card: `features` by name with digest and count of words, `hopper` with the digests of each
+    """Reads a card's record: `features` by name with digest and count of words, `hopper` with the digests of each
     call's inputs and output, `refused` with the card's message; the rest says when and with which versions."""
     record: dict[str, Any] = {"versions": {}, "features": {}, "hopper": {}, "refused": {}}
     with path.open(newline="") as file:

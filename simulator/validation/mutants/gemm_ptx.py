@@ -11,7 +11,7 @@ import re
 
 from scripts.common.tensorcore import matrix_descriptor, scaled
 
-STAGES, STEPS = 2, 4  # of the ring; MMAs of K = 64 in a chunk
+STAGES, STEPS = 2, 4  # stages of the ring; MMAs of K = 64 in a chunk
 
 
 def wait(name: str, bar: str, parity: str) -> str:

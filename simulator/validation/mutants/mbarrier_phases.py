@@ -75,7 +75,7 @@ UNSAFE = {
         ARRIVE,
         "setp.ge.u32 %p4, %r1, 64; @%p4 bra SKIP; bar.sync 1, 64; SKIP: bar.warp.sync -1;",
     ),
-    "told before the wait": SAFE["an mbarrier back"]
+    "arrives before the wait": SAFE["an mbarrier back"]
     .replace("mbarrier.arrive.shared.b64 _, [%r3];", "")
     .replace("WAIT: ", "WAIT: mbarrier.arrive.shared.b64 _, [%r3]; AGAIN: ", 1)
     .replace("@!%p2 bra WAIT;", "@!%p2 bra AGAIN;"),

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
-BIAS = 127  # of ue8m0's exponent
+BIAS = 127  # bias of ue8m0's exponent
 
 
 def _generator(seed: int) -> torch.Generator:

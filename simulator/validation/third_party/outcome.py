@@ -71,8 +71,8 @@ def values(memory: np.ndarray, kind: str) -> np.ndarray:
     return memory.view(kind).astype(np.float64)
 
 
-def told(findings: list[dict]) -> list[dict]:
-    """One finding for each verdict, kind and line, with how often it was met."""
+def merged(findings: list[dict]) -> list[dict]:
+    """Merges findings of the same verdict, kind and line, and adds up how often they were met."""
     kept: dict[tuple[str, str, str], dict] = {}
     for each in findings:
         place = Path(each["source"]).name or f"PTX line {each['ptx_line']}"
@@ -89,7 +89,7 @@ def of_report(path: Path, text: str) -> dict:
     if not path.exists():
         return {"failed": said}
     full = json.loads(path.read_text())
-    row = {"verdict": full["verdict"], "findings": told(full["findings"])}
+    row = {"verdict": full["verdict"], "findings": merged(full["findings"])}
     return row if full["counters"]["ctas"] else row | {"failed": said}
 
 

@@ -170,7 +170,7 @@ def summary(rows: list[dict], corpus: dict) -> str:
         cells = [str(len(mine)), str(sum(map(is_right, mine))), *(str(found[name] or "") for name in VERDICTS)]
         body.append([project, f"`{version[:12]}`", *cells])
     text += [table(["project", "version", "kernels", "right", *VERDICTS], body, 2 + len(VERDICTS))]
-    text += ["", "## Who is right", "", *(f"- {ruling}: {meaning}" for ruling, meaning in RULINGS.items()), ""]
+    text += ["", "## Rulings", "", *(f"- {ruling}: {meaning}" for ruling, meaning in RULINGS.items()), ""]
     text += [table(["ruling", "finding", "why", "projects"], rulings(rows))]
     return "\n".join([*text, *of_corpus(corpus)]) + "\n"
 

@@ -7,11 +7,11 @@ from collections import defaultdict
 from simulator.validation import datasets
 
 KERNELS, RUNS, FINDINGS = "third_party_kernels", "third_party_runs", "third_party_findings"
-KEY = ("project", "name", "arch")  # what tells a kernel from the others
+KEY = ("project", "name", "arch")  # identifies a kernel
 
 
 def key(row: dict) -> tuple[str, str, str]:
-    """What tells a row from the others."""
+    """The columns that identify a row."""
     return row["project"], row["name"], row["arch"]
 
 

@@ -29,6 +29,7 @@ ARRIVE = "mbarrier.arrive.shared.b64 {}, [%r2];"
 
 
 def test_arrivals_count_down_and_a_state_names_its_phase():
+    """PENDING gives the count before the arrival that returned the state, TEST whether the state's phase is over."""
     assert results(
         INIT.format(3) + ARRIVE.format("%rd10") + PENDING.format("%rd10"),  # before the arrival
         ARRIVE.format("%rd11") + PENDING.format("%rd11"),
@@ -41,7 +42,7 @@ def test_arrivals_count_down_and_a_state_names_its_phase():
     ) == [3, 2, 0, 1, 1, 1, 3, 0]
 
 
-def test_arrivals_of_several():
+def test_one_arrival_that_counts_several():
     assert results(
         INIT.format(7) + "mbarrier.arrive.shared.b64 %rd10, [%r2], 5;" + PENDING.format("%rd10"),
         "mbarrier.arrive.noComplete.shared.b64 %rd11, [%r2], 1;" + PENDING.format("%rd11"),
@@ -120,7 +121,8 @@ def test_the_first_try_wait_may_fail():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_arrivals_from_the_whole_cluster(mode):
-    """Every thread of four CTAs arrives at rank 2's barrier; its waiters then see what all of them wrote."""
+    """Every thread of four CTAs arrives at rank 2's barrier. Threads that wait for it then see the stores of all
+    CTAs, but not if the arrivals are relaxed."""
     text = body(
         "mov.u32 %r1, %tid.x; mov.u32 %r4, %cluster_ctarank; setp.eq.u32 %p2, %r1, 0; " + BEGIN,
         "mov.u32 %r7, data; @%p2 mbarrier.init.shared.b64 [%r2], 128; fence.mbarrier_init.release.cluster;",
@@ -147,7 +149,7 @@ def test_arrivals_from_the_whole_cluster(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("noinc", [False, True])
-def test_copies_that_arrive(mode, noinc):
+def test_cp_async_arrives_when_its_copies_are_complete(mode, noinc):
     """cp.async.mbarrier.arrive without .noinc increments the pending count for its own arrival."""
     arrive = f"cp.async.mbarrier.arrive{'.noinc' * noinc}.shared.b64 [%r2];"
     text = body(
@@ -171,7 +173,8 @@ def test_copies_that_arrive(mode, noinc):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_phase_releases_what_earlier_phases_released(mode):
-    """Warp 0 writes and arrives; warp 1 waits for that phase with a relaxed wait and completes the next one itself."""
+    """Warp 0 stores and arrives. Warp 1 waits for that phase without acquire and completes the next phase itself; its
+    wait for the next phase acquires, which covers warp 0's store."""
     text = body(
         BEGIN + "mov.u32 %r1, %tid.x; mov.u32 %r3, data; setp.eq.u32 %p2, %r1, 0; setp.eq.u32 %p3, %r1, 32;",
         "@%p2 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0; @%p2 st.shared.u32 [%r3], %r1;",

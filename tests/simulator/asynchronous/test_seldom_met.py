@@ -27,7 +27,7 @@ def run(*lines: str, mode: str = "eager", threads: int = 64, **launch) -> tuple[
     return sim, out
 
 
-def told(sim: Sim) -> list[tuple[str, str]]:
+def kinds_and_messages(sim: Sim) -> list[tuple[str, str]]:
     return [(finding["kind"], finding["message"]) for finding in sim.findings]
 
 
@@ -58,13 +58,13 @@ def test_cp_async_mbarrier_arrive_releases_earlier_writes(mode, orders):
 def test_too_many_arrivals_of_copies_are_an_error(mode):
     lines = (INIT.format(2), COPY, ARRIVE * 3, "@%p2 cp.async.wait_all; bar.sync 0;")
     sim, _ = run(*lines, mode=mode)
-    assert not [m for kind, m in told(sim) if kind == "mbarrier-arrivals" and "0x500" in m]  # a new phase
+    assert not [m for kind, m in kinds_and_messages(sim) if kind == "mbarrier-arrivals" and "0x500" in m]  # a new phase
     invalid = "@%p2 mbarrier.inval.shared.b64 [%r3];"
     sim, _ = run(INIT.format(1), COPY, ARRIVE, invalid, "@%p2 cp.async.wait_all; bar.sync 0;", mode=mode)
     kinds = [finding["kind"] for finding in sim.findings]
     if mode == "late":
         assert "mbarrier-arrivals" in kinds, sim.findings
-        assert [m for kind, m in told(sim) if kind == "mbarrier-arrivals" and "0x500" in m]
+        assert [m for kind, m in kinds_and_messages(sim) if kind == "mbarrier-arrivals" and "0x500" in m]
 
 
 def test_bytes_for_an_invalidated_mbarrier_are_an_error():
@@ -88,7 +88,7 @@ def test_a_deadlock_report_has_the_barriers_missing_arrivals(wait, said):
     complete = "mbarrier.complete_tx.relaxed.cta.shared.b64 [%r3], 16;"
     sim, _ = run(INIT.format(3), complete, lines, wait, threads=1)
     assert [f["kind"] for f in sim.findings if "deadlock" in f["kind"]] == ["deadlock"], sim.findings
-    assert any(said in message for kind, message in told(sim) if kind == "deadlock"), sim.findings
+    assert any(said in message for kind, message in kinds_and_messages(sim) if kind == "deadlock"), sim.findings
 
 
 def test_a_copy_whose_predicate_ignores_the_source_writes_zeros():
@@ -120,7 +120,7 @@ def test_a_store_to_another_cta_than_its_barriers_is_refused():
     )
     text = "the store goes to CTA rank 1 and its mbarrier is in rank 0"
     sim, _ = run(*(line.replace("RANK", "0") for line in lines), grid=2, cluster=2)
-    assert ("barrier-rank", text) in told(sim), sim.findings
+    assert ("barrier-rank", text) in kinds_and_messages(sim), sim.findings
     sim, _ = run(*(line.replace("RANK", "1") for line in lines), grid=2, cluster=2)
     assert "barrier-rank" not in sim.kinds, sim.findings
 

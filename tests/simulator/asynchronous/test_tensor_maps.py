@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.validation.mutants.changed_maps import COLUMNS, COPY, MUTANTS, REPLACE, ROWS, STORES, WAIT, kernel, run
-from tests.simulator.sim_kit import MODES, PtxError, Sim, body
+from tests.simulator.sim_kit import MODES, Sim
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -35,6 +35,7 @@ def test_replaced_sizes_and_boxes_count():
     assert (out[:, 5:] == 0).all()
 
 
+# Replaces every field of a map except its address.
 ALL_FIELDS = "".join(
     REPLACE.format(field, kind, value)
     for field, kind, value in [
@@ -57,13 +58,13 @@ FROM_NOTHING = ("st.shared.u32 [%r7], %r6;", "mov.u64 %rd9, 64; st.shared.u32 [%
 
 
 def test_a_map_made_from_zeros_by_the_kernel():
-    """As Triton makes maps on the device: 128 zero bytes, then every field."""
+    """The kernel writes 128 zero bytes and then replaces every field, as Triton's kernels do."""
     text = kernel(ALL_FIELDS).replace(*FROM_NOTHING)
     for mode in MODES:
         sim, source, out = run(text, mode)
         assert sim.verdict == "clean", sim.findings
         assert (out == source).all()
-    for field in ("rank", "box_dim", "global_dim", "element_stride"):  # leave one field out
+    for field in ("rank", "box_dim", "global_dim", "element_stride"):  # all fields but this one
         some = [line for line in ALL_FIELDS.split(";") if f".{field}." not in line]
         sim, _, _ = run(kernel(";".join(some)).replace(*FROM_NOTHING))
         assert sim.kinds == {"tensor-map"}, (field, sim.findings)
@@ -96,8 +97,8 @@ def test_an_illegal_map_is_refused_when_it_is_used():
     ("field", "value", "also"),
     [
         ("interleave_layout", 1, ""),
-        ("swizzle_mode", 4, ""),  # 96 bytes, not the driver's fourth mode
-        ("swizzle_atomicity", 1, ""),  # without the swizzle of 128 bytes
+        ("swizzle_mode", 4, ""),  # PTX ISA: 4 is a swizzle of 96 bytes; the driver's fourth mode is another
+        ("swizzle_atomicity", 1, ""),  # the map has no swizzle of 128 bytes
         ("swizzle_mode", 2, REPLACE.format("swizzle_mode", "b32", 3) + REPLACE.format("swizzle_atomicity", "b32", 2)),
     ],
 )
@@ -112,62 +113,17 @@ def test_a_swizzle_and_its_atoms_are_replaced_one_by_one(order):
     """Rows of 64 bytes, 128 bytes apart: in every second row the 64-byte atoms are swapped."""
     values = {"swizzle_mode": 3, "swizzle_atomicity": 3}
     fields = "".join(REPLACE.format(field, "b32", values[field]) for field in order)
-    if order[0] == "swizzle_atomicity":  # a mode of 128 bytes is there already
+    if order[0] == "swizzle_atomicity":  # atoms need a swizzle of 128 bytes first
         fields = REPLACE.format("swizzle_mode", "b32", 3) + fields
     sim, source, out = run(kernel(fields).replace(f"tile[{4 * ROWS * COLUMNS}]", "tile[1024]"))
     assert sim.verdict == "clean", sim.findings
-    for row, line in enumerate(out[0].reshape(4, 32)):  # of shared memory, from its start
+    for row, line in enumerate(out[0].reshape(4, 32)):  # rows of shared memory, from its start
         assert (line[16 * (row % 2) :][:COLUMNS] == source[0, row]).all()
-
-
-@pytest.mark.parametrize(
-    ("instruction", "says"),
-    [
-        (
-            "cp.async.bulk.tensor.3d.shared::cta.global.im2col::w::128.mbarrier::complete_tx::bytes"
-            " [%r1], [%rd1, {%r2,%r2,%r2}], [%r3], {%rs1,%rs1};",
-            ".im2col::w::128 is not supported",
-        ),
-        ("tensormap.replace.tile.rank.global.b1024.b64 [%rd1], %rd2;", "not with this field or type"),
-        ("multimem.ld.global.u32 [%rd1], %r1;", "multimem has .ld_reduce, .st, .red"),
-        (
-            "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
-            " [%r1],[%r2],16,[%r3];",
-            "reductions into shared memory are not supported",
-        ),
-        ("st.bulk.shared::cta [%r1], 64, 0;", "not supported"),
-    ],
-)
-def test_instructions_not_modelled_are_errors_with_name_and_line(instruction, says):
-    with pytest.raises(PtxError) as refusal:
-        Sim(body("mov.u32 %r1, 0;", instruction))
-    name = instruction.split(" ")[0]
-    assert str(refusal.value).startswith("line 10: "), refusal.value
-    assert name in str(refusal.value)
-    assert says in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    "instruction",
-    [
-        "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%r1, %r2, %r3, %r4}, [%rd1];",
-        "multimem.st.weak.global.v4.f32 [%rd1], {%f1, %f2, %f3, %f4};",
-        "multimem.red.release.gpu.global.add.u32 [%rd1], %r1;",
-        "multimem.cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16;",
-    ],
-)
-def test_multimem_ends_the_run_only_where_it_is_reached(instruction):
-    text = body(f"ld.param.u64 %rd1, [p]; setp.ne.u64 %p1, %rd1, 0; @%p1 bra END; {instruction} END:")
-    for address, kinds, verdict in ((1, set(), "clean"), (0, {"multimem"}, "incomplete")):
-        sim = Sim(text)
-        sim.launch("k", address, block=32)
-        assert sim.kinds == kinds and sim.verdict == verdict
-        assert not kinds or "cuMulticastCreate" in sim.findings[0]["message"]
 
 
 @pytest.mark.parametrize(("offset", "kinds"), [(0, {"tensor-map-in-use"}), (124, {"tensor-map-in-use"}), (128, set())])
 def test_a_store_to_any_word_of_a_map_changes_it(offset, kinds):
-    """Storing a word of the map, even unchanged, while a copy may read it is a fault; the word after the map is not."""
+    """A store of an unchanged word, while a copy may read the map, is an error inside the map but not behind it."""
     touch = f"@!%p1 ld.global.u32 %r22, [%rd2+{offset}]; @!%p1 st.global.u32 [%rd2+{offset}], %r22;"
     text = kernel().replace(WAIT, f"add.u32 %r18, %r10, 0; {touch}" + WAIT)
     for mode in MODES:

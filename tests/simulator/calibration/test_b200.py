@@ -91,8 +91,8 @@ def test_public_kernels_stand_beside_their_authors_times_and_in_order_of_them(tm
         return {"kernel": kernel, "case": case, **times, **more}
 
     file = tmp_path / "public.json"
-    told = [row("a", "1x2x3", 9, 10), row("b", "1x2x3", 8, 12, older=True), row("b", "4x5x6", 11, 10)]
-    file.write_text(json.dumps({"rows": told}))
+    stored = [row("a", "1x2x3", 9, 10), row("b", "1x2x3", 8, 12, older=True), row("b", "4x5x6", 11, 10)]
+    file.write_text(json.dumps({"rows": stored}))
     monkeypatch.setattr(page, "PUBLIC", file)
     rows = page.public_rows()
     assert [(found.name, round(found.error or 0), found.older) for found in rows.values()] == [

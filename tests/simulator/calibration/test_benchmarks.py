@@ -19,7 +19,7 @@ QUICK_GROUPS = ("synchronisation", "clusters")
 
 @pytest.fixture(scope="module")
 def recorded():
-    """What an H200 gave."""
+    """The rows that an H200 measured."""
     _, rows = packed.read("h200_micro")
     return [row | {"parameters": packed.parameters_of(row["parameters"]), "value": float(row["value"])} for row in rows]
 

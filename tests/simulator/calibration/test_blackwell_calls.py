@@ -91,8 +91,8 @@ def test_the_grouped_benchmarks_stand_beside_a_public_kernel_on_the_same_chip_fi
 def test_the_grouped_benchmarks_of_an_earlier_chip_file_are_said_to_be_of_one(tmp_path, monkeypatch, older: bool):
     found = json.loads(blackwell.PUBLIC.read_text())
     found["rows"] = [row | {"older": older and row["problem"] == "grouped"} for row in found["rows"]]
-    told = tmp_path / "public.json"
-    told.write_text(json.dumps(found))
-    monkeypatch.setattr(blackwell, "PUBLIC", told)
+    file = tmp_path / "public.json"
+    file.write_text(json.dumps(found))
+    monkeypatch.setattr(blackwell, "PUBLIC", file)
     text = readme.group_clock(json.loads(blackwell.RESULT.read_text()))
     assert ("of an earlier chip file, not run again: gau-nernst v6b." in text) == older

@@ -132,7 +132,7 @@ def test_a_blackwell_kernel_that_splits_k_moves_and_multiplies_what_its_tile_say
     figures = tile_table.tiles("blackwell")[name]
     assert (figures["tile_n"], figures["ctas"], figures["split_k"]) == (128, 2, 2)
     found, digest = counters.counters(f"{m}x{n}x{k}", "blackwell", name)
-    stages = 2 * k // 256  # of both CTAs of a pair, in both halves of K together
+    stages = 2 * k // 256  # both CTAs of a pair, both halves of K together
     codes, scales = (128 + 2 * 128 // 2) * 128, 2048  # bytes a CTA and stage: A and half of both B; a tile of scales
     assert found["ctas"] == 4
     assert found["tensor_cycles"] == stages * 4 * 128

@@ -41,16 +41,16 @@ def test_a_simulation_is_of_each_shape_alone_and_behind_two_calls(monkeypatch, t
     record = tmp_path / "record.json"
     record.write_text('{"kept": 1}')
     assert geforce.main(["--simulate", "--record", str(record)]) == 0
-    told = json.loads(record.read_text())
-    assert told["kept"] == 1
-    assert [row["shape"] for row in told["ours"]] == [
+    report = json.loads(record.read_text())
+    assert report["kept"] == 1
+    assert [row["shape"] for row in report["ours"]] == [
         [256, 4096, 7168],
         [512, 4096, 7168],
         [256, 3072, 4096],
         [512, 3072, 7168],
     ]
-    assert [row["alone_us"] for row in told["ours"]] == [36.57, 73.14, 36.57, 73.14]
-    assert [row["behind_us"] for row in told["ours"]] == [28.44, 56.89, 28.44, 56.89]
-    assert all(row["tile"].startswith("m") for row in told["ours"])
-    assert asked == [(tuple(row["shape"]), "geforce", count) for row in told["ours"] for count in (1, 3)]
-    assert (tmp_path / "page.md").read_text() == render(told)
+    assert [row["alone_us"] for row in report["ours"]] == [36.57, 73.14, 36.57, 73.14]
+    assert [row["behind_us"] for row in report["ours"]] == [28.44, 56.89, 28.44, 56.89]
+    assert all(row["tile"].startswith("m") for row in report["ours"])
+    assert asked == [(tuple(row["shape"]), "geforce", count) for row in report["ours"] for count in (1, 3)]
+    assert (tmp_path / "page.md").read_text() == render(report)

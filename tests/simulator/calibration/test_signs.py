@@ -1,4 +1,4 @@
-"""What is said of the rounds whose sign the clock has wrong, and how main loops are counted."""
+"""Explanations of rounds whose sign the clock predicts wrong, and counts of main loops."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ ALU = (ROOT / "simulator/calibration/benchmarks/alu.cu").read_text()
 FAMILIES = {
     name: (int(count), text) for name, count, text in re.findall(r"FAMILY\(\s*(\w+),\s*(\d),\s*\"([^\"]+)\"\)", ALU)
 }
-CHAINS = 4  # of a warp, where a rate is measured
+CHAINS = 4  # independent chains of a warp whose rate is measured
 
 
 @pytest.fixture(scope="module")
 def measured():
-    """What the card measured for a microbenchmark, by name and parameters."""
+    """Returns a function from a microbenchmark's name and parameters to the value that the card measured."""
     _, rows = packed.read("h200_micro")
     found = {(row["name"], row["parameters"]): float(row["value"]) for row in rows}
     return lambda name, **parameters: found[name, packed.parameters_text(parameters)]

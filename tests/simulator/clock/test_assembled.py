@@ -31,7 +31,7 @@ def test_two_logic_operations_are_one_of_three_inputs_unless_the_first_is_used_a
     assert cycles("and.b32 %x#, %r1, 14; or.b32 %y#, %r2, %x#;") == pytest.approx(one, rel=0.1)
     again = "and.b32 %x#, %r1, 14; or.b32 %y#, %r2, %x#; prmt.b32 %z#, %x#, %x#, %r2;"
     assert cycles(again) == pytest.approx(3 * one, rel=0.1)
-    three = "and.b32 %x#, %r1, 14; or.b32 %z#, %r2, %x#; xor.b32 %y#, %z#, %r3;"  # of four inputs
+    three = "and.b32 %x#, %r1, 14; or.b32 %z#, %r2, %x#; xor.b32 %y#, %z#, %r3;"  # has four inputs
     assert cycles(three) == pytest.approx(2 * one, rel=0.1)
 
 
@@ -91,7 +91,7 @@ def test_work_that_leaves_a_pending_mmas_registers_alone_is_done_beside_it():
     held = 3 * 64 * CHIP["wgmma_column"]  # issue that the first group's MMAs hold
     assert COUNT * CHIP["alu_interval"] > held
     assert beside - none == pytest.approx(COUNT * CHIP["alu_interval"] - 64 * CHIP["wgmma_column"], abs=24)
-    for own in ("shf.l.wrap.b32 %x#, %r6, %r1, 3;", "shf.l.wrap.b32 %r6, %r6, %r1, 3;"):  # of what the MMAs take
+    for own in ("shf.l.wrap.b32 %x#, %r6, %r1, 3;", "shf.l.wrap.b32 %r6, %r6, %r1, 3;"):  # reads %r6, an MMA's operand
         assert after_a_group(own, "%r6") - none > COUNT * CHIP["alu_interval"] - 24
 
 

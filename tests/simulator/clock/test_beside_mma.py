@@ -30,7 +30,7 @@ LATENCY = json.loads(H200.read_text())["parameters"]["wgmma_latency_registers"][
 
 
 def left(folder: Path, *lines: str, groups: int = 1, stalls: dict[str, int] | None = None, **of_work) -> list[int]:
-    """What each warpgroup counts from START to STOP; every instruction takes one slot, those of WORK also the given
+    """Cycles of each warpgroup from START to STOP; every instruction takes one slot, those of WORK also the given
     charges."""
     text = body(START.replace("mov.u64 %rd2", TILE + ZERO + "mov.u64 %rd2"), *lines, registers=ROOM)
     stalls = stalls or {}
@@ -110,7 +110,7 @@ def test_few_loads_of_shared_memory_come_between_what_mmas_read_and_many_have_wh
         spin = WORK * (12 if mma else 0)  # until the first one runs
         lines = stored(place, FENCE, mma, COMMIT, spin, "mov.u64 %rd2, %clock64;", loads, use)
         took.append(left(tmp_path / f"{len(took)}", *lines, alu=1)[0])
-    wavefronts, ahead = count * 4 * 4, CHIP["wgmma_reads_ahead"]  # of four warps, 512 bytes each time
+    wavefronts, ahead = count * 4 * 4, CHIP["wgmma_reads_ahead"]  # four warps, 512 bytes each time
     share = CHIP["wgmma_column"] / (CHIP["wgmma_column"] - CHIP["wgmma_read_column"])
     if few:
         assert took[1] == pytest.approx(took[0], abs=8)
@@ -214,7 +214,7 @@ def test_a_clusters_arrival_behind_copies_that_have_come_fences_those_of_memory(
                 source.with_suffix(".machine").write_text("machine-code 4\nfunction k 32\n")
         took.append(int(out[0]))
     more = machine["fence_gpu_copies"]["machine"] - machine["fence_gpu"]["machine"] if of_memory else 0
-    assert took[1] - took[0] == pytest.approx(more, abs=40)  # of 256 threads, whose arrivals are apart
+    assert took[1] - took[0] == pytest.approx(more, abs=40)  # 256 threads arrive at different times
 
 
 @pytest.mark.parametrize("mma", [REGISTERS, FROM_SHARED], ids=["registers", "shared"])

@@ -76,6 +76,8 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
         (lambda p: p["alu_latency"].update(value=-1), "alu_latency: -1 is outside"),
         (lambda p: p["sm_load_rate"].update(value=0), "sm_load_rate: 0 is outside"),
         (lambda p: p["hbm_loaded_power"].update(value=9), "hbm_loaded_power: more than 8"),
+        (lambda p: p["l1_bytes"].update(value=0), "l1_bytes: less than a line of 128 bytes"),
+        (lambda p: p["l2_bytes"].update(value=1920), "l2_bytes: less than a set of 16 lines"),
         (lambda p: p["alu_latency"].update(source="I think so"), "alu_latency: source 'I think so'"),
         (lambda p: p["alu_latency"].pop("source"), "alu_latency: expected ','"),
         (lambda p: p["copy_latency_l2"].update(value=[[5, 1], [5, 2]]), "copy_latency_l2: its points do not rise"),
@@ -92,7 +94,7 @@ def test_a_chip_file_that_is_wrong_is_refused_by_its_key(tmp_path, change, said)
 
 
 POINTS = "[" + ", ".join(f"[{i}, 1]" for i in range(1, 10)) + "]"
-TEXTS = {  # of a whole file, where NAME is a parameter's begin: what is said
+TEXTS = {  # a whole file, in which NAME stands for a parameter's begin: the message
     '{"name": "x"}': "chip file: its first member is 'name'; expected chip",
     '{"chip": "x", "values": {}}': "chip file: a member 'values'; expected parameters",
     '{"chip": "x" "parameters": {}}': "chip: expected ',' at '\"parameters\"'",

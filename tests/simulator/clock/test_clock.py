@@ -107,7 +107,7 @@ def test_a_prefetch_to_l2_brings_a_line_nearer_and_the_next_load_of_it_nearer_st
     without = tmp_path / "without.json"
     without.write_text(json.dumps(chip))
     line, load = "ld.param.u64 %rd9, [p];", "ld.global.cg.u32 %r3, [%rd9+65536]; add.u32 %r4, %r3, %r3;"
-    ask = "prefetch.global.L2 [%rd9+65632];"  # of the same 128 bytes
+    ask = "prefetch.global.L2 [%rd9+65632];"  # in the same 128 bytes
 
     def cycles(before: str, chip: str = "h200") -> int:
         return span(load, before=line + before, block=1, chip=chip)

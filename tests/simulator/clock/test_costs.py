@@ -1,4 +1,4 @@
-"""What one more instruction of each kind costs a warp: exactly the chip's parameter for it."""
+"""One more instruction of each kind costs a warp exactly the chip's parameter for it."""
 
 from __future__ import annotations
 

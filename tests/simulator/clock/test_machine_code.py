@@ -255,7 +255,7 @@ def test_an_instruction_waits_until_the_operands_of_a_store_have_been_read(tmp_p
 
 
 def test_instructions_run_in_the_order_of_machine_code_as_far_as_values_allow(tmp_path):
-    """Of two clocks around ten adds the second is read first in machine code; all values are still those of PTX."""
+    """Two clock reads surround ten adds; machine code performs the second read first. Values are still those of PTX."""
     adds = [f"add.u32 %r{i + 1}, %r{i}, 1;" for i in range(10, 20)]
     late = "mov.u64 %rd9, %clock64;"
     text = body(

@@ -79,7 +79,7 @@ def test_every_report_says_that_it_is_simulated_and_how_far_off(tmp_path):
     assert trace["otherData"]["evidence"] == "simulated" and trace["otherData"]["error"] == time["error"]
 
 
-# What the trace-event format asks of each phase, beside ph, name and pid.
+# Members that the trace-event format requires in each phase, besides ph, name and pid.
 MEMBERS = {"X": {"tid", "ts", "dur"}, "b": {"cat", "id", "ts"}, "e": {"cat", "id", "ts"}, "C": {"ts", "args"},
            "M": {"args"}}  # fmt: skip
 

@@ -29,7 +29,7 @@ def pair(dependent: int, *, trigger: bool = True, shared: int = 0, chip: str = "
 
 def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
     counted = CHIP["cta_count_interval"] + CHIP["cta_end"]
-    ended = counted + CHIP["launch_drain"] + CHIP["launch_flush_alone"]  # of a kernel that stores
+    ended = counted + CHIP["launch_drain"] + CHIP["launch_flush_alone"]  # the kernel stores
     plain = ended + CHIP["launch_gap"] + CHIP["cta_start"]
     started, released = pair(0)
     assert started == pytest.approx(plain, abs=12)  # and the stores around the stamps

@@ -12,7 +12,7 @@ from tests.simulator.sim_kit import Sim, body
 
 
 def cycles_of_ctas(*lines: str, behind: str = "", registers: str = "", chip: str = "h200", **launch) -> list[int]:
-    """What thread 0 of each of two CTAs counts around `lines`. %rd5: memory not in L2; %r20: the CTA's index."""
+    """Cycles that thread 0 of each of two CTAs counts around `lines`. %rd5: memory not in L2; %r20: the CTA's index."""
     text = body(
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r20, %ctaid.x; mov.u32 %r21, %tid.x;"
         "mul.wide.u32 %rd6, %r20, 8; add.u64 %rd1, %rd1, %rd6; mov.u64 %rd7, %clock64;",

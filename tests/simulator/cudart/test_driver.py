@@ -268,7 +268,7 @@ int main(int count, char **words) {
     SAY("no error so far", cuCtxSynchronize() == cudaErrorNotSupported ? 0 : (int)cuCtxSynchronize());
     (void)cudaGetLastError();
     SAY("launch of the unreadable", cuLaunchKernel(bad, 1, 1, 1, 1, 1, 1, 0, queue, arguments, NULL));
-    /* The pool gives the second queue what it was told to free there, while the first one may still write it. */
+    /* The second queue gets memory that was freed there, while the first one may still write it. */
     cuMemAllocAsync(&seven, 80, one), cuMemsetD8Async(seven, 1, 80, one), cuMemFreeAsync(seven, two);
     cuMemAllocAsync(&seven, 80, two), cuMemsetD8Async(seven, 2, 80, two);
     SAY("free beside a use", cuCtxSynchronize());

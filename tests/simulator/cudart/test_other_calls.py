@@ -71,8 +71,8 @@ def test_a_chip_has_its_properties_and_no_other(chip):
     nvcc()
     command = [sys.executable, "-c", ATTRIBUTES, str(built("cuda/libptxsim_cuda.so"))]
     environment = os.environ | {"NVFP4_SIMULATE_CHIP": chip}
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    name, total, attributes = json.loads(told)
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    name, total, attributes = json.loads(printed)
     product, own, memory_gb = CHIPS[chip]
     attributes = {int(at): value for at, value in attributes.items()}
     assert (name, total) == (product, memory_gb * 10**9)
@@ -142,10 +142,10 @@ def test_errors_have_their_names_and_an_unknown_number_has_none():
         (1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"),
         (2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
     ):
-        for call, told in (("cuGetErrorName", name), ("cuGetErrorString", text)):
+        for call, expected in (("cuGetErrorName", name), ("cuGetErrorString", text)):
             out = ctypes.c_char_p(b"before")
             assert getattr(cuda(), call)(number, ctypes.byref(out)) == SUCCESS
-            assert out.value.decode() == told
+            assert out.value.decode() == expected
     out = ctypes.c_char_p(b"before")
     assert cuda().cuGetErrorName(123456, ctypes.byref(out)) == INVALID_VALUE
     assert out.value is None
@@ -376,8 +376,8 @@ def test_a_function_of_a_module_has_attributes_and_runs(load):
     assert error == SUCCESS
     error, function = given("cuModuleGetFunction", pointer(module), b"twice", kind=pointer)
     assert error == SUCCESS
-    told = [given("cuFuncGetAttribute", attribute, pointer(function)) for attribute in (0, 4, 5, 6, 99)]
-    assert told == [(SUCCESS, 1024), (SUCCESS, 0), (SUCCESS, 90), (SUCCESS, 90), (SUCCESS, 0)]
+    attributes = [given("cuFuncGetAttribute", attribute, pointer(function)) for attribute in (0, 4, 5, 6, 99)]
+    assert attributes == [(SUCCESS, 1024), (SUCCESS, 0), (SUCCESS, 90), (SUCCESS, 90), (SUCCESS, 0)]
     assert given("cuKernelGetAttribute", 0, pointer(function), 0) == (SUCCESS, 1024)
     assert given("cuKernelGetAttribute", 0, pointer(function), 1)[0] == INVALID_DEVICE
     at = memory()

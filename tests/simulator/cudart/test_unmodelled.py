@@ -61,7 +61,7 @@ def test_managed_variables_are_refused_by_name_at_their_first_use(tmp_path):
     assert "__managed__" in done.stderr and "shared_by_both" in done.stderr
     done = run(MANAGED, tmp_path, "kernel")
     assert done.stdout == "started\ncudaErrorInvalidKernelImage\n"
-    assert ".attribute" in done.stderr  # of the variable in PTX
+    assert ".attribute" in done.stderr  # the PTX variable's attribute
 
 
 def test_default_streams_per_thread_are_refused_by_name(tmp_path):

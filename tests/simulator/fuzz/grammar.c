@@ -191,7 +191,7 @@ static void splice_line(struct text *text) {
 /* Repeats a modifier, an extent or an operand many times. */
 static void repeat_word(struct text *text) {
     static const char *const openings[] = {".v4", ".v4", ".v4", ".v2", "[", ".align", ".", "%", ","};
-    const uint64_t wraps = 16; /* of .v4: 4^16 has 33 bits */
+    const uint64_t wraps = 16; /* as many .v4 as overflow 32 bits: 4^16 has 33 */
     char word[64];
     size_t at = find_any(text, PICK(openings)), end = at + 1, room = sizeof word - 1;
     while (end < text->size && end - at < room && (name_letter(text->at[end]) || text->at[end] == ']')) {

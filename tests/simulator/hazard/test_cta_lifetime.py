@@ -107,7 +107,7 @@ PAIR = (
     ".reg .b64 %d<4>; setp.ge.u32 %p7, %r1, 32; @%p7 bra A;"
     " tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32; A:\n" + SYNC + "ld.shared.u32 %r9, [slot];"
     " @!%p3 bra B; mov.b64 %d1, 0x0000400400010000; cvt.u64.u32 %d2, %r2; shr.u64 %d2, %d2, 4; or.b64 %d1, %d1, %d2;\n"
-    "mov.b16 %rs1, TOLD; setp.ne.u32 %p6, 0, 0; OPERATION //HERE\n"
+    "mov.b16 %rs1, SIGNAL; setp.ne.u32 %p6, 0, 0; OPERATION //HERE\n"
     "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r3], %rs1; B:\n"
 )
 OPERATIONS = {
@@ -125,7 +125,7 @@ def test_an_operation_of_a_pair_whose_peer_ends(operation):
     for mode in MODES:
         for waits in (True, False):
             text = HEADER.replace("sm_90a", "sm_100a") + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n"
-            body = PAIR.replace("OPERATION", OPERATIONS[operation]).replace("TOLD", "3" if waits else "1")
+            body = PAIR.replace("OPERATION", OPERATIONS[operation]).replace("SIGNAL", "3" if waits else "1")
             text += BEGIN.replace("cell[1024]", "cell[16384]") + body + ("" if waits else late + "bra FREE; GO:") + TRY
             sim = Sim(text + "tcgen05.fence::after_thread_sync; FREE: " + freed + "\n}\n", mode)
             sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
@@ -154,11 +154,11 @@ def test_a_cluster_barrier_is_ordered_after_the_end_of_warps_that_skip_it():
     """The warps that allocated the columns of a pair end without arriving; other warps free them after the barrier."""
     text = HEADER.replace("sm_90a", "sm_100a") + ".visible .entry k(.param .u64 p)\n{\n" + BEGIN
     text += "setp.ge.u32 %p4, %r1, 32; @%p4 bra FREE;\n"
-    text += "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32; TOLD ret; FREE: mov.u32 %r9, 0;\n"
+    text += "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32; SIGNAL ret; FREE: mov.u32 %r9, 0;\n"
     free = "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r9, 32; ret;\n}\n"
     cluster = ("", SYNC.replace("arrive", "arrive.relaxed"), set())
-    for told, barrier, kinds in (cluster, ("bar.arrive 1, 64;", "bar.sync 1, 64;", {"pair-dealloc"})):
+    for signal, barrier, kinds in (cluster, ("bar.arrive 1, 64;", "bar.sync 1, 64;", {"pair-dealloc"})):
         for mode in MODES:
-            sim = Sim(text.replace("TOLD", told) + barrier + free, mode)
+            sim = Sim(text.replace("SIGNAL", signal) + barrier + free, mode)
             sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
             assert {each["kind"] for each in sim.findings if each["verdict"] == 2} == kinds, sim.findings

@@ -302,9 +302,9 @@ def extents(**given):
     names = [*EXTENTS, "%dynamic_smem_size"]
     adds = [f"mov.u32 %r1, {name}; red.global.max.u32 [%rd1+{4 * i}], %r1;" for i, name in enumerate(names)]
     sim = Sim(body("ld.param.u64 %rd1, [p];" + "".join(adds)))
-    told = sim.buffer(np.zeros(10), np.uint32)
-    assert sim.launch("k", told, **given) == OK, sim.message()
-    return told.tolist()
+    seen = sim.buffer(np.zeros(10), np.uint32)
+    assert sim.launch("k", seen, **given) == OK, sim.message()
+    return seen.tolist()
 
 
 def test_a_launch_defaults_to_one_warp_without_cluster_or_shared_memory():

@@ -135,13 +135,13 @@ def test_a_delay_has_the_warp_that_ran_last_and_its_line(mode):
 def asked(module: ptxsim.Module, **options) -> tuple[ptxsim.structs.Shrunk | None, list[tuple[int, int]]]:
     """The library's answer for a copy that is used too early, and its progress calls."""
     index, out = np.full(4, 2, np.uint32), np.zeros(1, np.uint32)
-    told: list[tuple[int, int]] = []
-    progress = ptxsim.structs.PROGRESS(lambda _, runs, left: told.append((runs, left)))
+    calls: list[tuple[int, int]] = []
+    progress = ptxsim.structs.PROGRESS(lambda _, runs, left: calls.append((runs, left)))
     chosen = ptxsim.structs.ShrinkOptions(progress=progress, **options)
     attributes = ptxsim._attributes(module._blobs("k", (out, index)), 1, 1, 0, 0, False)
     call = module._lib.sim_shrink
     address = call(module._simulator._sim, module._handle, b"k", ctypes.byref(attributes), ctypes.byref(chosen))
-    return ptxsim.structs.Shrunk.from_address(address) if address else None, told
+    return ptxsim.structs.Shrunk.from_address(address) if address else None, calls
 
 
 OUT_OF_BOUNDS = "mul.wide.u32 %rd4, %r10, 4; add.s64 %rd4, %rd2, %rd4; ld.global.u32 %r12, [%rd4];"
@@ -149,11 +149,11 @@ OUT_OF_BOUNDS = "mul.wide.u32 %rd4, %r10, 4; add.s64 %rd4, %rd2, %rd4; ld.global
 
 def test_the_search_reports_progress_and_stops_at_its_limit():
     module = ptxsim.Simulator("poison").load(copies((9,), OUT_OF_BOUNDS))
-    whole, told = asked(module, kind=b"out-of-bounds")
-    assert whole.found and whole.least and [run for run, _ in told] == list(range(1, whole.runs + 1))
-    assert told[-1][1] == 1 and [left for _, left in told] == sorted((left for _, left in told), reverse=True)
-    bounded, told = asked(module, kind=b"out-of-bounds", most_instructions=1)
-    assert bounded.stopped == b"the bound on instructions" and not bounded.least and len(told) == bounded.runs
+    whole, calls = asked(module, kind=b"out-of-bounds")
+    assert whole.found and whole.least and [run for run, _ in calls] == list(range(1, whole.runs + 1))
+    assert calls[-1][1] == 1 and [left for _, left in calls] == sorted((left for _, left in calls), reverse=True)
+    bounded, calls = asked(module, kind=b"out-of-bounds", most_instructions=1)
+    assert bounded.stopped == b"the bound on instructions" and not bounded.least and len(calls) == bounded.runs
 
 
 def test_suppressed_findings_are_not_searched_for():

@@ -131,7 +131,7 @@ def test_carries_go_through_every_type(operation, kind):
 
 def test_an_atomic_without_an_order_is_relaxed():
     """PTX ISA, atom: without .sem it is .relaxed, so it releases no earlier writes."""
-    told = []
+    kinds = []
     for order in ("", ".relaxed.gpu", ".acq_rel.gpu"):
         text = HEADER + (
             ".visible .entry k(.param .u64 p) { .reg .pred %p<3>; .reg .b32 %r<9>; .reg .b64 %rd<3>;"
@@ -142,5 +142,5 @@ def test_an_atomic_without_an_order_is_relaxed():
         )
         sim = Sim(text, limit=100_000)
         sim.launch("k", sim.buffer(np.zeros(32, np.uint32)), grid=2, block=1)
-        told.append(sim.kinds)
-    assert told[0] == told[1] != set() and told[2] == set(), told
+        kinds.append(sim.kinds)
+    assert kinds[0] == kinds[1] != set() and kinds[2] == set(), kinds

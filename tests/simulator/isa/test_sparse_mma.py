@@ -210,7 +210,7 @@ def test_as_the_dense_product(form):
             words = assemble(form, selector, a, b, chunks, c, sfa, sfb)
             assert sim.launch("k", out, sim.buffer(words)) == 0, sim.findings
             assert sim.verdict == "clean", sim.findings
-            zero = 0  # of every format
+            zero = 0  # the code of zero in every format
             x, y = numbers(spread(a, chunks, form, zero), form.a), numbers(b, form.b)
             if form.scales:
                 value = np.vectorize(lambda v: scale(form.stype, int(v)))

@@ -13,7 +13,7 @@ from tests.simulator.isa.test_spellings import legal
 from tests.simulator.sim_kit import PTX, PtxError, Sim
 
 STATEMENT = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?P<name>[a-z][\w.:]+)(?P<operands>[^;{}]*(?:\{[^;]*)?);", re.M)
-MOST_FORMS = 6  # of the spellings of one mnemonic in legal(): the others differ in numbers only
+MOST_FORMS = 6  # most spellings of one mnemonic in legal(): the others differ in numbers only
 # Modifiers of these only advise caches or tools, or the instruction ends the run, so any modifier is taken.
 ADVICE = {"prefetch", "prefetchu", "discard", "applypriority", "createpolicy", "multimem", "pmevent"}
 ANY_OPERANDS = {*ADVICE, "brkpt"}

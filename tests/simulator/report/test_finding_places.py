@@ -83,10 +83,10 @@ def report(text: str, folder, launch: dict) -> tuple[int, dict]:
 def test_a_finding_names_its_place(name, tmp_path):
     case, (warp, lane, byte) = CASES[name], PLACES[name]
     text = located(texts(case)[0])
-    status, told = report(text, tmp_path, {"block": 64} | case.launch)
-    found = told["findings"][0]
-    assert (status, told["verdict"]) == (VERDICTS.index(case.verdict), case.verdict)
-    assert {finding["kind"] for finding in told["findings"]} == {case.kind}
+    status, described = report(text, tmp_path, {"block": 64} | case.launch)
+    found = described["findings"][0]
+    assert (status, described["verdict"]) == (VERDICTS.index(case.verdict), case.verdict)
+    assert {finding["kind"] for finding in described["findings"]} == {case.kind}
     assert (found["kernel"], found["cta"], found["verdict"]) == ("k", [0, 0, 0], case.verdict)
     assert (found["warp"], found["lane"], found["offset"]) == (warp, lane, -1 if byte is None else byte)
     assert (found["ptx_line"], found["source"]) == (line_of(text, "//HERE"), f"kernel.cu:{HERE}")
@@ -98,8 +98,8 @@ def test_a_finding_names_its_place(name, tmp_path):
 
 def test_a_deadlock_names_the_barriers_that_warps_wait_for(tmp_path):
     wait = "@!%p1 bar.sync 3, 96; @!%p1 bra END; " + TRY.format(0) + "END:"
-    status, told = report(body(BEGIN, INIT, wait, registers=ROOM), tmp_path, {"block": 64})
-    (found,) = told["findings"]
+    status, described = report(body(BEGIN, INIT, wait, registers=ROOM), tmp_path, {"block": 64})
+    (found,) = described["findings"]
     assert (status, found["kind"], found["verdict"]) == (2, "deadlock", "error")
     first, second = found["message"].split("CTA 0,0,0 warp ")[1:]
     assert first.startswith("0 ") and f"mbarrier {BAR:#x} of CTA rank 0" in second + first

@@ -75,13 +75,13 @@ def test_each_rule_counts_the_findings_it_hides_until_they_are_cleared():
     rules = "# judged\nuninitialised-read k ptx:9 # this one\n\nuninitialised-read other\nuninitialised-read * ptx:11"
     assert suppress(sim, rules) == ""
     assert suppress(sim, "barrier-count k") == ""
-    told = [("uninitialised-read", "k", "ptx:9", 2), ("uninitialised-read", "other", "*", 4)]
-    told += [("uninitialised-read", "*", "ptx:11", 5), ("barrier-count", "k", "*", 1)]
+    expected = [("uninitialised-read", "k", "ptx:9", 2), ("uninitialised-read", "other", "*", 4)]
+    expected += [("uninitialised-read", "*", "ptx:11", 5), ("barrier-count", "k", "*", 1)]
     for _ in range(2):
         assert sim.launch("k", 0, block=1) != 0
         # A finding that ends the run cannot be hidden.
         assert [f["kind"] for f in sim.findings] == ["barrier-count"]
-        assert [rule[:4] for rule in rules_of(sim)] == told
+        assert [rule[:4] for rule in rules_of(sim)] == expected
         assert [rule[4] for rule in rules_of(sim)] == [1, 0, 1, 0]
         sim.lib.sim_clear_findings(sim.sim)
         assert [rule[4] for rule in rules_of(sim)] == [0, 0, 0, 0]

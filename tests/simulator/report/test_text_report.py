@@ -56,13 +56,62 @@ def test_a_kernels_name_is_short_and_readable(tmp_path):
         assert f"  kernel {name}, CTA 0,0,0, warp 0, byte 0x400 of shared memory\n" in text, text
 
 
-def test_each_kind_of_the_readme_has_advice(tmp_path):
+def readme_kinds() -> set[str]:
+    """The kinds in the table of simulator/README.md."""
     table = (ROOT / "simulator/README.md").read_text().split("| kind | what it means |")[1].split("\n\n")[0]
     kinds = set()
     for row in table.splitlines()[2:]:
         kinds |= {re.sub(r" \(.*", "", kind.strip()) for kind in row.split("|")[1].split(",")}
+    return kinds
+
+
+def call_arguments(text: str, begin: int) -> list[str]:
+    """The arguments of a C call; `begin` is the place after its opening parenthesis."""
+    arguments, depth, start = [], 0, begin
+    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[(){}\[\],]', text[begin:]):
+        at = begin + token.start()
+        if token[0] in "([{":
+            depth += 1
+        elif token[0] == "," and depth == 0:
+            arguments.append(text[start:at])
+            start = at + 1
+        elif token[0] in ")]}":
+            depth -= 1
+            if depth < 0:
+                return [*arguments, text[start:at]]
+    raise AssertionError("a call without an end")
+
+
+def kinds_in_code() -> set[str]:
+    """Every kind of finding in the C sources: literals passed as a parameter `kind`, or stored as one."""
+    texts = {path: path.read_text() for path in (ROOT / "simulator").rglob("*.[ch]")}
+    code = "\n".join(text for path, text in texts.items() if path.name != "advice.c")
+    positions = {"sim_report": 2}
+    for function in re.finditer(r"\b(\w+)\(([^(){};]*\bconst char \*kind\b)", code):
+        positions[function[1]] = function[2].count(",")
+    stored = r'\bconst char (?:kind|refused)\[\] = ("[^"]+")|\bstruct verdict\)?(?: \w+ =)? ?\{\s*([^,]*),'
+    passed = ["".join(map(str, found.groups(""))) for found in re.finditer(stored, code)]
+    for call in re.finditer(rf"\b({'|'.join(positions)})\(", code):
+        arguments = call_arguments(code, call.end())
+        passed += arguments[positions[call[1]] : positions[call[1]] + 1]
+    return {kind for text in passed for kind in re.findall(r'"([a-z0-9-]+)"', text)}
+
+
+def test_the_tables_of_kinds_name_every_kind_in_the_code():
+    tensor = set(re.findall(r"`([a-z0-9-]+)`", (ROOT / "simulator/tensorcore/README.md").read_text()))
+    kinds = kinds_in_code()
+    assert readme_kinds() <= kinds, readme_kinds() - kinds
+    assert kinds <= readme_kinds() | tensor, kinds - readme_kinds() - tensor
+
+
+# The message of each of these states the rule and the values, so it needs no advice.
+SELF_EXPLAINED = {"barrier-count", "branch-index", "call-depth", "cluster-barrier", "groups", "launch-control"}
+SELF_EXPLAINED |= {"matrix-descriptor", "member-mask", "multicast-mask", "shuffle-source", "vprintf", "wgmma"}
+
+
+def test_each_kind_of_the_readme_has_advice(tmp_path):
     advice = (ROOT / "simulator/report/advice.c").read_text()
-    missing = {kind for kind in kinds - {"...", "matrix-descriptor"} if f'{{"{kind}",' not in advice}
+    missing = {kind for kind in readme_kinds() - SELF_EXPLAINED if f'{{"{kind}",' not in advice}
     assert not missing
     assert re.search(
         r"\n  PTX: ld\.shared: .*\. Chips read .*\. Fix: write .*\.\n", report("k", *READS, tmp_path=tmp_path)

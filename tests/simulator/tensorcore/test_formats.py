@@ -202,7 +202,7 @@ def test_rounding_by_mode_by_hand():
     """In bf16, whose numbers near 1 are 2^-7 apart: a tie and a quarter above it, of both signs."""
     x = np.float32([1 + 2.0**-8, -(1 + 2.0**-8), 1 + 3 * 2.0**-9, 1 + 3 * 2.0**-8])
     even = [0x3F80, 0xBF80, 0x3F81, 0x3F82]
-    assert from_f32("bf16", x).tolist() == from_f32("bf16", x, "rn").tolist() == even, "to nearest unless told"
+    assert from_f32("bf16", x).tolist() == from_f32("bf16", x, "rn").tolist() == even, "rounds to nearest by default"
     assert from_f32("bf16", x, "rz").tolist() == [0x3F80, 0xBF80, 0x3F80, 0x3F81]
     assert from_f32("ue8m0", x, "rp").tolist() == [128, 128, 128, 128]
     assert from_f32("tf32", np.float32([1 + 2.0**-11]), "rna").tolist() == [0x3F802000]

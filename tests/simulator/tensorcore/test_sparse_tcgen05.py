@@ -1,5 +1,5 @@
 """tcgen05.mma.sp: A spread out by its metadata in numpy and multiplied densely; where metadata lies is as in CUTLASS's
-layouts, told from the lane's side; and what orders it before the multiplication."""
+layouts, described from the lane's side; and what orders it before the multiplication."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_illegal_metadata_is_reported_with_its_lane(form, lane):
     """Positions in the wrong order; one position for two numbers of which one is not zero."""
     case = Case(form, 0)
     for code, stored in ((0x1, (1, 1)), (0x0, (0, 1)), (0x0, (1, 0))):
-        case.chunks[61, 2], case.a[61, 4:6] = code, stored  # of f16 in the lane of row 53's chunks 0 to 3
+        case.chunks[61, 2], case.a[61, 4:6] = code, stored  # f16, in the lane of row 53's chunks 0 to 3
         sim, _ = case.run(kernel(instruction(form, 0, False)))
         assert "sparse-metadata" in sim.kinds and f"lane {lane} " in sim.findings[0]["message"]
         assert sim.verdict == "error"

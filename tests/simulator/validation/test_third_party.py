@@ -11,7 +11,7 @@ import pytest
 
 from simulator.validation.report import corpus as recorded_corpus
 from simulator.validation.third_party.judgements import judgement
-from simulator.validation.third_party.outcome import cases_of, compare, in_a_child, told
+from simulator.validation.third_party.outcome import cases_of, compare, in_a_child, merged
 from simulator.validation.third_party.third_party_page import faults, in_order, page, summary
 from simulator.validation.third_party.third_party_rows import key, load
 
@@ -122,7 +122,7 @@ def test_what_is_not_a_number_is_a_wrong_value():
 def test_findings_of_a_line_are_one_with_their_count():
     first, second = (a_finding(source=s, ptx_line=1, times=2) for s in ("x/a.cu:1", "y.h:2 inlined at x/a.cu:1"))
     bare = a_finding(source="", ptx_line=7)
-    assert [(each["source"], each["times"]) for each in told([first, bare, second])] == [
+    assert [(each["source"], each["times"]) for each in merged([first, bare, second])] == [
         ("PTX line 7", 1),
         ("a.cu:1", 4),
     ]

@@ -1,5 +1,5 @@
-/* What the first access to a page costs, whose address translation is not cached yet: for one thread that reads
- * page after page, and for all SMs at once on pages that have not been used since many others. */
+/* Measures the first access to a page whose translation is not cached: by one thread that reads page after
+ * page, and by all SMs at once, after accesses to many other pages. */
 #include "harness.cuh"
 
 #define PAGE_BYTES ((size_t)2 << 20) /* the page size of cudaMalloc's memory */

@@ -1,5 +1,5 @@
-/* What costs more the first time: code that must be fetched, a tensor map that must be read, setmaxnreg; and
- * alternating launches of a small kernel and one that fills the chip. */
+/* Measures costs of a first use: fetching code, reading a tensor map, setmaxnreg; and alternating launches of a
+ * small kernel and one that fills the chip. */
 #include "harness.cuh"
 
 #define BYTES_OF_INSTRUCTION 16 /* HW: sm_90's encoding (nvdisasm) */

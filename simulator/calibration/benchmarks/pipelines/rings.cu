@@ -239,7 +239,7 @@ template <enum reader reader, int rows> struct place {
     }
 };
 
-/* What a lap does with its stage, which is filled again as soon as that allows. */
+/* Consumes one stage of the ring; it is refilled as soon as the reads permit. */
 template <enum reader reader, int rows, bool scaled>
 static __device__ __forceinline__ void
 take_stage(float (&sums)[rows / 2][N / 2], uint32_t (&fragments)[2][rows][4], uint32_t stage, uint32_t operand,
@@ -345,7 +345,7 @@ static double span_cycles(const void *kernel, struct ring_plan plan, int shared_
     return median(cycles, LAUNCHES);
 }
 
-/* What a row of the table varies besides the kernel's template arguments. */
+/* Parameters of a row of the table, besides the kernel's template arguments. */
 struct row {
     uint32_t warpgroups;
     int ctas;

@@ -82,11 +82,11 @@ static __device__ __forceinline__ void settle(void) {
 /* CTA 0 writes a turn's number; each poller then adds one to the answer. Cycles of all turns. */
 template <enum order order>
 static __device__ __forceinline__ void tell(uint64_t *span, const struct word_plan &plan) {
-    uint32_t *told = plan.words, *answered = plan.words + WORD_APART;
+    uint32_t *announced = plan.words, *answered = plan.words + WORD_APART;
     if (blockIdx.x > 0) {
 #pragma unroll 1
         for (uint32_t turn = 1; turn <= TURNS; turn++) {
-            while (load_word(told, order) < turn) {
+            while (load_word(announced, order) < turn) {
             }
             add_word(answered, order);
         }
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void tell(uint64_t *span, const struct word_pl
     uint64_t start = clock64_now();
 #pragma unroll 1
     for (uint32_t turn = 1; turn <= TURNS; turn++) {
-        store_word(told, turn, order);
+        store_word(announced, turn, order);
         while (load_word(answered, order) < turn * plan.askers) {
         }
     }

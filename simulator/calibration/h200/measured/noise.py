@@ -35,7 +35,7 @@ class Repeat:
     shape: str
     ratio: float
     other: float
-    run: str  # of `other`
+    run: str  # the run that gave `other`
 
     @property
     def difference(self) -> float:

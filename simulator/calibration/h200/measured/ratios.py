@@ -34,7 +34,7 @@ PAST_END = (
 )
 FENCE = "fences in each stage: the base is 9 % short; the rest is not known"
 TWO_STAGES = "a ring of two stages: a producer's six copies take 587 cycles beside consumers, 422 without"
-# What is supposed to be missing in the model, for rounds whose error is larger than AIM.
+# Mechanisms that the model presumably lacks, for rounds whose error is larger than AIM.
 MISSING = {
     7: TWO_STAGES,
     9: FENCE,

@@ -204,7 +204,7 @@ def chosen(found: list[re.Match[str]], places: slice | tuple[int, ...]) -> list[
 def mutants_at(
     places: dict[str, slice | tuple[int, ...]], absent: set[str], text: str
 ) -> Iterator[tuple[str, str, str, set[str]]]:
-    """What is altered, the text, the verdict, and kinds of findings of which one must be reported.
+    """Yields each mutant: its alteration, its text, the verdict, and kinds of findings of which one must be reported.
 
     absent: alterations whose pattern this kernel does not have.
     """

@@ -153,7 +153,7 @@ MUTANTS = {
 
 
 def mutants(text: str) -> Iterator[tuple[str, str, str, set[str]]]:
-    """What is altered, the text, the verdict, and kinds of findings of which one must be reported."""
+    """Yields each mutant: its alteration, its text, the verdict, and kinds of findings of which one must appear."""
     for what, (pattern, replacement, *expected) in MUTANTS.items():
         found = list(re.finditer(pattern, text, re.S))
         assert found, what

@@ -17,7 +17,7 @@ import torch
 
 from scripts.common.ptxsim import VERDICTS, PtxError, Sim
 from simulator.validation.third_party.narrow_operands import e2m1, tiled, ue4m3
-from simulator.validation.third_party.outcome import Case, compare, in_a_child, told, values
+from simulator.validation.third_party.outcome import Case, compare, in_a_child, merged, values
 from simulator.validation.third_party.third_party_sources import WHEELS, Sources, Unavailable
 
 HERE = Path(__file__).resolve().parent
@@ -193,7 +193,7 @@ def run(folder: Path, example: Example, data: tuple, mode: str) -> dict:
     status = sim.launch(entry, *example.before, *tensors, *example.after, **launch)
     got = values(buffers[-1].reshape(-1), str(buffers[-1].dtype)).reshape(want.shape)
     row = {"status": status, **compare(got, want, bound), "verdict": sim.verdict}
-    return row | {"findings": told([each | {"verdict": VERDICTS[each["verdict"]]} for each in sim.findings])}
+    return row | {"findings": merged([each | {"verdict": VERDICTS[each["verdict"]]} for each in sim.findings])}
 
 
 def cases() -> Iterator[Case]:

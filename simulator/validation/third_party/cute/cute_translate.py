@@ -21,9 +21,9 @@ from cutlass.runtime import make_fake_stream as make_queue
 from cutlass.utils import LayoutEnum
 
 HALF, FLOAT, FP4, FP8 = cutlass.Float16, cutlass.Float32, cutlass.Float4E2M1FN, cutlass.Float8E4M3FN
-M, N, K = 256, 128, 256  # of matrix products; cute_cases.py has the same
+M, N, K = 256, 128, 256  # the matrix products' sizes; cute_cases.py has the same
 NVFP4 = (256, 512)  # rows of a and of b, and k, of block-scaled ones
-ROW_MAJOR = (1, 0, 2)  # of (rows, columns, batch): columns are contiguous
+ROW_MAJOR = (1, 0, 2)  # order of (rows, columns, batch): columns are contiguous
 
 
 def load(path: Path) -> ModuleType:
@@ -125,7 +125,7 @@ def main() -> None:
     for kernel in KERNELS[sys.argv[3]]:
         target = folder / f"{kernel.__name__}.ptx"
         if target.exists():
-            continue  # of a run that was cut off
+            continue  # translated by a run that was cut off
         before = set(folder.glob("*.ptx"))
         try:
             kernel(examples)

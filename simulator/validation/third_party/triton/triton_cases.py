@@ -16,7 +16,7 @@ import torch
 
 from scripts.common.ptxsim import PtxError, Sim, aligned
 from simulator.validation.third_party.narrow_operands import e2m1, e4m3, powers_of_two, tiled, ue4m3
-from simulator.validation.third_party.outcome import Case, compare, in_a_child, told, values
+from simulator.validation.third_party.outcome import Case, compare, in_a_child, merged, values
 from simulator.validation.third_party.third_party_sources import WHEELS, Sources
 from simulator.validation.third_party.triton.triton_variants import Variant, variants
 
@@ -257,7 +257,7 @@ def run(folder: Path, variant: Variant, chip: int, data: Data, mode: str) -> dic
     got = values(arguments[data.result], str(data.kind).removeprefix("torch.")).reshape(data.want.shape)
     row = {"status": status, **compare(got, data.want, data.bound), "verdict": sim.verdict}
     findings = [each | {"verdict": VERDICTS[each["verdict"]]} for each in sim.findings]
-    return row | {"findings": told(findings)}
+    return row | {"findings": merged(findings)}
 
 
 def cases() -> Iterator[Case]:

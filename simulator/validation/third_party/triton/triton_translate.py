@@ -38,13 +38,13 @@ def main() -> None:
                 target.with_suffix(".json").write_text(json.dumps({"refused": reason}))
                 print(target.name, reason, flush=True)
                 continue
-            told = done.metadata
+            metadata = done.metadata
             launch = {
-                "entry": told.name,
-                "shared": told.shared,
-                "threads": 32 * told.num_warps,
-                "ctas": told.num_ctas,
-                "scratch": told.global_scratch_size,
+                "entry": metadata.name,
+                "shared": metadata.shared,
+                "threads": 32 * metadata.num_warps,
+                "ctas": metadata.num_ctas,
+                "scratch": metadata.global_scratch_size,
             }
             target.with_suffix(".ptx").write_text(done.asm["ptx"])
             target.with_suffix(".json").write_text(json.dumps(launch))

@@ -118,7 +118,7 @@ def test_what_latency_grows_by_is_no_more_than_a_queue_that_is_there(chip, grown
 
 @pytest.mark.parametrize("middle", [512, 16384])
 def test_a_launch_waits_for_no_answers_that_the_one_before_waits_for(chip, middle: int):
-    """Of three dependent launches the first and the last copy the same 512 bytes. The middle one's 16 KB take 9,000
+    """The first and the last of three dependent launches copy the same 512 bytes. The middle one's 16 KB take 9,000
     cycles from HBM, on the same SM, and complete after the last launch's copy."""
     text = body(
         STAMP, INIT, "ld.global.u32 %r9, [%rd5]; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], %r9;"

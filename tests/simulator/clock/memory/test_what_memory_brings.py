@@ -75,7 +75,7 @@ def test_an_sm_takes_a_cycle_for_each_line_of_a_load(apart: int, hint: str, late
     loads = "".join(load.format(*range(i, i + 4)) for i in range(10, 42, 4))
     use = "xor.b32 %r5, %r41, %r10; bar.sync 0;"
     took = cycles(loads + use, before=lanes + bring, threads=256)
-    lines = 8 * 8 * apart * 32 // 128  # of as many warps, as many loads
+    lines = 8 * 8 * apart * 32 // 128  # 8 warps with 8 loads each
     if apart == 128:
         assert took == pytest.approx(lines * CHIP["load_line"] + CHIP[latency], rel=0.1)
     else:

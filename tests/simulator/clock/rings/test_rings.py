@@ -12,7 +12,7 @@ from tests.simulator.sim_kit import Sim, body
 B200 = parameters_of("b200")
 TRY = "mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0;"
 MORE = "add.u32 %r8, %r8, %r8;" * 16  # so that a try in front is not one of the wait behind
-BOXES, HEIGHT = 8, 64  # of a launch, and their rows
+BOXES, HEIGHT = 8, 64  # boxes of a launch, and rows of a box
 UINT8 = 0
 
 

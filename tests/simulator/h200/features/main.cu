@@ -10,7 +10,7 @@
 
 static struct buffers made;
 static const char *only;  /* a feature whose output is printed word by word */
-static int first, number; /* of the first feature to run, and of the current one */
+static int first, number; /* the first feature to run, and the current one */
 static FILE *words_file;
 static const char *at_hand = "cudaMalloc";
 

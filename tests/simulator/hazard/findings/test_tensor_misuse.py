@@ -77,8 +77,8 @@ def test_an_allocation_waits_for_columns(mode):
     sim, _ = run(*lines, block=64, mode=mode)
     assert sim.verdict == "clean", (mode, sim.findings)
     sim, _ = run(*lines[:3], " E:", block=64, mode=mode)
-    told = [f["message"] for f in sim.findings if f["kind"] == "deadlock"]
-    assert len(told) == 1 and "tcgen05.alloc" in told[0], (mode, sim.findings)
+    messages = [f["message"] for f in sim.findings if f["kind"] == "deadlock"]
+    assert len(messages) == 1 and "tcgen05.alloc" in messages[0], (mode, sim.findings)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_an_mma_with_a_wrong_operand_is_refused(name):
 
 def test_a_commit_only_signals_ctas_of_the_cluster():
     for mask, good in ((1, True), (0, False), (2, False), (3, False)):
-        told = f"mov.b16 %h, {mask}; @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
+        multicast = f"mov.b16 %h, {mask}; @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
         commit = COMMIT.replace(
             "@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r7]",
-            f"{told}.multicast::cluster.b64 [%r7], %h",
+            f"{multicast}.multicast::cluster.b64 [%r7], %h",
         )
         text = TENSOR.replace("OPERATION", OPERATIONS["cp"][0]).replace("ACCUMULATE", "0").replace("LAST", "")
         sim = Sim(text.replace("COMMIT", commit).replace("{\n.reg", "{\n.reg .b16 %h; .reg", 1), limit=2_000_000)
