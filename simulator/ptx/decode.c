@@ -50,7 +50,7 @@ static unsigned mod_type_or(struct decoder *d, unsigned otherwise) {
 unsigned mod_type(struct decoder *d) {
     unsigned type = mod_type_or(d, T_NONE);
     if (type == T_NONE) {
-        decode_fail(d, "no type");
+        decode_fail(d, "expected a type");
     }
     return type;
 }
@@ -128,7 +128,7 @@ void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sou
     d->insn->type = (uint8_t)type;
     d->insn->fn = fns[type];
     if (d->insn->fn == NULL) {
-        decode_fail(d, "not with type .%s", ptx_type_name(type));
+        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
     }
     emit_dst(d, &d->op[0], type);
     for (int i = 1; i <= sources; i++) {

@@ -94,7 +94,7 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
         (void)mod_space(d, SP_SHARED);
         insn->cancel.multicast = mod(d, "multicast::cluster::all");
         if (!whole) {
-            decode_fail(d, "unknown form");
+            decode_fail(d, "expected .try_cancel.async.mbarrier::complete_tx::bytes.b128");
         }
         need_operands(d, 2, 2);
         insn->cancel.offsets = offsets;
@@ -104,13 +104,13 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
         return;
     }
     if (!mod(d, "query_cancel")) {
-        decode_fail(d, "neither .try_cancel nor .query_cancel");
+        decode_fail(d, "expected .try_cancel or .query_cancel");
     }
     need_operands(d, 2, 2);
     int place;
     if (mod(d, "is_canceled")) {
         if (!mod(d, "pred")) {
-            decode_fail(d, "unknown form");
+            decode_fail(d, "expected .query_cancel.is_canceled.pred.b128");
         }
         emit_dst(d, &d->op[0], T_PRED);
         insn->fn = exec_is_canceled;
@@ -119,7 +119,8 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
         const struct operand_text *list = elements(&d->op[0], &count);
         bool vector = mod(d, "v4");
         if (!mod(d, "b32") || count != (vector ? 4u : 1u) || vector != (place == 0)) {
-            decode_fail(d, "unknown form");
+            decode_fail(
+                d, "expected .get_first_ctaid.v4.b32.b128 or, for one number, .get_first_ctaid::x.b32.b128");
         }
         for (uint32_t i = 0; i < count; i++) {
             emit_dst(d, &list[i], T_B32);
@@ -127,10 +128,10 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
         insn->cancel.dimension = (uint8_t)(place == 0 ? 0 : place - 1);
         insn->fn = exec_first_ctaid;
     } else {
-        decode_fail(d, "unknown form");
+        decode_fail(d, "expected .is_canceled or .get_first_ctaid");
     }
     if (!mod(d, "b128")) {
-        decode_fail(d, "without .b128");
+        decode_fail(d, "expected .b128");
     }
     emit_halves(d, src(d, &d->op[1], T_B128));
 }

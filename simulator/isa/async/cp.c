@@ -203,7 +203,7 @@ static void decode_cp_async(struct decoder *d) {
     insn->cp_async.offsets = offsets;
     if (mod(d, "mbarrier")) {
         if (!mod(d, "arrive") || mod_space(d, SP_SHARED) != SP_SHARED || mod_type(d) != T_B64) {
-            decode_fail(d, "unknown form");
+            decode_fail(d, "expected cp.async.mbarrier.arrive.shared.b64");
         }
         insn->cp_async.counted = mod(d, "noinc");
         need_operands(d, 1, 1);
@@ -215,7 +215,7 @@ static void decode_cp_async(struct decoder *d) {
     skip_cache_hints(d);
     unsigned to = mod_space(d, SP_GENERIC), from = mod_space(d, SP_GENERIC);
     if (to != SP_SHARED || from != SP_GLOBAL) {
-        decode_fail(d, "unknown state spaces");
+        decode_fail(d, "expected a copy to .shared from .global");
     }
     need_operands(d, 3, hinted ? 5 : 4);
     int64_t bytes = immediate(d, &d->op[2]);
@@ -235,7 +235,7 @@ static void decode_cp_async(struct decoder *d) {
 void decode_cp(struct decoder *d) {
     bool reduces = mod(d, "reduce");
     if (!mod(d, "async")) {
-        decode_fail(d, "only cp.async and cp.reduce.async");
+        decode_fail(d, "expected cp.async or cp.reduce.async");
     }
     if (!mod(d, "bulk")) {
         decode_cp_async(d);
@@ -339,7 +339,7 @@ static void decode_remote(struct decoder *d, int reduction) {
     (void)mod(d, "relaxed");
     (void)mod(d, "cluster");
     if (!mod(d, "mbarrier::complete_tx::bytes")) {
-        decode_fail(d, "only with mbarrier::complete_tx::bytes");
+        decode_fail(d, "expected .mbarrier::complete_tx::bytes");
     }
     (void)mod_space(d, SP_GENERIC);
     int vector = mod_of(d, COUNTED(vectors));
@@ -372,7 +372,7 @@ void decode_st_async(struct decoder *d) {
 void decode_red_async(struct decoder *d) {
     int reduction = decode_reduction(d);
     if (reduction == REDUCE_NONE) {
-        decode_fail(d, "no reduction");
+        decode_fail(d, "expected a reduction, e.g. .add");
     }
     decode_remote(d, reduction);
 }

@@ -217,7 +217,8 @@ void decode_bulk(struct decoder *d, bool reduces) {
     insn->type = reduces ? (uint8_t)mod_type(d) : T_B8;
     insn->bulk.reduction = (uint8_t)reduction;
     if ((reduces && reduction == REDUCE_NONE) || group == barrier) {
-        decode_fail(d, "unknown form");
+        decode_fail(
+            d, "expected either .bulk_group or .mbarrier::complete_tx::bytes, and for cp.reduce a reduction");
     }
     if (masked && (reduces || !group || d->parser->module->sm < 100)) {
         decode_fail(d, ".cp_mask is for copies to global memory, on sm_100 or later");
@@ -244,7 +245,7 @@ void decode_bulk(struct decoder *d, bool reduces) {
         return;
     }
     if ((to != SP_SHARED && to != SP_SHARED_CLUSTER) || (from != SP_GLOBAL && from != SP_SHARED)) {
-        decode_fail(d, "unknown state spaces");
+        decode_fail(d, "expected a copy to shared memory from .global or .shared::cta");
     }
     emit_offset_address(d, &d->op[3], offsets);
     if (multicast) {

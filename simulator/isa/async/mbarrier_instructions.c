@@ -200,7 +200,7 @@ void decode_mbarrier(struct decoder *d) {
     /* Look for arrive first: arrive.expect_tx contains expect_tx. */
     int op = mod(d, "arrive") ? M_ARRIVE : mod(d, "arrive_drop") ? M_ARRIVE_DROP : mod_of(d, COUNTED(names));
     if (op < 0) {
-        decode_fail(d, "unknown form");
+        decode_fail(d, "expected an operation, e.g. .init or .arrive");
     }
     insn->mbarrier.operation = (uint8_t)op;
     insn->mbarrier.relaxed = mod(d, "relaxed");
@@ -209,7 +209,7 @@ void decode_mbarrier(struct decoder *d) {
     insn->mbarrier.of_cta = mod_of(d, COUNTED(scopes)) == 0; /* default: the scope of the barrier's space */
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     if (mod_type(d) != T_B64) {
-        decode_fail(d, "only with type .b64");
+        decode_fail(d, "expected type .b64");
     }
     if (insn->space == SP_GENERIC) {
         insn->space = SP_SHARED_CLUSTER; /* a generic address may name any CTA's */

@@ -148,7 +148,7 @@ static void decode_copy(struct decoder *d) {
     }
     d->insn->aligned = mod(d, "aligned");
     if (mod_space(d, SP_GENERIC) != SP_GLOBAL || mod_space(d, SP_GENERIC) != SP_SHARED || !d->insn->aligned) {
-        decode_fail(d, "only .global.shared::cta, .sync.aligned");
+        decode_fail(d, "expected .global.shared::cta and .sync.aligned");
     }
     int64_t *offsets = take_offsets(d);
     need_operands(d, 3, 3);
@@ -168,14 +168,14 @@ void decode_tensormap(struct decoder *d) {
         return;
     }
     if (!mod(d, "replace") || !mod(d, "tile")) {
-        decode_fail(d, "neither .replace.tile nor .cp_fenceproxy");
+        decode_fail(d, "expected .replace.tile or .cp_fenceproxy");
     }
     int field = mod_of(d, COUNTED(fields));
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     bool whole = mod(d, "b1024");
     unsigned type = mod_type(d);
     if (field < 0 || !whole || type != (field == F_ADDRESS || field == F_STRIDE ? T_B64 : T_B32)) {
-        decode_fail(d, "not with this field or type");
+        decode_fail(d, "there is no form for this field and type");
     }
     bool indexed = is_indexed((uint32_t)field);
     need_operands(d, 2 + indexed, 2 + indexed);

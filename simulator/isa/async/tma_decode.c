@@ -135,12 +135,14 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
     bool hinted = mod(d, "L2::cache_hint");
     unsigned to = mod_space(d, SP_GENERIC), from = mod_space(d, SP_GENERIC);
     if (rank == 0 || group == barrier || (reduces && (reduction == REDUCE_NONE || !group))) {
-        decode_fail(d, "unknown form");
+        decode_fail(d,
+                    "expected a rank, either .bulk_group or .mbarrier::complete_tx::bytes, and for cp.reduce a "
+                    "reduction and .bulk_group");
     }
     if (group ? to != SP_GLOBAL || from != SP_SHARED
               : (to != SP_SHARED && to != SP_SHARED_CLUSTER) || from != SP_GLOBAL) {
-        decode_fail(d,
-                    group ? ".bulk_group needs a copy from .shared::cta to .global" : "unknown state spaces");
+        decode_fail(d, group ? ".bulk_group needs a copy from .shared::cta to .global"
+                             : "expected a copy from .global to shared memory");
     }
     check_mode(d, mode, rank, group, to);
     insn->tensor_copy.rank = (uint8_t)rank;

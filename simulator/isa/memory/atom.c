@@ -227,7 +227,7 @@ static void decode_quad(struct decoder *d, int op, bool gives) {
 static void check_space(struct decoder *d) {
     const unsigned space = d->insn->space;
     if (space == SP_LOCAL || space == SP_PARAM || space == SP_CONST) {
-        decode_fail(d, "not in this state space");
+        decode_fail(d, "there is no form for this state space");
     }
 }
 
@@ -250,7 +250,7 @@ static void decode_atomic(struct decoder *d, bool gives) {
     unsigned type = mod_type(d);
     if (op < 0 || type == T_PRED || ptx_type_bytes(type) < 2 ||
         (ptx_type_bytes(type) > 8 && (type != T_B128 || vector >= 0))) {
-        decode_fail(d, "not with this operation or type");
+        decode_fail(d, "there is no form for this operation and type");
     }
     if ((type == T_F32 || type == T_F64) && op != A_ADD && op != A_EXCH && op != A_CAS) {
         decode_fail(d, ".%s has only .add, .exch and .cas", ptx_type_name(type));

@@ -133,7 +133,7 @@ static enum next exec_policy(struct run *run, const struct insn *insn, uint32_t 
 void decode_createpolicy(struct decoder *d) {
     d->nmods = 0;
     if (d->nop < 1) {
-        decode_fail(d, "no destination");
+        decode_fail(d, "expected a destination");
     }
     emit_dst(d, &d->op[0], T_B64);
     d->insn->fn = exec_policy;

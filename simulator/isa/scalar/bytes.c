@@ -119,7 +119,7 @@ static void two_types(struct decoder *d, exec_fn fn) {
     unsigned type = mod_type(d), second = mod_type(d);
     need_operands(d, 4, 4);
     if ((type != T_U32 && type != T_S32) || (second != T_U32 && second != T_S32)) {
-        decode_fail(d, "not with these types");
+        decode_fail(d, "there is no form for these types");
     }
     d->insn->fn = fn;
     d->insn->type = (uint8_t)type;
@@ -137,7 +137,7 @@ void decode_dp4a(struct decoder *d) {
 void decode_dp2a(struct decoder *d) {
     d->insn->integer.upper_bytes = mod(d, "hi");
     if (!d->insn->integer.upper_bytes && !mod(d, "lo")) {
-        decode_fail(d, "neither .lo nor .hi");
+        decode_fail(d, "expected .lo or .hi");
     }
     two_types(d, exec_dp2a);
 }
@@ -146,7 +146,7 @@ void decode_dp2a(struct decoder *d) {
 static void vabsdiff(struct decoder *d, exec_fn fn) {
     unsigned type = mod_type(d);
     if (type != T_U32 && type != T_S32) {
-        decode_fail(d, "not with this type");
+        decode_fail(d, "there is no form for this type");
     }
     two_types(d, fn);
     d->insn->integer.sum = mod(d, "add");

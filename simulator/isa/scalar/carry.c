@@ -86,7 +86,7 @@ void decode_madc(struct decoder *d) {
         [T_U32] = exec_mad_carry, [T_S32] = exec_mad_carry, [T_U64] = exec_mad_carry, [T_S64] = exec_mad_carry};
     bool high = mod(d, "hi");
     if (!high && !mod(d, "lo")) {
-        decode_fail(d, "neither .lo nor .hi");
+        decode_fail(d, "expected .lo or .hi");
     }
     bool set = mod(d, "cc");
     plain(d, fns, mod_type(d), 3);

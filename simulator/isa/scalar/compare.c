@@ -170,7 +170,7 @@ static void take_comparison(struct decoder *d) {
     static const char *const bools[] = {"and", "or", "xor"};
     int cmp = mod_of(d, COUNTED(compare_names));
     if (cmp < 0) {
-        decode_fail(d, "no comparison");
+        decode_fail(d, "expected a comparison, e.g. .eq");
     }
     d->insn->compare.relation = (uint8_t)cmp;
     d->insn->compare.combine = (uint8_t)(mod_of(d, COUNTED(bools)) + 1);
@@ -183,7 +183,7 @@ void decode_setp(struct decoder *d) {
     int operands = d->insn->compare.combine != BOOL_NONE ? 4 : 3;
     need_operands(d, operands, operands);
     if (type == T_PRED || type == T_B8 || (!is_float_type(type) && ptx_type_bytes(type) < 2)) {
-        decode_fail(d, "not with type .%s", ptx_type_name(type));
+        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
     }
     const struct operand_text none = {.kind = PO_SINK};
     d->insn->fn = exec_setp;
@@ -225,7 +225,7 @@ void decode_set(struct decoder *d) {
     int operands = d->insn->compare.combine != BOOL_NONE ? 4 : 3;
     need_operands(d, operands, operands);
     if (ptx_type_bytes(type) == 8 || source == T_PRED || ptx_type_bytes(source) < 2) {
-        decode_fail(d, "not with these types");
+        decode_fail(d, "there is no form for these types");
     }
     d->insn->fn = exec_set;
     d->insn->type = (uint8_t)type;
@@ -260,7 +260,7 @@ static void select_form(struct decoder *d, unsigned chooser) {
     }
     need_operands(d, 4, 4);
     if (type == T_PRED) {
-        decode_fail(d, "not with type .pred");
+        decode_fail(d, "there is no form for type .pred");
     }
     d->insn->type = (uint8_t)type;
     d->insn->compare.operand_type = (uint8_t)chooser;

@@ -361,7 +361,7 @@ void decode_cvt(struct decoder *d) {
     need_operands(d, 2, 2);
     bool to_real = is_real(type), from_real = is_real(source);
     if (type == T_PRED || source == T_PRED || (!to_real && ptx_type_bytes(type) > 8)) {
-        decode_fail(d, "not with these types");
+        decode_fail(d, "there is no form for these types");
     }
     insn->fn = to_real ? (from_real ? real_to_real : int_to_real) : (from_real ? real_to_int : int_to_int);
     const struct operand_text *to = &d->op[0];

@@ -36,11 +36,11 @@ void decode_cvt_pack(struct decoder *d) {
         kind++;
     }
     if (kind == sizeof packed / sizeof *packed || !d->insn->convert.sat || !mod(d, "s32")) {
-        decode_fail(d, "only cvt.pack.sat from .s32");
+        decode_fail(d, "expected cvt.pack.sat from .s32");
     }
     bool three = packed[kind].bits < 16;
     if (three && !mod(d, "b32")) {
-        decode_fail(d, "no type .b32 of the bits above");
+        decode_fail(d, "expected type .b32 for the bits above");
     }
     need_operands(d, three ? 4 : 3, three ? 4 : 3);
     d->insn->convert.packed = (uint8_t)kind;

@@ -268,7 +268,7 @@ void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
     bool simple = d->insn->floating.rounding <= RND_RN && !d->insn->floating.ftz && !d->insn->floating.sat &&
                   type != T_F32X2;
     if (d->insn->floating.rounding > RND_RP) {
-        decode_fail(d, "not with this rounding");
+        decode_fail(d, "there is no form with this rounding");
     }
     if (type == T_F32 && decode_mixed(d)) {
         return;
@@ -290,7 +290,7 @@ void decode_float_fma(struct decoder *d, unsigned type) {
     d->insn->floating.sat = mod(d, "sat");
     d->insn->floating.operation = OP_FMA;
     if (d->insn->floating.rounding > RND_RP) {
-        decode_fail(d, "not with this rounding");
+        decode_fail(d, "there is no form with this rounding");
     }
     if (type == T_F32 && decode_mixed(d)) {
         return;
@@ -303,7 +303,7 @@ void decode_float_fma(struct decoder *d, unsigned type) {
 void decode_fma(struct decoder *d) {
     unsigned type = mod_type(d);
     if (!is_float_type(type)) {
-        decode_fail(d, "not with type .%s", ptx_type_name(type));
+        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
     }
     decode_float_fma(d, type);
 }

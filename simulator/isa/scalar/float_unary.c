@@ -150,7 +150,7 @@ void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
     d->insn->floating.rounding = (uint8_t)mod_rounding(d);
     if (d->insn->floating.rounding > RND_RP ||
         (d->insn->floating.rounding != RND_NONE && op != U_RCP && op != U_SQRT)) {
-        decode_fail(d, "not with this rounding");
+        decode_fail(d, "there is no form with this rounding");
     }
     plain(d, op <= U_NEG ? sign : (op == U_RCP || op == U_SQRT) && !approximate ? exact : approx, type, 1);
     if (type == T_F32 && approximate && (op == U_EX2 || op == U_RCP)) {
@@ -162,7 +162,7 @@ void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
     void decode_##name(struct decoder *d) {                                                                    \
         unsigned type = mod_type(d);                                                                           \
         if (!is_float_type(type)) {                                                                            \
-            decode_fail(d, "not with type .%s", ptx_type_name(type));                                          \
+            decode_fail(d, "there is no form for type .%s", ptx_type_name(type));                              \
         }                                                                                                      \
         decode_float_unary(d, #name, type);                                                                    \
     }
@@ -220,7 +220,7 @@ void decode_testp(struct decoder *d) {
     unsigned type = mod_type(d);
     need_operands(d, 2, 2);
     if (test < 0 || (type != T_F32 && type != T_F64)) {
-        decode_fail(d, "not with this test or type");
+        decode_fail(d, "there is no form for this test and type");
     }
     d->insn->floating.operation = (uint8_t)test;
     d->insn->type = (uint8_t)type;

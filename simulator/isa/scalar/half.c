@@ -141,7 +141,7 @@ void decode_half(struct decoder *d, const char *name, unsigned type) {
         op++;
     }
     if (op == count) {
-        decode_fail(d, "not with type .%s", ptx_type_name(type));
+        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
     }
     d->insn->cls = CL_FLOAT;
     d->insn->floating.operation = (uint8_t)op;

@@ -273,7 +273,7 @@ void decode_mul(struct decoder *d) {
     } else if (hi || lo) {
         plain(d, hi ? high : low, type, 2);
     } else {
-        decode_fail(d, "none of .lo, .hi, .wide");
+        decode_fail(d, "expected .lo, .hi or .wide");
     }
 }
 
@@ -295,7 +295,7 @@ void decode_mad(struct decoder *d) {
     } else if (hi || lo) {
         plain(d, hi ? high : low, type, 3);
     } else {
-        decode_fail(d, "none of .lo, .hi, .wide");
+        decode_fail(d, "expected .lo, .hi or .wide");
     }
 }
 
@@ -326,7 +326,7 @@ static void decode_24(struct decoder *d, const exec_fn lo[T_TYPES], const exec_f
     static const exec_fn saturating[T_TYPES] = {[T_S32] = mad24_hi_sat};
     bool high = mod(d, "hi");
     if (!high && !mod(d, "lo")) {
-        decode_fail(d, "neither .lo nor .hi");
+        decode_fail(d, "expected .lo or .hi");
     }
     bool sat = high && sources == 3 && mod(d, "sat");
     plain(d, sat ? saturating : high ? hi : lo, mod_type(d), sources);

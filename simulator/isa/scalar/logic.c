@@ -80,7 +80,7 @@ static void shift(struct decoder *d, const exec_fn fns[T_TYPES]) {
     need_operands(d, 3, 3);
     d->insn->fn = fns[type];
     if (d->insn->fn == NULL) {
-        decode_fail(d, "not with type .%s", ptx_type_name(type));
+        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
     }
     d->insn->type = (uint8_t)type;
     emit_dst(d, &d->op[0], type);
@@ -118,11 +118,11 @@ void decode_shf(struct decoder *d) {
                                                {{[T_B32] = shf_r_wrap}, {[T_B32] = shf_r_clamp}}};
     bool right = mod(d, "r");
     if (!right && !mod(d, "l")) {
-        decode_fail(d, "neither .l nor .r");
+        decode_fail(d, "expected .l or .r");
     }
     bool clamp = mod(d, "clamp");
     if (!clamp && !mod(d, "wrap")) {
-        decode_fail(d, "neither .clamp nor .wrap");
+        decode_fail(d, "expected .clamp or .wrap");
     }
     plain(d, fns[right][clamp], mod_type(d), 3);
 }
@@ -156,7 +156,7 @@ void decode_lop3(struct decoder *d) {
     unsigned type = mod_type(d);
     need_operands(d, with_or || with_and ? 6 : 5, with_or || with_and ? 6 : 5);
     if (type != T_B32) {
-        decode_fail(d, "only with type .b32");
+        decode_fail(d, "expected type .b32");
     }
     d->insn->integer.table = (uint8_t)immediate(d, &d->op[4]);
     emit_dst(d, &d->op[0], type);
@@ -166,7 +166,7 @@ void decode_lop3(struct decoder *d) {
     d->insn->fn = lop3_b32;
     if (with_or || with_and) {
         if (d->op[0].second == NULL) {
-            decode_fail(d, "no predicate destination");
+            decode_fail(d, "expected a predicate destination");
         }
         emit_dst(d, d->op[0].second, T_PRED);
         emit(d, src(d, &d->op[5], T_PRED));
@@ -197,7 +197,7 @@ static void to_count(struct decoder *d, const exec_fn fns[T_TYPES]) {
     need_operands(d, 2, 2);
     d->insn->fn = fns[type];
     if (d->insn->fn == NULL) {
-        decode_fail(d, "not with type .%s", ptx_type_name(type));
+        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
     }
     d->insn->type = (uint8_t)type;
     emit_dst(d, &d->op[0], T_U32);
@@ -317,7 +317,7 @@ void decode_bfi(struct decoder *d) {
     unsigned type = mod_type(d);
     need_operands(d, 5, 5);
     if (type != T_B32 && type != T_B64) {
-        decode_fail(d, "not with type .%s", ptx_type_name(type));
+        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
     }
     d->insn->fn = exec_bfi;
     d->insn->type = (uint8_t)type;

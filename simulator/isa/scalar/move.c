@@ -200,7 +200,7 @@ void decode_cvta(struct decoder *d) {
     unsigned type = mod_type(d);
     need_operands(d, 2, 2);
     if (d->insn->space == SP_GENERIC || (type != T_U64 && type != T_U32)) {
-        decode_fail(d, "not with this space or type");
+        decode_fail(d, "there is no form for this space and type");
     }
     emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], type));

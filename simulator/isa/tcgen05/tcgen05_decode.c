@@ -26,21 +26,21 @@ static int cta_group(struct decoder *d) {
     static const char *const names[] = {"cta_group::1", "cta_group::2"};
     int found = mod_of(d, COUNTED(names));
     if (found < 0) {
-        decode_fail(d, "without .cta_group");
+        decode_fail(d, "expected .cta_group::1 or .cta_group::2");
     }
     return found + 1;
 }
 
 static void aligned(struct decoder *d) {
     if (!mod(d, "sync") || !mod(d, "aligned")) {
-        decode_fail(d, "without .sync.aligned");
+        decode_fail(d, "expected .sync.aligned");
     }
     d->insn->aligned = 1;
 }
 
 static void need_mod(struct decoder *d, const char *name) {
     if (!mod(d, name)) {
-        decode_fail(d, "without .%s", name);
+        decode_fail(d, "expected .%s", name);
     }
 }
 
@@ -76,7 +76,7 @@ static void decode_access(struct decoder *d, bool load) {
     aligned(d);
     int shape = mod_of(d, COUNTED(shapes)), number = mod_of(d, COUNTED(numbers));
     if (shape < 0 || number < 0) {
-        decode_fail(d, "without a shape and a number");
+        decode_fail(d, "expected a shape and a number, e.g. .32x32b.x1");
     }
     form->access.shape = (enum tmem_ld_shape)shape;
     form->access.num = 1 << number;
@@ -155,12 +155,12 @@ static void decode_tensor_mma(struct decoder *d) {
     form->cta_group = cta_group(d);
     int kind = mod_of(d, COUNTED(kinds));
     if (kind < 0) {
-        decode_fail(d, "without a kind");
+        decode_fail(d, "expected a kind, e.g. .kind::f16");
     }
     form->kind = (enum tc_kind)kind;
     bool scaled = form->kind >= TC_KIND_MXF8F6F4;
     if (mod(d, "block_scale") != scaled) {
-        decode_fail(d, scaled ? "without .block_scale" : ".block_scale does not go with this kind");
+        decode_fail(d, scaled ? "expected .block_scale" : ".block_scale does not go with this kind");
     }
     if (scaled) {
         form->scales = scale_vector(d, form->kind);
@@ -194,7 +194,7 @@ static void decode_tensor_mma(struct decoder *d) {
         }
     }
     if (at >= d->nop) {
-        decode_fail(d, "without enable-input-d");
+        decode_fail(d, "expected the operand enable-input-d");
     }
     emit(d, src(d, &d->op[at++], T_PRED));
     if (form->sparse) {
@@ -334,6 +334,6 @@ void decode_tcgen05(struct decoder *d) {
         decode_commit(d);
         return;
     default:
-        decode_fail(d, "unknown form");
+        decode_fail(d, "expected an operation, e.g. .mma or .ld");
     }
 }

@@ -152,7 +152,7 @@ static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32
 
 static void decode_warp_sync(struct decoder *d) {
     if (!mod(d, "sync")) {
-        decode_fail(d, "only bar.warp.sync");
+        decode_fail(d, "expected bar.warp.sync");
     }
     need_operands(d, 1, 1);
     emit(d, src(d, &d->op[0], T_B32));
@@ -224,7 +224,7 @@ static enum next exec_cluster_wait(struct run *run, const struct insn *insn, uin
 static void decode_cluster(struct decoder *d) {
     bool wait = mod(d, "wait");
     if (!wait && !mod(d, "arrive")) {
-        decode_fail(d, "neither .arrive nor .wait");
+        decode_fail(d, "expected .arrive or .wait");
     }
     (void)mod(d, "acquire");
     (void)mod(d, "release");
@@ -251,7 +251,7 @@ void decode_bar(struct decoder *d) {
     static const char *const actions[] = {"sync", "arrive", "red"};
     int action = mod_of(d, COUNTED(actions));
     if (action < 0) {
-        decode_fail(d, "none of .sync, .arrive, .red");
+        decode_fail(d, "expected .sync, .arrive or .red");
     }
     insn->barrier.action = (uint8_t)action;
     int at = 0, last = d->nop;
@@ -260,7 +260,7 @@ void decode_bar(struct decoder *d) {
         int reduction = mod_of(d, COUNTED(reductions));
         insn->type = (uint8_t)mod_type(d);
         if (reduction < 0 || insn->type != (reduction == RED_POPC ? T_U32 : T_PRED) || d->nop < 3) {
-            decode_fail(d, "not with this reduction or type");
+            decode_fail(d, "there is no form for this reduction and type");
         }
         insn->barrier.reduction = (uint8_t)reduction;
         emit_dst(d, &d->op[at++], insn->type);

@@ -22,7 +22,7 @@ void decode_bra(struct decoder *d) {
     (void)mod(d, "uni");
     need_operands(d, 1, 1);
     if (d->op[0].kind != PO_NAME) {
-        decode_fail(d, "no label");
+        decode_fail(d, "expected a label");
     }
     branch_to(d->parser, d->op[0].name, NULL);
     d->insn->fn = exec_bra;
@@ -61,12 +61,12 @@ static enum next exec_brx(struct run *run, const struct insn *insn, uint32_t mas
 
 void decode_brx(struct decoder *d) {
     if (!mod(d, "idx")) {
-        decode_fail(d, "only brx.idx");
+        decode_fail(d, "expected brx.idx");
     }
     (void)mod(d, "uni");
     need_operands(d, 2, 2);
     if (d->op[1].kind != PO_NAME || d->op[1].symbol == NULL || d->op[1].symbol->kind != SYM_TARGETS) {
-        decode_fail(d, "no list of targets");
+        decode_fail(d, "expected a list of targets");
     }
     emit(d, src(d, &d->op[0], T_U32));
     d->insn->control.targets = d->op[1].symbol->targets;
@@ -288,7 +288,7 @@ void decode_griddepcontrol(struct decoder *d) {
     } else if (mod(d, "launch_dependents")) {
         d->insn->fn = exec_launch_dependents;
     } else {
-        decode_fail(d, "neither .wait nor .launch_dependents");
+        decode_fail(d, "expected .wait or .launch_dependents");
     }
 }
 

@@ -127,7 +127,7 @@ void decode_shfl(struct decoder *d) {
     unsigned type = mod_type(d);
     need_operands(d, 5, 5);
     if (!sync || mode < 0 || type != T_B32) {
-        decode_fail(d, "only shfl.sync.{up,down,bfly,idx}.b32");
+        decode_fail(d, "expected shfl.sync.{up,down,bfly,idx}.b32");
     }
     d->insn->warp.mode = (uint8_t)mode;
     d->insn->fn = exec_shfl;
@@ -164,7 +164,7 @@ void decode_vote(struct decoder *d) {
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
     if (!sync || mode < 0 || type != (mode == 3 ? T_B32 : T_PRED)) {
-        decode_fail(d, "only vote.sync.{all,any,uni}.pred and .ballot.b32");
+        decode_fail(d, "expected vote.sync.{all,any,uni}.pred or vote.sync.ballot.b32");
     }
     d->insn->warp.mode = (uint8_t)mode;
     d->insn->fn = exec_vote;
@@ -203,7 +203,7 @@ void decode_match(struct decoder *d) {
     const struct operand_text none = {.kind = PO_SINK};
     bool all = mod(d, "all");
     if (!mod(d, "sync") || (!all && !mod(d, "any"))) {
-        decode_fail(d, "only match.{any,all}.sync");
+        decode_fail(d, "expected match.{any,all}.sync");
     }
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
@@ -232,11 +232,11 @@ static enum next exec_elect(struct run *run, const struct insn *insn, uint32_t m
 
 void decode_elect(struct decoder *d) {
     if (!mod(d, "sync")) {
-        decode_fail(d, "only elect.sync");
+        decode_fail(d, "expected elect.sync");
     }
     need_operands(d, 2, 2);
     if (d->op[0].second == NULL) {
-        decode_fail(d, "no predicate destination");
+        decode_fail(d, "expected a predicate destination");
     }
     d->insn->fn = exec_elect;
     emit_dst(d, &d->op[0], T_B32);
@@ -291,7 +291,7 @@ void decode_redux(struct decoder *d) {
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
     if (!sync || op < 0 || ptx_type_bytes(type) != 4 || (type == T_F32 && op != R_MIN && op != R_MAX)) {
-        decode_fail(d, "not with this operation or type");
+        decode_fail(d, "there is no form for this operation and type");
     }
     d->insn->type = (uint8_t)type;
     d->insn->warp.operation = (uint8_t)op;
@@ -310,7 +310,7 @@ static enum next exec_activemask(struct run *run, const struct insn *insn, uint3
 void decode_activemask(struct decoder *d) {
     need_operands(d, 1, 1);
     if (mod_type(d) != T_B32) {
-        decode_fail(d, "only with type .b32");
+        decode_fail(d, "expected type .b32");
     }
     d->insn->fn = exec_activemask;
     emit_dst(d, &d->op[0], T_B32);

@@ -153,12 +153,12 @@ static void decode_move(struct decoder *d, bool store) {
     unsigned space = mod_space(d, SP_GENERIC), type = insn->matrix.packing != PACKED_NOT ? T_B8 : mod_type(d);
     if (!sync || !aligned || !(shape || bytes >= 0) || count < 0 || space == SP_GLOBAL ||
         type != (shape ? T_B16 : T_B8)) {
-        decode_fail(d, "only .sync.aligned.m8n8.{x1,x2,x4}.b16 and the forms of 8 bits");
+        decode_fail(d, "expected .sync.aligned.m8n8.{x1,x2,x4}.b16 or a form for 8 bits");
     }
     if (bytes >= 0 &&
         (insn->matrix.transposed != (bytes != BYTES_8X16) || (pairs && count == 2) ||
          (bytes == BYTES_8X16 && insn->matrix.packing == PACKED_NOT) || d->parser->module->sm < 100)) {
-        decode_fail(d, "no such form of 8 bits, or not before sm_100");
+        decode_fail(d, "this form for 8 bits does not exist or needs sm_100 or later");
     }
     need_operands(d, 2, 2);
     uint32_t n;
@@ -205,7 +205,7 @@ static enum next exec_movmatrix(struct run *run, const struct insn *insn, uint32
 
 void decode_movmatrix(struct decoder *d) {
     if (!mod(d, "sync") || !mod(d, "aligned") || !mod(d, "m8n8") || !mod(d, "trans") || mod_type(d) != T_B16) {
-        decode_fail(d, "only .sync.aligned.m8n8.trans.b16");
+        decode_fail(d, "expected .sync.aligned.m8n8.trans.b16");
     }
     need_operands(d, 2, 2);
     emit_dst(d, &d->op[0], T_B32);

@@ -164,7 +164,7 @@ void decode_wgmma(struct decoder *d) {
         decode_fail(d, "sm_120 and later have no wgmma");
     }
     if (!mod(d, "sync") || !mod(d, "aligned")) {
-        decode_fail(d, "without .sync.aligned");
+        decode_fail(d, "expected .sync.aligned");
     }
     if (mma) {
         decode_mma_async(d);
@@ -176,6 +176,6 @@ void decode_wgmma(struct decoder *d) {
         insn->group.pending = (uint32_t)immediate(d, &d->op[0]);
         wgmma_set_fn(insn, WGMMA_WAIT);
     } else {
-        decode_fail(d, "unknown form");
+        decode_fail(d, "expected .mma_async, .fence, .commit_group or .wait_group");
     }
 }

@@ -146,15 +146,15 @@ def test_illegal_spellings_are_refused_with_their_line(tmp_path, line):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("createpolicy.fractional.L2::evict_last.b64;", "no destination"),
-        ("div.rn.f16 %h0, %h1, %h2;", "not with type .f16"),
-        ("sqrt.rn.bf16 %h0, %h1;", "not with type .bf16"),
+        ("createpolicy.fractional.L2::evict_last.b64;", "expected a destination"),
+        ("div.rn.f16 %h0, %h1, %h2;", "for type .f16"),
+        ("sqrt.rn.bf16 %h0, %h1;", "for type .bf16"),
         ("cvt.rn.f16x2.u16 %r0, %h1;", "no conversion from .u16"),
         (
             "tcgen05.mma.cta_group::1.kind::f16.block_scale [%r0], %d0, %d1, %r2, [%r3], [%r4], %p0;",
             ".block_scale does not go with this kind",
         ),
-        ("tcgen05.mma.cta_group::1.kind::mxf4nvf4 [%r0], %d0, %d1, %r2, %p0;", "without .block_scale"),
+        ("tcgen05.mma.cta_group::1.kind::mxf4nvf4 [%r0], %d0, %d1, %r2, %p0;", "expected .block_scale"),
     ],
 )
 def test_instructions_that_do_not_exist_are_refused(tmp_path, line, said):

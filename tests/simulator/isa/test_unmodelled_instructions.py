@@ -15,7 +15,7 @@ from tests.simulator.sim_kit import PtxError, Sim, body
             " [%r1], [%rd1, {%r2,%r2,%r2}], [%r3], {%rs1,%rs1};",
             ".im2col::w::128 is not supported",
         ),
-        ("tensormap.replace.tile.rank.global.b1024.b64 [%rd1], %rd2;", "not with this field or type"),
+        ("tensormap.replace.tile.rank.global.b1024.b64 [%rd1], %rd2;", "this field and type"),
         ("multimem.ld.global.u32 [%rd1], %r1;", "multimem has .ld_reduce, .st, .red"),
         (
             "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
