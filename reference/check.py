@@ -22,8 +22,8 @@ class Oracle(NamedTuple):
     fp32_error: torch.Tensor
 
 
-def kind_differs(got: object, want: torch.Tensor) -> str:
-    """Describes a wrong type, shape, dtype or device of the output; "" if all are right."""
+def form_problem(got: object, want: torch.Tensor) -> str:
+    """A message that names a wrong type, shape, dtype or device of the output; "" if all are right."""
     if not isinstance(got, torch.Tensor):
         return f"the output is a {type(got).__name__}; expected a torch.Tensor"
     if got.shape != want.shape:
@@ -36,6 +36,7 @@ def kind_differs(got: object, want: torch.Tensor) -> str:
 
 
 def _verdict(right: torch.Tensor, got: torch.Tensor, want: torch.Tensor) -> tuple[bool, str]:
+    """Whether all elements are right, and a message with the first wrong ones; `right` is boolean, by element."""
     if right.all():
         return True, ""
     wrong = (~right).nonzero()
@@ -51,7 +52,7 @@ def compare(got: torch.Tensor, want: torch.Tensor, rtol: float = RTOL, atol: flo
 
     The message is "" if so; else it counts the mismatches and lists the first ones.
     """
-    reason = kind_differs(got, want)
+    reason = form_problem(got, want)
     if reason:
         return False, reason
     x, y = got.double(), want.double()
@@ -62,22 +63,24 @@ def compare(got: torch.Tensor, want: torch.Tensor, rtol: float = RTOL, atol: flo
     return _verdict(right, got, want)
 
 
-def _rounded_up(bound: torch.Tensor) -> torch.Tensor:
-    """The largest fp16 value that a number up to `bound` can round to; infinity if it can overflow."""
+def _upper_end(bound: torch.Tensor) -> torch.Tensor:
+    """The upper end of the interval of right fp16 outputs, for exact values of at most `bound`.
+
+    From 65520 on it is infinity, because such values overflow.  Between -65520 and -65504 it is -65504, to which they
+    round.  Any other bound stays as it is: 65510 stays 65510, and 65504 is the largest fp16 value below it.
+    """
     bound = bound.masked_fill(bound >= FP16_OVERFLOW, torch.inf)
-    # Between the overflow to -infinity and the most negative value: rounds up to that value.
     return torch.where((bound < -FP16_MAX) & (bound > -FP16_OVERFLOW), -FP16_MAX, bound)
 
 
 def compare_with_oracle(got: torch.Tensor, oracle: Oracle) -> tuple[bool, str]:
-    """True if got is within the leaderboard's tolerance plus the oracle's error bound of the oracle's value.
+    """True if |got - value| <= the leaderboard's tolerance + fp32_error everywhere; NaN where the value is NaN.
 
-    `got` has the right shape and dtype (kind_differs()).  The message is as in compare().
+    `got` must have the right shape and dtype: form_problem() returns "".  The message is as in compare().
     """
     want, error = oracle
     slack = ATOL + RTOL * want.abs() + error
     value = got.double()
-    # The interval in fp16: an end past the overflow becomes infinity, any other at most the largest value.
-    below, above = -_rounded_up(slack - want), _rounded_up(want + slack)
-    right = (below <= value) & (value <= above) | (value.isnan() & want.isnan())
+    lowest, highest = -_upper_end(slack - want), _upper_end(want + slack)
+    right = (lowest <= value) & (value <= highest) | (value.isnan() & want.isnan())
     return _verdict(right, value, want)

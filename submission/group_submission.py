@@ -176,7 +176,7 @@ def _packing(groups: int) -> tuple[Callable[..., None], type[ctypes.Array]]:
 
 
 def _expected_of(name: str, m: int, n: int, half_k: int) -> tuple[_Expected, ...]:
-    """What the five tensors of a group must be, in the order of _NAMES."""
+    """Required form of the five tensors of a group, in the order of _NAMES."""
     names = [f"{tensor} of {name}" for tensor in _NAMES]
     return (
         _rows(names[0], _FP4, m, half_k, 1),

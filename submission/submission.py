@@ -99,7 +99,7 @@ def _numbered_backends() -> dict[int, Backend]:
 
 
 class _Expected(NamedTuple):
-    """What a tensor argument must be."""
+    """Required form of a tensor argument."""
 
     name: str
     dtype: torch.dtype
@@ -189,7 +189,7 @@ def backends() -> list[Backend]:
 
 @lru_cache(maxsize=256)
 def _expected(m: int, n: int, half_k: int, batches: int, blocked: bool) -> tuple[_Expected, ...]:
-    """What the seven tensors of a problem must be, in the order of the argument struct."""
+    """Required form of the seven tensors of a problem, in the order of the argument struct."""
     names = _NAMES_BLOCKED if blocked else _NAMES_ROWS
     return (
         _rows(names[0], _FP4, m, half_k, batches),

@@ -25,7 +25,7 @@ GROUP_ELEMS = 16  # elements of K that share a scale factor
 SCALE_TILE_ROWS, SCALE_TILE_K = 128, 64  # a tile of the blocked layout
 K_MULTIPLE = 64
 
-# What a block holds.  The harness changes some rows until the cache is flushed (eval/lending/canaries.py).
+# Kinds of blocks.  The harness changes some rows until the cache is flushed (eval/lending/canaries.py).
 ACTIVATIONS, WEIGHTS, OTHER = "activations", "weights", "other"
 
 

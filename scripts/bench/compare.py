@@ -108,16 +108,16 @@ class Timer:
 class Kind(NamedTuple):
     """The parts of timing that depend on the problem."""
 
-    kernel: Callable[[], Callable[..., Any]]  # the package's
+    kernel: Callable[[], Callable[..., Any]]  # returns the package's kernel
     load_shim: Callable[[str, Path], Callable[..., Any]]
-    make: Callable[..., Any]  # of M, N, K, the number of inputs and the device
+    make: Callable[..., Any]  # takes M, N, K, the number of inputs and the device
     wanted: Callable[[Any], list[Any]]
     ours: Callable[..., Call]
     baseline: Callable[[Any, str], Call]
     check: Callable[..., str]
     baselines: Iterable[str]
-    file: str  # that holds them
-    defaults: Sequence[str]  # of them, on a CUDA device
+    file: str  # the source file of the baselines
+    defaults: Sequence[str]  # the baselines timed by default on a CUDA device
     inputs: int
     separator: str  # between shapes on the command line
 

@@ -20,7 +20,7 @@ from eval.hardware import chip
 from scripts.common.sources import SOURCE_SUFFIXES, source_digest
 
 ROOT = Path(__file__).resolve().parents[2]
-HOST_DIGITS = 12  # of a sha256: tells hosts apart and does not reveal the name
+HOST_DIGITS = 12  # hex digits of a sha256: enough to distinguish hosts, without revealing the name
 
 
 def nvidia_smi(query: str) -> str:

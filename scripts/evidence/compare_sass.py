@@ -28,10 +28,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("hopper", "blackwell", "geforce")
-OBJECTS = tuple(  # of kernels in a build folder, by patterns: commits differ in the prefix
+OBJECTS = tuple(  # patterns of the kernels' object files in a build folder: commits differ in the prefix
     f"submission/{name}/{pattern}" for name in BACKENDS for pattern in ("*kernels.o", "extended/*kernels.o")
 )
-TEMPLATE_INTEGER = re.compile(r"L[a-z](n?\d+)E")  # of a mangled name (Itanium C++ ABI, 5.1.6.1)
+TEMPLATE_INTEGER = re.compile(r"L[a-z](n?\d+)E")  # in a mangled name (Itanium C++ ABI, 5.1.6.1)
 CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;\s*/\* (0x[0-9a-f]{16}) \*/")
 SECOND_WORD = re.compile(r"^\s*/\* (0x[0-9a-f]{16}) \*/\s*$")
 LEAST_LIKENESS = 0.5

@@ -15,7 +15,7 @@ from scripts.rounds.stats import shape_key
 # f64x128c4s2k2w4: features x tokens, then what the round tried; m256n64k2: a tile's name today.
 _OLD_TILE = re.compile(r"f(\d+)x(\d+)((?:[cskw]\d)*)")
 _TILE = re.compile(r"m(\d+)n(\d+)(k\d)?")
-_GROUPED_TILE = re.compile(r"m(\d+)(k\d)?")  # of the grouped GEMM: one width for all
+_GROUPED_TILE = re.compile(r"m(\d+)(k\d)?")  # the grouped GEMM's tiles all have one width
 _LETTERS = {
     "c": "clusters of {}",
     "s": "{} stages",
@@ -73,7 +73,7 @@ def _commit_text(commit: str | None, repo_url: str | None) -> str:
     return f"[{commit[:9]}]({repo_url}/commit/{commit})" if repo_url else f"`{commit[:9]}`"
 
 
-MOST_COLUMNS = 8  # of shapes: a page as wide as a desk's screen holds no more
+MOST_COLUMNS = 8  # columns of shapes that a page on a desktop screen has room for
 
 
 def run_tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> list[tuple[str, str, str]]:

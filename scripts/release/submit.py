@@ -4,8 +4,9 @@
 
 The file is linted first and not sent if there are findings.  --local runs the leaderboard's checks on your own cloud
 account (`popcorn submit --local`, popcorn-cli of August 2026 or later); it works even if the board is closed.
---dry-run prints the command and sends nothing, and so does a machine without popcorn-cli.  Exit status: 0 passed (or
---dry-run), 1 findings or a verdict that is not a pass, 2 wrong usage, 3 not sent because popcorn-cli is missing.
+--dry-run prints the command and sends nothing; without popcorn-cli installed, nothing is sent either.  Exit status:
+0 passed (or --dry-run), 1 findings or a verdict that is not a pass, 2 wrong usage, 3 not sent because popcorn-cli is
+missing.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from scripts.common.toolchain import BUILD
 from scripts.release.lint import DIRECTIVE, lint
 
 PROGRAMS = ("popcorn-cli", "popcorn")  # the program's names from its package and from its installer
-OWN_MACHINES = {"CPU": "a CPU", "GEFORCE": "a GeForce GPU"}  # `gpu` directives that no leaderboard has
+# `gpu` directives of bundles for chips that no leaderboard runs on.
+CHIPS_WITHOUT_A_BOARD = {"CPU": "a CPU", "GEFORCE": "a GeForce GPU"}
 MODES = ("test", "benchmark", "leaderboard")
 NOT_INSTALLED = 3
-# popcorn-cli's output for a run that did not pass.
+# Matches a line of popcorn-cli's output that reports a failure.
 FAILURE = re.compile(
     r"❌|Compilation failed|Execution failed|evaluation failed|^Error\b|\bnot ranked\b|timed out|\bcheck: fail\b"
     r"|\bstatus: fail\b|: failed\b",
@@ -37,24 +39,24 @@ FAILURE = re.compile(
 SCORE = re.compile(r"^(?:Local \w+|Geomean) score\b.*$", re.MULTILINE)
 TEST_PASSED = re.compile(r"^✅ .+$", re.MULTILINE)
 TIME = re.compile(r"\b\d[\d.]*(?: ± [\d.]+)? (?:ns|µs|us|ms|s)\b")
-FAILURES_SHOWN = 10
+MOST_LINES_SHOWN = 10
 
 
 class Verdict(NamedTuple):
-    """True if the submission passed; and the lines of output that say so, or why it did not."""
+    """The result of a submission."""
 
     passed: bool
-    lines: tuple[str, ...]
+    lines: tuple[str, ...]  # popcorn-cli's lines with the scores, tests or times; the failures if it did not pass
 
 
 def command_line(program: str, path: Path, leaderboard: str, gpu: str, mode: str, local: bool) -> list[str]:
-    """The popcorn-cli command that submits the file without its terminal interface."""
+    """The popcorn-cli command that submits the file; its full-screen interface is off."""
     options = ["--leaderboard", leaderboard, "--gpu", gpu, "--mode", mode]
     return [program, "submit", *(["--local"] if local else ["--no-tui"]), *options, str(path)]
 
 
 def directives(text: str) -> dict[str, str]:
-    """The !POPCORN lines of a submission, the first of each kind."""
+    """The !POPCORN directives of a submission, value by name; the first one counts if a name is repeated."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         match = DIRECTIVE.match(line)
@@ -64,7 +66,7 @@ def directives(text: str) -> dict[str, str]:
 
 
 def _json_objects(text: str) -> Iterator[dict[str, object]]:
-    """Every JSON object in the text, nested ones included."""
+    """Yields every JSON object in the text, nested ones included; other text is skipped."""
     decoder, position = json.JSONDecoder(), 0
     while (start := min((i for i in (text.find("{", position), text.find("[", position)) if i >= 0), default=-1)) >= 0:
         try:
@@ -83,7 +85,11 @@ def _json_objects(text: str) -> Iterator[dict[str, object]]:
 
 
 def read_verdict(output: str, status: int, mode: str, local: bool) -> Verdict:
-    """The verdict in popcorn-cli's output.  Any failure fails it; a pass needs the result that the mode promises."""
+    """The verdict in popcorn-cli's output; `status` is its exit status.
+
+    Any reported failure fails the submission.  A pass needs a score in mode leaderboard, and a passed test, a time or a
+    JSON object that says so in the other modes.
+    """
     objects = list(_json_objects(output))
     failures = [line.strip() for line in output.splitlines() if FAILURE.search(line)]
     for entry in objects:
@@ -112,7 +118,7 @@ def read_verdict(output: str, status: int, mode: str, local: bool) -> Verdict:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Lints the file, sends it and prints the verdict; returns the exit status that the module's text lists."""
     parser = argparse.ArgumentParser(description="Submit a file with popcorn-cli and report the verdict.")
     parser.add_argument("file", nargs="?", type=Path, default=BUILD / "submission_b200.py")
     parser.add_argument("--mode", choices=MODES, default="test")
@@ -124,7 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
         content = options.file.read_bytes()
     except OSError as error:
         parser.error(
-            f"cannot read {options.file}: {error.strerror}; `make bundle TARGET=b200` writes submission_b200.py"
+            f"cannot read {options.file}: {error.strerror}; `./nvfp4 bundle --target b200` writes submission_b200.py"
         )
     findings, notes = lint(content)
     for finding in findings:
@@ -134,14 +140,14 @@ def main(arguments: list[str] | None = None) -> int:
     if findings:
         print(f"submit: {len(findings)} finding(s), nothing sent", file=sys.stderr)
         return 1
-    named = directives(content.decode("utf-8"))
-    gpu = options.gpu or named.get("gpu") or named["gpus"].split()[0]
-    if gpu.upper() in OWN_MACHINES:
-        kind = OWN_MACHINES[gpu.upper()]
-        print(f"submit: {options.file} is for {kind}, which no board has; nothing sent", file=sys.stderr)
+    found = directives(content.decode("utf-8"))
+    gpu = options.gpu or found.get("gpu") or found["gpus"].split()[0]
+    if gpu.upper() in CHIPS_WITHOUT_A_BOARD:
+        chip = CHIPS_WITHOUT_A_BOARD[gpu.upper()]
+        print(f"submit: {options.file} is for {chip}, which no board has; nothing sent", file=sys.stderr)
         return 1
     program = next((name for name in PROGRAMS if shutil.which(name)), None)
-    command = command_line(program or PROGRAMS[0], options.file, named["leaderboard"], gpu, options.mode, options.local)
+    command = command_line(program or PROGRAMS[0], options.file, found["leaderboard"], gpu, options.mode, options.local)
     print(shlex.join(command), flush=True)
     if options.dry_run:
         return 0
@@ -153,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(output, end="" if output.endswith("\n") else "\n")
     verdict = read_verdict(output, done.returncode, options.mode, options.local)
     print(f"submit: {options.mode} {'passed' if verdict.passed else 'FAILED'}")
-    for line in verdict.lines[:FAILURES_SHOWN]:
+    for line in verdict.lines[:MOST_LINES_SHOWN]:
         print(f"submit:   {line}")
     return 0 if verdict.passed else 1
 

@@ -30,7 +30,7 @@
 #define STEP_K            64 /* HW: K of one tcgen05.mma of 4-bit elements */
 #define STEP_FP4_BYTES    (STEP_K / 2)
 #define STAGE_STEPS       (STAGE_K / STEP_K)
-#define STAGE_SCALE_BYTES (STAGE_STEPS * SCALE_TILE_BYTES) /* of 128 rows: a scale tile is a step's */
+#define STAGE_SCALE_BYTES (STAGE_STEPS * SCALE_TILE_BYTES) /* scale factors of 128 rows: a tile a step */
 #define FP16_BYTES        2
 
 /* name, rows of B, stages, CTAs that share an MMA, stages at the end of K whose first products all come before
@@ -79,9 +79,9 @@ static inline int blackwell_shared_bytes(const struct blackwell_config *config) 
 #define B_SCALE_TILES(tile_n, stacked)                                                                         \
     ((stacked) ? (2 * (tile_n) + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS : 2 * SCALE_TILES_TOUCHED(tile_n))
 #define STEP_COLUMNS(tile_n, stacked)                                                                          \
-    ((1 + B_SCALE_TILES(tile_n, stacked)) * SCALE_TILE_COLUMNS) /* of A's and B's factors */
+    ((1 + B_SCALE_TILES(tile_n, stacked)) * SCALE_TILE_COLUMNS) /* columns of A's and B's factors */
 #define SCALE_STAGES(tile_n, stacked)                                                                          \
-    ((TMEM_COLUMNS - 2 * (tile_n)) / (STAGE_STEPS * STEP_COLUMNS(tile_n, stacked))) /* that fit */
+    ((TMEM_COLUMNS - 2 * (tile_n)) / (STAGE_STEPS * STEP_COLUMNS(tile_n, stacked))) /* stages that fit */
 
 static inline int blackwell_tmem_columns(const struct blackwell_config *config) {
     int stacked = STACKED(config->tail, config->split_k);

@@ -252,7 +252,7 @@ static __device__ __forceinline__ void epilogue_stacked(shared_t<T> shared, cons
 template <class T>
 static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct output_row &row) {
     using parts = column_parts<T::tile_n>;
-    static_assert(parts::all % COLUMN_GROUPS == 0, "each warp has as many parts");
+    static_assert(parts::all % COLUMN_GROUPS == 0, "the column groups share the parts evenly");
     float gate[parts::of_warp][parts::columns];
     wait(gate_full_barrier<T>(shared), 0);
     tcgen05_fence_after_thread_sync();

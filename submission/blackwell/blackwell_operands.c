@@ -3,7 +3,7 @@
 #include "blackwell_config.h"
 
 enum {
-    SCALE_ELEM_BYTES = 2,                                  /* of the scale tiles' tensor maps */
+    SCALE_ELEM_BYTES = 2,                                  /* an element of the scale tiles' maps */
     SCALE_BOX_ELEMS = SCALE_TILE_BYTES / SCALE_ELEM_BYTES, /* HW: a box has at most 256 elements a dimension */
 };
 

@@ -148,7 +148,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
         stage_t<T> to = stage_of(shared, ring.stage);
         int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
         if (i >= T::stages) {
-            wait(empty_barrier(shared, ring.stage), ring.parity ^ 1); /* of the previous lap */
+            wait(empty_barrier(shared, ring.stage), ring.parity ^ 1); /* previous lap */
         }
         if (coord.rank == 0) {
             mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>());
@@ -185,7 +185,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
  * anything. */
 template <class T>
 static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
-    constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* of a lane */
+    constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* words that a lane moves */
     const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS - OTHER_WARPS;
     const int step = warp % STAGE_WARPS, group = warp / STAGE_WARPS;
     const int stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
@@ -249,7 +249,7 @@ static __device__ __forceinline__ struct operands find_operands(shared_t<T> shar
 struct products {
     struct tmem_addr acc_gate, acc_up;
     uint32_t instruction;
-    uint32_t sfb_column; /* which of a scale tile's four columns the tile's rows of B start in */
+    uint32_t sfb_column; /* column of the scale tile's four where the tile's rows of B start */
     uint16_t ctas, self; /* masks of the CTAs whose barriers are signalled: all that share the MMA; this one */
 };
 

@@ -1,7 +1,6 @@
-/* A tile of the dual GEMM: its constants, what lies in shared memory and TMEM, its barriers, and where in C it
- * is.
+/* A tile of the dual GEMM: its constants, its shared memory and TMEM, its barriers, and its place in C.
  *
- * Read the first comment of blackwell_dual_gemm.cuh before. */
+ * The first comment of blackwell_dual_gemm.cuh explains the kernel; read it first. */
 #ifndef BLACKWELL_TILE_CUH
 #define BLACKWELL_TILE_CUH
 
@@ -12,8 +11,8 @@
 
 namespace blackwell {
 
-#define LOAD_COLUMNS      32 /* of accumulators that a lane loads at once */
-#define REDUCTION_COLUMNS 16 /* likewise, with split K */
+#define LOAD_COLUMNS      32 /* accumulator columns that a lane loads at once */
+#define REDUCTION_COLUMNS 16 /* the same with split K */
 #define VECTOR_FLOATS     4
 #define VECTOR_HALVES     8  /* outputs of a 16-byte store */
 #define SECTOR_HALVES     16 /* outputs of a sector of memory, which one store of sm_100 can fill */
@@ -42,15 +41,17 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int output_n = tile_n / split_k;
     static constexpr int received_parts = split_k > 1 ? split_k - 1 : 1;
 
-    /* The tensor maps of the second operand, and all tensor maps: those of parameters with a B2. */
+    /* The tensor map of the second product's rows of B: B2's here. */
     template <class P> static __device__ __forceinline__ const CUtensorMap *second_b(const P &p) {
         return &p.b2;
     }
 
+    /* The tensor map of their scale factors: sfb2's here. */
     template <class P> static __device__ __forceinline__ const CUtensorMap *second_sfb(const P &p) {
         return &p.sfb2;
     }
 
+    /* Prefetches all tensor maps of parameters with a B2. */
     template <class P> static __device__ __forceinline__ void prefetch_maps(const P &p) {
         prefetch_tensormap(&p.b1);
         prefetch_tensormap(&p.b2);
@@ -60,30 +61,33 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
         prefetch_tensormap(&p.sfa);
     }
 
-    static_assert(ctas == 1 || ctas == 2, "a CTA or a pair");
-    static_assert(cluster <= MAX_CLUSTER_CTAS, "a cluster has that many CTAs");
-    static_assert(tile_n <= MAX_TCGEN05_N && cta_n <= MAX_TMA_BOX_ELEMS && TILE_M <= MAX_TMA_BOX_ELEMS,
-                  "an MMA and a TMA box take all rows");
+    static_assert(ctas == 1 || ctas == 2, "a tile has one CTA or a pair");
+    static_assert(cluster <= MAX_CLUSTER_CTAS, "a cluster has at most MAX_CLUSTER_CTAS CTAs");
+    static_assert(
+        tile_n <= MAX_TCGEN05_N && cta_n <= MAX_TMA_BOX_ELEMS && TILE_M <= MAX_TMA_BOX_ELEMS,
+        "one MMA takes all tile_n rows of B; one TMA box takes a CTA's rows of B, and one its rows of A");
     static_assert(TILE_M == TMEM_LANES, "a lane of TMEM is a row of A");
-    static_assert(scales_column + (scales_shared ? 1 : stages) * stage_columns <= TMEM_COLUMNS, "fits in TMEM");
-    static_assert(!stacked || 2 * tile_n <= MAX_TCGEN05_N, "an MMA takes both products' rows");
+    static_assert(scales_column + (scales_shared ? 1 : stages) * stage_columns <= TMEM_COLUMNS,
+                  "accumulators and scale factors fit in TMEM's columns");
+    static_assert(!stacked || 2 * tile_n <= MAX_TCGEN05_N, "one MMA takes the rows of B of both products");
     static_assert(stacked || tile_n % (SCALE_TILE_ROWS / 2) == 0,
                   "a tile's scale factors start at a scale tile or at half of one, as no others "
                   "are known to work"); /* HW: CUTLASS, N = 64 and 192 */
-    static_assert(tail <= stages, "the last stages are all there at once");
+    static_assert(tail <= stages, "the ring holds all stages of the tail at once");
     static_assert(!scales_shared || (tail == 0 && !stacked),
-                  "the last stages' scale factors are all there at once");
+                  "with a tail or stacked rows, each stage has columns of its own for scale factors");
     static_assert(tile_n % split_k == 0 &&
                       (split_k > 1 ? output_n % REDUCTION_COLUMNS : tile_n % LOAD_COLUMNS) == 0,
-                  "whole loads of accumulators");
+                  "a CTA's columns are whole loads of accumulators");
 };
 
-/* Whether warps have to gather the scale factors of the stacked rows of B1 and B2.  In the grouped GEMM the
- * only B's are contiguous. */
+/* True if warps have to gather the scale factors of the stacked rows of B1 and B2.  The grouped GEMM has one
+ * B, whose scale factors are contiguous. */
 template <class T> static constexpr __device__ __forceinline__ bool rearranges(void) {
     return T::stacked && T::products == 2;
 }
 
+/* One stage of the ring in shared memory: a tile's operands over STAGE_K elements of K. */
 template <class T> struct shared_stage {
     unsigned char a[TILE_M][STAGE_FP4_BYTES]; /* 128-byte swizzle */
     unsigned char b[2][T::cta_n]
@@ -93,6 +97,7 @@ template <class T> struct shared_stage {
                      [STAGE_SCALE_BYTES]; /* [sfb1, sfb2]; then, in the same place, those of the stacked rows */
 };
 
+/* A CTA's shared memory: the ring's stages, the mbarriers and the TMEM slot. */
 template <class T> struct shared_storage {
     union {
         struct shared_stage<T> stages[T::stages];
@@ -105,7 +110,7 @@ template <class T> struct shared_storage {
     unsigned char tmem_slot[TMEM_SLOT_BYTES]; /* where tcgen05.alloc writes its address */
 };
 
-/* The types above, checked: sizes that the host computes too, and what has to fit. */
+/* Asserts that the sizes of the types above are those that the host computes, and that they fit. */
 template <class T> struct layout_of {
     using stage = struct shared_stage<T>;
     using storage = struct shared_storage<T>;
@@ -114,19 +119,21 @@ template <class T> struct layout_of {
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_n, T::stages, T::ctas),
                   "shared memory has the bytes that the host asks for");
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES <= MAX_SHARED_BYTES,
-                  "a CTA has that much shared memory");
+                  "a CTA has at most MAX_SHARED_BYTES of shared memory");
     static_assert(sizeof(stage) % SWIZZLE_ATOM_BYTES == 0 && offsetof(stage, b) % SWIZZLE_ATOM_BYTES == 0 &&
                       T::cta_n * STAGE_FP4_BYTES % SWIZZLE_ATOM_BYTES == 0,
                   "A, B1 and B2 start swizzle atoms");
     static_assert(STAGE_FP4_BYTES == SWIZZLE_ROW_BYTES, "a row's fp4 are a row of the swizzle");
     static_assert(sizeof(uint64_t) == MBARRIER_BYTES && offsetof(storage, full) % MBARRIER_BYTES == 0,
-                  "mbarrier objects, aligned");
+                  "the mbarriers are 8 bytes each and aligned to 8 bytes");
     static_assert(offsetof(storage, full) == T::stages * sizeof(stage),
                   "received accumulators fit over the stages");
 };
 
 template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
 template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
+
+/* ---- mbarriers: the table in blackwell_dual_gemm.cuh says what each announces ---- */
 
 template <class T>
 static __device__ __forceinline__ struct mbarrier scales_full_barrier(shared_t<T> shared, int stage) {
@@ -151,6 +158,8 @@ template <class T> static __device__ __forceinline__ struct mbarrier up_full_bar
     return {SHARED_MEMBER(shared, up_full)};
 }
 
+/* ---- meeting of a cluster's threads ---- */
+
 /* Synchronizes all threads of the cluster, which may be a single CTA, and their memory. */
 static __device__ __forceinline__ void sync_ctas(void) {
     barrier_cluster_arrive_release();
@@ -171,14 +180,15 @@ static __device__ __forceinline__ void leave_tmem(void) {
     barrier_cluster_arrive_relaxed();
 }
 
-/* Which tile of C this CTA computes, and which steps of the tile's K. */
+/* The tile of C that this CTA computes, and its share of the tile's K. */
 struct tile_coord {
     int32_t m, n, batch;        /* first row of A, first row of B */
-    int32_t rank;               /* of this CTA in its pair; the first CTA issues the MMAs */
-    int32_t split;              /* number of the share of K */
-    int32_t first_stage, steps; /* of K */
+    int32_t rank;               /* rank of this CTA in its pair; rank 0 issues the MMAs */
+    int32_t split;              /* index of this CTA's share of K */
+    int32_t first_stage, steps; /* first stage and number of steps of that share */
 };
 
+/* The tile and the share of K of this CTA, from its block indices; K has steps_k steps. */
 template <class T> static __device__ __forceinline__ struct tile_coord find_tile(int32_t steps_k) {
     struct tile_coord coord;
     int32_t stages_k = (steps_k + STAGE_STEPS - 1) / STAGE_STEPS, in_cluster = blockIdx.x % T::cluster;
@@ -193,11 +203,12 @@ template <class T> static __device__ __forceinline__ struct tile_coord find_tile
     return coord;
 }
 
-/* For the CTAs that share an MMA: the first one's rank in the cluster, and the mask of all of them. */
+/* The rank in the cluster of the CTA that issues this CTA's MMAs. */
 template <class T> static __device__ __forceinline__ uint32_t leader_rank(const struct tile_coord &coord) {
     return coord.split * T::ctas;
 }
 
+/* The mask, by ranks in the cluster, of the CTAs that share an MMA with this one. */
 template <class T> static __device__ __forceinline__ uint16_t cta_mask(const struct tile_coord &coord) {
     return (uint16_t)(((1u << T::ctas) - 1) << leader_rank<T>(coord));
 }

@@ -36,11 +36,11 @@ static struct sequence member(const struct python_functions *python, struct sequ
     return sequence_of(python, of.item(of.object, index));
 }
 
-/* What all groups of a call share. */
+/* State that all groups of a call share. */
 struct call {
     const struct python_functions *python;
     bool any;                          /* the device is known: a tensor has been read */
-    int32_t device_type, device_index; /* of all tensors */
+    int32_t device_type, device_index; /* device of all tensors */
 };
 
 /* Required properties of a tensor.  The stride of a dimension of size 1 is not checked. */

@@ -31,7 +31,7 @@ struct python_functions {
     int32_t (*aoti_torch_get_data_ptr)(void *tensor, void **address);
     int32_t (*aoti_torch_get_dim)(void *tensor, int64_t *dimensions);
     int32_t (*aoti_torch_get_sizes)(void *tensor, int64_t **sizes);
-    int32_t (*aoti_torch_get_strides)(void *tensor, int64_t **strides); /* in elements */
+    int32_t (*aoti_torch_get_strides)(void *tensor, int64_t **strides); /* counted in elements */
     int32_t (*aoti_torch_get_dtype)(void *tensor, int32_t *type);
     int32_t (*aoti_torch_get_device_type)(void *tensor, int32_t *type);
     int32_t (*aoti_torch_get_device_index)(void *tensor, int32_t *index);

@@ -46,7 +46,7 @@ struct work {
     const struct kernels *kernels;
     const struct share *shares; /* longest tasks first */
     int64_t panel_cols;         /* columns of C in a panel (panel_cols_of) */
-    int64_t tasks;              /* of all shares */
+    int64_t tasks;              /* tasks of all shares */
     size_t tiles, a_groups;     /* most row tiles, and most packed groups of A, in a block */
     int64_t longest_k;
     atomic_llong next; /* the next task to take */
@@ -293,7 +293,7 @@ static int32_t run_problems(const struct problem *problems, int64_t count) {
     struct share shares[CUSTOM_KERNEL_MAX_GROUPS];
     struct work work = {.panel_cols = panel_cols_of(problems)};
     RETURN_IF_FAILED(machine_kernels(most_rows(problems, count), &work.kernels));
-    double macs = 0; /* of one product, all problems together */
+    double macs = 0; /* multiply-adds of one product, all problems together */
     for (int64_t i = 0; i < count; i++) {
         macs += macs_of(&problems[i]);
     }

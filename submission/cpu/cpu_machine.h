@@ -1,4 +1,4 @@
-/* What the CPU backend can use on this machine: instruction sets, threads, and the processor's name. */
+/* This machine, as the CPU backend uses it: instruction sets, threads, and the processor's name. */
 #ifndef CPU_MACHINE_H
 #define CPU_MACHINE_H
 

@@ -59,7 +59,7 @@ struct operand {
 /* The kernels of one instruction set.  The types of packed A, panel and sums are the set's own; sizes below. */
 struct kernels {
     const char *name;   /* the value of NVFP4_CPU_ISA */
-    const char *detail; /* for custom_kernel_backend_query() */
+    const char *detail; /* text of custom_kernel_backend_query() */
     int (*supported)(void);
     int tile_rows;        /* rows of A in a register tile, a multiple of TILE_ROWS */
     int panels;           /* panels multiplied at a time if packed A is large */

@@ -23,8 +23,8 @@
 #define STAGE_FP4_BYTES   (STAGE_K / 2)
 #define STEP_K            64 /* HW: K of one mma.sync of 4-bit elements (PTX ISA) */
 #define STAGE_STEPS       (STAGE_K / STEP_K)
-#define STAGE_SCALE_BYTES (STAGE_STEPS * SCALE_TILE_BYTES) /* of 128 rows: a scale tile is a step's */
-#define MMA_M             16                               /* HW: of one mma.sync */
+#define STAGE_SCALE_BYTES (STAGE_STEPS * SCALE_TILE_BYTES) /* scale factors of 128 rows: a tile a step */
+#define MMA_M             16                               /* HW: rows of one mma.sync */
 #define MMA_N             8
 
 /* name, rows of A, rows of B, stages, MMA warps along the rows of A, and along those of B */

@@ -9,7 +9,7 @@
 namespace geforce {
 
 #define QUAD         4 /* lanes that hold the eight columns of a block's row, two each */
-#define ROW_PARTS    2 /* of a block: lane t has two columns of row t / 4 and two of row t / 4 + 8 */
+#define ROW_PARTS    2 /* rows of a block in lane t: two columns each of row t / 4 and row t / 4 + 8 */
 #define PART_COLUMNS MMA_N
 
 /* fp32 silu(gate) * up of two columns, as halves. */
@@ -70,7 +70,7 @@ template <class T, class G, class Word>
 static __device__ __forceinline__ void store_columns(const struct tile_coord &coord, int32_t first_of_tile,
                                                      const G &p, Word word) {
     constexpr int parts = T::m_blocks * ROW_PARTS * T::n_blocks;
-    static_assert(parts % QUAD == 0, "each lane of a quad gets as many");
+    static_assert(parts % QUAD == 0, "the lanes of a quad share the parts evenly");
     const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
     const int32_t first_row = coord.m + warp % T::warps_m * T::warp_m + lane / QUAD;
     const int32_t first_column = first_of_tile + warp / T::warps_m * T::warp_n;

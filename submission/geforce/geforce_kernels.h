@@ -18,8 +18,8 @@ struct geforce_dual_gemm_params {
     const uint8_t *sfa, *sfb1, *sfb2; /* blocked: [batch][row of scale tiles][step of K][512 bytes] */
     uint16_t *c;                      /* [batch][m][n], fp16 bits */
     int32_t m, n;
-    int32_t steps_k;                 /* K in steps; a scale tile is a step's */
-    int32_t tiles_m, tiles_n, tiles; /* of C: along its rows, its columns, and of all batches */
+    int32_t steps_k;                 /* K in steps; each step has a scale tile */
+    int32_t tiles_m, tiles_n, tiles; /* tiles of C: along rows, along columns, in all batches */
 };
 
 /* Groups of one launch of the grouped GEMM, which are the kernel's parameters.  Few groups have a kernel of

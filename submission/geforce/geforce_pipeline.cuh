@@ -69,9 +69,9 @@ template <class T, class P> static __device__ __forceinline__ void load(shared_t
 
 /* Where a lane reads in a stage: offsets in bytes from the stage's start. */
 template <class T> struct lane_places {
-    uint32_t a, b;            /* of A and of B1: its row's chunk for the first block's first ldmatrix */
-    uint32_t sfa[T::a_words]; /* the words of scale factors in a step's tile that it supplies */
-    uint32_t sfb[T::b_words]; /* likewise of B1 */
+    uint32_t a, b;            /* chunk of the lane's row of A and of B1, for the first block's first ldmatrix */
+    uint32_t sfa[T::a_words]; /* words of A's scale factors that the lane supplies, in a step's tile */
+    uint32_t sfb[T::b_words]; /* the same for B1 */
 };
 
 /* Bytes of a block's rows, which is the distance from one block to the next. */

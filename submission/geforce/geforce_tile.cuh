@@ -13,7 +13,7 @@ template <int tile_m_, int tile_n_, int stages_, int warps_m_, int warps_n_> str
     static constexpr int warps_m = warps_m_, warps_n = warps_n_, warps = warps_m * warps_n;
     static constexpr int threads = CTA_THREADS(warps_m, warps_n);
     static constexpr int warp_m = tile_m / warps_m, warp_n = tile_n / warps_n; /* a warp's part */
-    static constexpr int m_blocks = warp_m / MMA_M, n_blocks = warp_n / MMA_N; /* in MMAs */
+    static constexpr int m_blocks = warp_m / MMA_M, n_blocks = warp_n / MMA_N; /* MMAs of a warp */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     /* Products; columns of C; how many rows after B1's rows B2's start; copies of scale factors of B a stage.
      */
@@ -22,10 +22,12 @@ template <int tile_m_, int tile_n_, int stages_, int warps_m_, int warps_n_> str
     static constexpr int a_words = (warp_m + WARP_THREADS - 1) / WARP_THREADS;
     static constexpr int b_words = (warp_n + WARP_THREADS - 1) / WARP_THREADS;
 
-    static_assert(tile_m % (warps_m * MMA_M) == 0 && tile_n % (warps_n * MMA_N) == 0, "whole MMAs a warp");
+    static_assert(tile_m % (warps_m * MMA_M) == 0 && tile_n % (warps_n * MMA_N) == 0,
+                  "a warp's rows and columns are whole MMAs");
     static_assert(SCALE_TILE_ROWS % tile_m == 0, "a tile's rows of A are in one scale tile");
-    static_assert(tile_m <= MAX_TMA_BOX_ELEMS && tile_n <= MAX_TMA_BOX_ELEMS, "a TMA box takes all rows");
-    static_assert(threads <= MAX_CTA_THREADS, "a CTA has that many threads");
+    static_assert(tile_m <= MAX_TMA_BOX_ELEMS && tile_n <= MAX_TMA_BOX_ELEMS,
+                  "one TMA box takes all of a tile's rows of A, and one all its rows of B");
+    static_assert(threads <= MAX_CTA_THREADS, "a CTA has at most MAX_CTA_THREADS threads");
     static_assert(warps * WARP_THREADS % WARPGROUP_THREADS == 0, "setmaxnreg applies to whole warpgroups");
     /* HW: registers beyond the launch's are never free, and setmaxnreg would wait for ever. */
     static_assert(WARP_THREADS * (LOAD_WARPS * LOAD_REGISTERS + warps * MMA_REGISTERS) <=
@@ -67,10 +69,10 @@ template <class T> struct layout_of {
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_m, T::tile_n, T::stages),
                   "shared memory has the bytes that the host asks for");
     static_assert(SHARED_BYTES(T::tile_m, T::tile_n, T::stages) <= MAX_SHARED_BYTES_SM120,
-                  "a CTA has that much shared memory");
+                  "a CTA has at most MAX_SHARED_BYTES of shared memory");
     static_assert(sizeof(stage) % SWIZZLE_64_BYTES == 0 && T::tile_n * STAGE_FP4_BYTES % SWIZZLE_64_BYTES == 0,
                   "every box starts where the swizzle repeats");
-    static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier object");
+    static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier has MBARRIER_BYTES bytes");
 };
 
 /* Which tile of C the CTA computes. */

@@ -1,4 +1,4 @@
-/* What every GPU backend shares: its entry in the library's table, the chips it runs on, the limits and the
+/* Parts of every GPU backend: its entry in the library's table, the chips it runs on, the limits and the
  * tile of a call.  A backend adds its list of tiles and their selection, its kernels and their launches.
  *
  * A backend's file ends with one line, in which `run` is its function for the dual GEMM:

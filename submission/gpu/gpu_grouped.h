@@ -1,5 +1,4 @@
-/* What the host sides of the grouped GEMMs share: limits, and the call of backends that cut all groups by one
- * tile. */
+/* Host code that the grouped GEMMs share: limits, and the call of backends that cut all groups by one tile. */
 #ifndef GPU_GROUPED_H
 #define GPU_GROUPED_H
 
@@ -24,13 +23,13 @@ int32_t gpu_check_ctas(const char *backend, int64_t ctas);
 struct tiled_group {
     const struct problem *problem;
     struct tile_class tiles;
-    int64_t tiles_m; /* along the group's rows */
+    int64_t tiles_m; /* tiles along the group's rows */
     struct gpu_scales scales;
-    int64_t scales_offset; /* of their copies in scratch memory */
+    int64_t scales_offset; /* start of their copies in scratch memory */
 };
 
 struct tiled_groups {
-    int tile, sms;                                      /* sms: of the device */
+    int tile, sms;                                      /* sms: SMs of the device */
     struct tiled_group group[CUSTOM_KERNEL_MAX_GROUPS]; /* the longest tiles first */
     int64_t count, tiles, scratch_bytes;
 };
@@ -44,7 +43,7 @@ struct grouped_tiling {
     int64_t (*tile_ps)(int tile, int64_t k); /* any unit will do: times are only compared */
     int (*units)(int tile, int sms);         /* CTAs or clusters that run at the same time */
     int (*ctas_of_unit)(int tile);
-    int64_t most_groups; /* in a launch */
+    int64_t most_groups; /* groups of a launch */
     /* Encodes, permutes and multiplies `count` groups from number `first` on, at most `most_groups`. */
     int32_t (*launch_groups)(const struct tiled_groups *tiled, int64_t first, int64_t count);
 };

@@ -71,7 +71,7 @@ struct launch {
     int64_t grid[3];
     int64_t threads, cluster; /* CTAs along x; 1 without clusters */
     int shared_bytes;
-    const char *pdl_variable; /* of the environment: 0 turns programmatic dependent launch (PDL) off */
+    const char *pdl_variable; /* environment variable: 0 turns programmatic dependent launch (PDL) off */
 };
 
 /* Raises the kernel's limit on dynamic shared memory, once for each device. */

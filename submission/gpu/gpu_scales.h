@@ -21,7 +21,7 @@ int32_t gpu_launch_permute_scales(const struct problem *problem, const void *ker
 
 struct gpu_scales {
     bool permute;
-    int64_t sfa_bytes, sfb_bytes; /* of copies in scratch memory: of sfa; of sfb1, and of sfb2 */
+    int64_t sfa_bytes, sfb_bytes; /* scratch memory for a copy of sfa; for one of sfb1 or of sfb2 */
     int64_t b_rows;
     int tensors; /* 3, or 2 if there is no sfb2 */
     /* Set by gpu_place_scales: where the copies start, and what the GEMM reads; without sfb2, sfb1 again. */

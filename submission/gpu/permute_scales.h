@@ -8,7 +8,7 @@
 #include "../core/scale_layout.h"
 
 #define PERMUTE_SCALES_TENSORS   3
-#define PERMUTE_SCALES_TILES     2 /* of a thread, along K: faster than 1, 4 and 8 on an H200 */
+#define PERMUTE_SCALES_TILES     2 /* tiles of a thread, along K: faster than 1, 4 and 8 on an H200 */
 #define PERMUTE_SCALES_THREADS   (2 * SCALE_TILE_WORDS) /* a thread for each word of two tiles */
 #define PERMUTE_SCALES_CTA_TILES (PERMUTE_SCALES_THREADS / SCALE_TILE_WORDS * PERMUTE_SCALES_TILES)
 
@@ -22,7 +22,7 @@ struct permute_scales_params {
     int64_t groups;  /* K / 16 */
     int64_t tiles_k; /* scale tiles along K to write, at least groups / 4; zeros past the end of K */
     int64_t batches;
-    int32_t count; /* of tensors */
+    int32_t count; /* number of tensors */
     int32_t scale_layout;
 };
 

@@ -24,8 +24,8 @@ struct launch_plan {
     int sms;
     int64_t stages_k;
     bool permute_scales; /* sfb1 and sfb2, to the blocked layout, whose K is padded to whole stages */
-    struct ahead ahead;  /* of the first GEMM */
-    /* In scratch memory: A in fp16; sfb1 or sfb2, permuted; counters. */
+    struct ahead ahead;  /* dequantization of A during the first GEMM */
+    /* Scratch memory: A in fp16; sfb1 or sfb2, permuted; counters. */
     int64_t a_bytes, scale_bytes, counters_bytes;
 };
 
@@ -33,7 +33,7 @@ struct launch_plan {
 struct operands {
     uint8_t *a; /* fp16, in scratch memory */
     const uint8_t *sfb1, *sfb2;
-    uint8_t *permuted_sfb1, *permuted_sfb2; /* in scratch memory; NULL if the caller's are used */
+    uint8_t *permuted_sfb1, *permuted_sfb2; /* scratch memory; NULL if the caller's are used */
     uint32_t *counters;                     /* in scratch memory */
 };
 

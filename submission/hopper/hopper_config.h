@@ -23,10 +23,10 @@
 #define STAGE_SCALE_TILES    (STAGE_K / SCALE_TILE_K)
 #define STAGE_SCALE_BYTES    (STAGE_SCALE_TILES * SCALE_TILE_BYTES)
 #define FP16_BYTES           2
-#define A_BOX_BYTES      SWIZZLE_ROW_BYTES /* of a row of A in a TMA box: the widest that a swizzle allows */
-#define A_BOX_K          (A_BOX_BYTES / FP16_BYTES)
-#define A_BOXES          (STAGE_K / A_BOX_K)
-#define OUTPUT_PAD_BYTES 16 /* between rows of the staged output: stmatrix without bank conflicts */
+#define A_BOX_BYTES          SWIZZLE_ROW_BYTES /* row of A in a TMA box: the widest that a swizzle allows */
+#define A_BOX_K              (A_BOX_BYTES / FP16_BYTES)
+#define A_BOXES              (STAGE_K / A_BOX_K)
+#define OUTPUT_PAD_BYTES     16 /* between rows of the staged output: stmatrix without bank conflicts */
 
 /* name (rows of A, rows of B, shares of K), warpgroups along the rows of B, m blocks of each warpgroup, rows of
  * A, stages, CTAs that share a tile's K, warpgroups that share a CTA's K, and whether CTAs stay for tile after
@@ -83,7 +83,7 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
 /* ---- the dequantization of A ---- */
 
 #define DEQUANTIZE_CHUNK_K     STAGE_K
-#define DEQUANTIZE_UNITS       16 /* of a chunk: a thread writes 16 of its 256 bytes */
+#define DEQUANTIZE_UNITS       16 /* units of a chunk: a thread writes 16 of its 256 bytes */
 #define DEQUANTIZE_MAX_THREADS MAX_CTA_THREADS
 #define CHUNK_PARTS            4 /* threads of a chunk that write four units each (dequantize_box_parity) */
 
@@ -92,7 +92,7 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
 /* Shared memory: a ring as above, a chunk of outputs for each warpgroup (32 rows of C by the warpgroup's 32
  * columns), and a word, padded.  The linker aligns the start. */
 #define OUTPUT_CHUNK_ROWS  32
-#define OUTPUT_CHUNK_BYTES (WGMMA_M_BLOCK_B_ROWS * FP16_BYTES) /* of a row */
+#define OUTPUT_CHUNK_BYTES (WGMMA_M_BLOCK_B_ROWS * FP16_BYTES) /* bytes of a row */
 #define PADDED_WORD_BYTES  16
 #define PERSISTENT_SHARED_BYTES(tile_n, tile_m, stages, warpgroups)                                            \
     ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) +                                           \

@@ -38,8 +38,8 @@ struct dequantize_params {
     uint16_t *a_fp16; /* [batch][m][k padded to STAGE_K], permuted (hopper_dequantize.cuh) */
     int64_t fp4_row_bytes, scale_batch_bytes, scale_tile_step;
     uint32_t scale_quarter_step, scale_row_step;
-    uint32_t scale_chunk_step, scale_half_step; /* to the next 128 elements of K, and the next 64 */
-    uint32_t row_units, full_chunks;            /* of a row: 16 bytes written; chunks that K fills */
+    uint32_t scale_chunk_step, scale_half_step; /* steps to the next 128 elements of K, and the next 64 */
+    uint32_t row_units, full_chunks;            /* units of 16 bytes written a row; chunks that K fills */
 };
 
 /* The persistent GEMM.  If there are items, another kernel has dequantized the first parts of the first band of
@@ -49,7 +49,7 @@ struct hopper_persistent_params {
     int32_t tiles_n, tiles_m, tiles; /* along the launch's columns of C, along A's rows; of all batches */
     int32_t row_tiles;               /* rows of tiles of all batches, or 0 if no tile waits for an item */
     int32_t band_tiles;              /* rows of tiles in a band */
-    int32_t parts, parts_before;     /* of K; of these, dequantized before */
+    int32_t parts, parts_before;     /* parts of K; parts that another kernel dequantizes */
     uint32_t items;                  /* counted in whole tiles and bands */
     uint32_t *claimed, *ready; /* items claimed; items ready of each [row tile][part]: zero before the launch */
     struct dequantize_params a;
@@ -90,9 +90,9 @@ const void *hopper_permute_scales_kernel(void); /* struct permute_scales_params 
 /* A group.  Its tiles have the numbers from first_tile on, those of the same rows of B next to each other.
  * `gemm`'s sfb2, first_n, a_box_rows and stage_tx_bytes are not used. */
 struct hopper_group {
-    CUtensorMap b; /* as the dual GEMM's B1, with l = 1 and boxes of all rows of a tile */
+    CUtensorMap b; /* the dual GEMM's map of B1, with l = 1 and boxes of all rows of a tile */
     struct hopper_dual_gemm_params gemm;
-    const uint8_t *a; /* in fp16 (hopper_grouped_config.h) */
+    const uint8_t *a; /* fp16 (hopper_grouped_config.h) */
     int32_t a_rows;   /* padded to whole eights */
     int32_t first_tile, tiles_m;
     int32_t tile; /* number in HOPPER_GROUPED_TILES, and that tile's columns */

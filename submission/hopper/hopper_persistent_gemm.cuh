@@ -17,9 +17,9 @@
 namespace hopper {
 
 #define STORE_BARRIER 2 /* the first of one named barrier a warpgroup, after CONSUMER_BARRIER */
-#define AHEAD_WARPS   3 /* of the producer's warpgroup that dequantize A; one more copies */
+#define AHEAD_WARPS   3 /* warps of the producer's warpgroup that dequantize A; one more copies */
 #define BANDS_AHEAD                                                                                            \
-    1 /* of the CTA's own tile's band: three are no faster (measured:H200), and L2 would keep less */
+    1 /* bands before the own tile's: three are no faster (measured:H200), and L2 would keep less */
 #define THROTTLE_NS 1000
 /* Registers a thread: dequantizing needs more than copying. */
 #define AHEAD_REGISTERS        56
@@ -30,12 +30,14 @@ template <class T> struct persistent_storage {
     unsigned char output[T::warpgroups][OUTPUT_CHUNK_ROWS][OUTPUT_CHUNK_BYTES];
     uint32_t wave; /* number of the tile that the producer copies for, counted on this CTA */
 
-    static_assert(sizeof(shared_storage<T>) % sizeof(uint4) == 0, "16-byte stores");
+    static_assert(sizeof(shared_storage<T>) % sizeof(uint4) == 0, "the output is aligned for 16-byte stores");
     static_assert(OUTPUT_CHUNK_ROWS == WARP_THREADS, "stmatrix takes a row's address from each lane");
-    static_assert(OUTPUT_CHUNK_BYTES == WGMMA_M_BLOCK_B_ROWS * FP16_BYTES, "a warpgroup's columns");
+    static_assert(OUTPUT_CHUNK_BYTES == WGMMA_M_BLOCK_B_ROWS * FP16_BYTES,
+                  "an output chunk's row holds a warpgroup's columns");
     static_assert(T::m_blocks == 1 && T::split_k == 1 && T::warpgroups_k == 1 && T::chains == 1,
                   "a warpgroup has one block's accumulators over all of K");
-    static_assert(T::tile_m % OUTPUT_CHUNK_ROWS == 0 && T::tile_m % A_ITEM_ROWS == 0, "whole chunks and items");
+    static_assert(T::tile_m % OUTPUT_CHUNK_ROWS == 0 && T::tile_m % A_ITEM_ROWS == 0,
+                  "a tile's rows are whole output chunks and whole items");
     static_assert(WARPGROUP_THREADS * (AHEAD_REGISTERS + T::warpgroups * REGISTERS_BESIDE_AHEAD) <=
                       T::threads * LAUNCH_REGISTERS(T::threads),
                   "the launch's registers suffice for what all warpgroups ask for");
@@ -51,7 +53,7 @@ static __device__ __forceinline__ struct tile_coord tile_number(const struct hop
     struct tile_coord coord;
     coord.n = p.gemm.first_n + tile % p.tiles_n * T::tile_n;
     coord.first_row = row % p.tiles_m * T::tile_m;
-    coord.m = min(coord.first_row, p.gemm.m - p.gemm.a_box_rows); /* as find_tile */
+    coord.m = min(coord.first_row, p.gemm.m - p.gemm.a_box_rows); /* find_tile does the same */
     coord.batch = row / p.tiles_m;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;
     coord.rank = 0;
@@ -119,7 +121,7 @@ static __device__ __forceinline__ uint32_t claim_item(const struct hopper_persis
 template <class T>
 static __device__ __forceinline__ void dequantize_ahead(uint32_t wave,
                                                         const struct hopper_persistent_params &p) {
-    griddepcontrol_wait(); /* for A itself, and for the kernel that makes the counters zero */
+    griddepcontrol_wait(); /* until A is written and the counters are zero */
     uint32_t claimed = claim_item(p);
     for (;;) {
         const uint32_t index = __shfl_sync(~0u, claimed, 0);
@@ -272,7 +274,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
     shared_t<T> shared = {cvta_to_shared(aligned_memory)};
     static_assert(sizeof *storage == PERSISTENT_SHARED_BYTES(T::tile_n, T::tile_m, T::stages, T::warpgroups),
                   "shared memory has the bytes that the host asks for");
-    static_assert(sizeof *storage <= MAX_SHARED_BYTES, "a CTA has that much shared memory");
+    static_assert(sizeof *storage <= MAX_SHARED_BYTES, "a CTA has at most MAX_SHARED_BYTES of shared memory");
 
     if (threadIdx.x == 0) {
         start_pipeline<T>(shared, T::consumers, a, b1, b2);

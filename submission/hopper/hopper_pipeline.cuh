@@ -20,8 +20,8 @@
 namespace hopper {
 
 #define CONSUMER_BARRIER 1                     /* named barrier of the consumers; 0 is __syncthreads */
-#define STEP_BYTES       (16 * FP16_BYTES)     /* of a row of A: K of one wgmma is 16 */
-#define LANE_FP4_BYTES   (STAGE_FP4_BYTES / 4) /* of a row of B, for each of four lanes */
+#define STEP_BYTES       (16 * FP16_BYTES)     /* row of A in a step: K of one wgmma is 16 */
+#define LANE_FP4_BYTES   (STAGE_FP4_BYTES / 4) /* each of four lanes' share of a row of B */
 
 /* ---- start ---- */
 

@@ -17,7 +17,7 @@ namespace hopper {
 /* Registers a thread: the producer's warpgroup copies, the others hold accumulators and fragments. */
 #define PRODUCER_REGISTERS             24
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
-#define WORKING_REGISTERS              28 /* of a consumer, besides accumulators and fragments */
+#define WORKING_REGISTERS              28 /* a consumer's, besides accumulators and fragments */
 /* Registers that ptxas gives each thread of a kernel with `threads` threads. */
 #define LAUNCH_REGISTERS(threads) (MAX_CTA_REGISTERS / (threads) / REGISTER_GRANULE * REGISTER_GRANULE)
 
@@ -63,13 +63,16 @@ struct tile {
     static constexpr int received_vectors = split_k == 1 ? 0 : m_blocks * output_accs / 4; /* float4 a thread */
     static constexpr int stage_vectors = A_BOXES * tile_m * A_BOX_BYTES / (finishers * (int)sizeof(float4));
     static constexpr int received_stages = (received_vectors + stage_vectors - 1) / stage_vectors;
-    static constexpr int output_boxes = (output_m + WARP_THREADS - 1) / WARP_THREADS; /* of 32 rows of C */
-    static constexpr int columns = tile_n;                                            /* of C */
+    static constexpr int output_boxes =
+        (output_m + WARP_THREADS - 1) / WARP_THREADS; /* boxes of 32 rows of C */
+    static constexpr int columns = tile_n;            /* columns of C */
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
 
-    static_assert(tile_m <= MAX_WGMMA_N && tile_m % WGMMA_N_GRANULE == 0, "a wgmma takes all rows of A");
-    static_assert(tile_m <= MAX_TMA_BOX_ELEMS && tile_n <= MAX_TMA_BOX_ELEMS, "a TMA box takes all rows");
-    static_assert(threads <= MAX_CTA_THREADS, "a CTA has that many threads");
+    static_assert(tile_m <= MAX_WGMMA_N && tile_m % WGMMA_N_GRANULE == 0,
+                  "one wgmma takes all of a tile's rows of A");
+    static_assert(tile_m <= MAX_TMA_BOX_ELEMS && tile_n <= MAX_TMA_BOX_ELEMS,
+                  "one TMA box takes all of a tile's rows of A, and one all its rows of B");
+    static_assert(threads <= MAX_CTA_THREADS, "a CTA has at most MAX_CTA_THREADS threads");
     /* HW: registers beyond the launch's are never free, and setmaxnreg would wait for ever. */
     static_assert(WARPGROUP_THREADS * (PRODUCER_REGISTERS + warpgroups * CONSUMER_REGISTERS(warpgroups)) <=
                       threads * LAUNCH_REGISTERS(threads),
@@ -77,12 +80,13 @@ struct tile {
     static_assert(CONSUMER_REGISTERS(warpgroups) <= MAX_THREAD_REGISTERS &&
                       CONSUMER_REGISTERS(warpgroups) % REGISTER_GRANULE == 0 &&
                       PRODUCER_REGISTERS % REGISTER_GRANULE == 0,
-                  "setmaxnreg takes these numbers");
-    static_assert(output_accs % 4 == 0, "whole vectors, of 8 rows of C");
+                  "setmaxnreg takes multiples of REGISTER_GRANULE up to MAX_THREAD_REGISTERS");
+    static_assert(output_accs % 4 == 0, "a lane's accumulators are whole vectors, of 8 rows of C");
     static_assert(stages % warpgroups_k == 0, "a stage's barriers always belong to the same warpgroups");
     static_assert((warpgroups_k - 1) * vectors <= stages * stage_vectors,
                   "the accumulators of warpgroups that take stages in turn fit over the stages");
-    static_assert(split_k <= 2 && split_k <= MAX_CLUSTER_CTAS, "each CTA sends half to the one other CTA");
+    static_assert(split_k <= 2 && split_k <= MAX_CLUSTER_CTAS,
+                  "at most two CTAs share K: each sends half to the other");
 };
 
 /* ---- shared memory ---- */
@@ -118,10 +122,10 @@ template <class T> struct layout_of {
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_n, T::tile_m, T::stages),
                   "shared memory has the bytes that the host asks for");
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES <= MAX_SHARED_BYTES,
-                  "a CTA has that much shared memory");
+                  "a CTA has at most MAX_SHARED_BYTES of shared memory");
     static_assert(sizeof(stage) % SWIZZLE_ATOM_BYTES == 0 && T::tile_m * A_BOX_BYTES % SWIZZLE_ATOM_BYTES == 0,
                   "every box of A starts a swizzle atom");
-    static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier object");
+    static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier has MBARRIER_BYTES bytes");
     static_assert(T::received_stages * sizeof(stage) + T::output_boxes * WARP_THREADS * T::output_row_bytes <=
                       T::stages * sizeof(stage),
                   "received accumulators and the staged output fit over the stages");
@@ -134,7 +138,7 @@ struct tile_coord {
     int32_t m, n, batch;         /* first row of A, first row of B */
     int32_t first_row;           /* first row of C stored; earlier rows belong to the previous tile */
     int32_t scale_tile;          /* first row of scale tiles of B */
-    int32_t rank;                /* of this CTA among the CTAs that share the tile */
+    int32_t rank;                /* rank of this CTA among the CTAs that share the tile */
     int32_t first_stage, stages; /* stages may be 0 */
 };
 

@@ -13,8 +13,8 @@ extern const struct hopper_costs {
     int64_t product_ps;        /* a row of A times a row of B1 and of B2, over a stage of K */
     int64_t b_row_ps;          /* dequantizing a row of B1 and B2 of a stage while products run */
     int64_t a_row_ps;          /* copying a row of A of a stage */
-    int64_t b_row_at_least_ps; /* a row of B1 and B2 of a stage if dequantization is the bottleneck, */
-    int64_t a_row_at_least_ps; /* and what each row of A adds to it */
+    int64_t b_row_at_least_ps; /* a row of B1 and B2 of a stage if dequantization is the bottleneck */
+    int64_t a_row_at_least_ps; /* addition to it for each row of A */
     int64_t wave_ps;           /* a wave's start and end: launch, first bytes, epilogue */
     int64_t reduction_ps;      /* the DSMEM reduction between the two CTAs of a split K */
     int64_t turns_ps;          /* the reduction between warpgroups that take stages in turn */

@@ -23,7 +23,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("once", [0.0, 7.0])
-def test_what_a_round_costs_once_is_not_a_calls(once):
+def test_a_rounds_fixed_cost_is_not_counted_in_a_call(once):
     clock = Clock(once)
     short, long = behind_others.rounds_us(clock, {"auto": 20.0}, 24, 3)["auto"]
     assert [count for _, count in clock.rounds] == [8, *[8, 24] * 3]

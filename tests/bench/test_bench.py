@@ -248,7 +248,7 @@ def test_the_time_limit_ends_whole_rounds(shaped):
     assert len(shaped("a", "b", repeats=9, seconds=4.0).samples) == 4
 
 
-def test_what_is_wrong_is_left_out_and_said(shaped, capsys):
+def test_a_wrong_variant_is_left_out_and_reported(shaped, capsys):
     found = shaped("a", "wrong", "raises", "later")
     assert {sample["variant"] for sample in found.samples} == {"a"}
     assert found.left_out["raises"] == "raises: ValueError: no " + "x" * 297
@@ -363,7 +363,7 @@ def test_the_cublas_submission_is_right(problem, wants):
         assert torch.equal(cublas_submission.custom_kernel(data), want)
 
 
-def test_nothing_asked_for_is_the_leaderboards_measurement():
+def test_the_default_is_the_leaderboards_measurement():
     asked = vars(compare.parser().parse_args([]))
     assert asked == {
         "variants": "auto",

@@ -44,8 +44,8 @@ def test_the_cpu_bench_times_after_a_warm_up_and_checks_each_output(monkeypatch,
         "ours, ms": 3.0,
         "same job, ms": 8.0,
         "matmuls alone, ms": 4.0,
-        "ratio, same job": 3.0,  # of 4, 2 and 3
-        "ratio, matmuls alone": 1.5,  # of 1.5, 1 and 3
+        "ratio, same job": 3.0,  # median of 4, 2 and 3
+        "ratio, matmuls alone": 1.5,  # median of 1.5, 1 and 3
     }
     assert next(times, None) is None
     monkeypatch.setattr(cpu, "timed_ms", lambda call: 1.0)  # nothing is computed

@@ -201,15 +201,15 @@ def test_the_microbenchmarks_rows_are_printed_and_kept_once(card, capsys):
         f"3 rows of an A card, driver 580.1: {card.json}\n"
     )
     text = card.json.read_text()
-    told = json.loads(text)
-    assert told.pop("sources_sha256") == micro.sources_digest()
-    assert {name: value for name, value in told.items() if name != "rows"} == {
+    report = json.loads(text)
+    assert report.pop("sources_sha256") == micro.sources_digest()
+    assert {name: value for name, value in report.items() if name != "rows"} == {
         "chip": "A card",
         "driver": "580.1",
         "max_sm_clock": "1980 MHz",
         "memory_clock": "3201 MHz",
     }
-    assert [(row["name"], row["value"]) for row in told["rows"]] == [("latency", 30.5), ("rate", 7)]
+    assert [(row["name"], row["value"]) for row in report["rows"]] == [("latency", 30.5), ("rate", 7)]
     assert text.endswith("}\n]}\n") and len(text.splitlines()) == 5
 
 

@@ -119,7 +119,7 @@ def test_changed_files_are_not_timed_as_a_commit(at_checkout):
         commits.time(False, [])
 
 
-def test_what_does_not_build_ends_it_with_its_words(at_checkout):
+def test_a_failed_build_ends_the_run_with_the_builds_output(at_checkout):
     (at_checkout / "Makefile").write_text("library:\n\techo this is why; false\n")
     git(at_checkout, "commit", "-qam", "broken")
     commits.fetch(["HEAD"])

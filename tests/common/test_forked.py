@@ -58,7 +58,7 @@ def test_a_traceback_is_shown_and_is_a_failure():
     assert done.returncode == 1 and "ZeroDivisionError: division by zero" in done.stderr
 
 
-def test_what_libraries_do_at_the_end_of_a_process_is_done():
+def test_the_exit_handlers_of_libraries_run():
     code = """
 import ctypes, os
 at_exit = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)(lambda status, _: os.write(1, b"end") and None)

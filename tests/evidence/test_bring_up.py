@@ -71,7 +71,7 @@ def test_a_failed_steps_json_is_kept_but_never_an_earlier_steps(tmp_path):
     assert running.run(Step("writes half", python(broken), 20, result=path)).result is None
 
 
-def test_what_does_not_fit_into_the_time_is_skipped_and_says_so(tmp_path):
+def test_a_step_that_does_not_fit_into_the_time_is_skipped_and_reported(tmp_path):
     running = session(tmp_path, seconds=1.0)
     outcome = running.run(Step("late", python("pass"), 20))
     assert (outcome.outcome, outcome.log_tail) == (SKIPPED, "no time left")

@@ -150,7 +150,7 @@ def test_the_protocol_goes_on_without_facts_about_the_machine(day):
         assert skipped == ["no compute-sanitizer here"] * 3
 
 
-def test_what_is_asked_for_by_name_or_first_word_is_skipped(day):
+def test_steps_named_by_name_or_first_word_are_skipped(day):
     made = day(capability=[9, 0], skip=["build", "eval test", "sanitizer"])
     made.run()
     left_out = [step.name for step in made.session.steps if step.skip == "left out by --skip"]

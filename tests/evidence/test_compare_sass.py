@@ -80,7 +80,7 @@ def test_a_kernel_of_one_side_alone_is_a_difference(compiled):
     }
 
 
-def test_what_is_neither_a_file_nor_a_commit_is_refused(tmp_path, capsys):
+def test_an_argument_that_is_neither_a_file_nor_a_commit_is_refused(tmp_path, capsys):
     assert main([str(tmp_path / "missing.o"), "HEAD"]) == 2
     assert "missing.o is neither a file nor a commit" in capsys.readouterr().err
 

@@ -40,7 +40,7 @@ def test_every_round_is_a_mark_of_its_verdict(series):
     assert len({kept, dropped, left_open}) == 3
     faces = [tuple(mark.get_facecolor()[0]) for mark in marks]
     assert faces == [kept, dropped, left_open, kept, kept]
-    corners = [len(mark.get_paths()[0].vertices) for mark in marks]  # of a circle, a cross, a square
+    corners = [len(mark.get_paths()[0].vertices) for mark in marks]  # points of a circle, a cross, a square
     assert corners[0] == corners[3] == corners[4] > 8 and len(set(corners[:3])) == 3
 
 

@@ -19,7 +19,7 @@ READS = {
     "shell": re.compile(r"\$\{?(NVFP4_[A-Z0-9_]+)"),
     "make": re.compile(r"^([A-Z][A-Z0-9_]*) *\?=", re.MULTILINE),
 }
-# Of the bundle: macros that its loader replaces, in a string.
+# The bundle's macros, in a string, which its loader replaces.
 NO_VARIABLE = re.compile(r"NVFP4_HAVE_")
 
 

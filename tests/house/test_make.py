@@ -1,4 +1,4 @@
-"""What make would run for a compiler, an nvcc and a processor: `make -n` with shell scripts in the place of these."""
+"""Commands that make runs for a compiler, an nvcc and a processor: `make -n`, with shell scripts in their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each problem reports for a case: text, work, memory needed for checking, and every tensor."""
+"""Facts that each problem reports for a case: text, work, memory needed for checking, and every tensor."""
 
 from __future__ import annotations
 

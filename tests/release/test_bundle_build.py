@@ -1,4 +1,4 @@
-"""What the bundle compiles and how: the same sources and flags as make; and the parts of the bundler."""
+"""The bundle compiles the same sources with the same flags as make; and the parts of the bundler."""
 
 from __future__ import annotations
 

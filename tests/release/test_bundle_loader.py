@@ -128,7 +128,7 @@ def test_a_failure_ends_the_others_and_shows_so_much_output(tmp_path):
     assert command == f"compilation failed: {' '.join(broken)}" and len(output) == 8000
 
 
-def test_what_takes_longer_than_the_limit_is_ended(tmp_path):
+def test_a_build_that_takes_longer_than_the_limit_is_ended(tmp_path):
     begin = time.monotonic()
     with pytest.raises(ImportError, match="compilation took more than 120 s and was ended"):
         bundle_loader._run_all([["sleep", "30"]], tmp_path, begin + 0.3)
@@ -258,7 +258,7 @@ class TestLibraryPath:
             lambda library: (shutil.rmtree(library.parent), library.parent.mkdir()),
         ],
     )
-    def test_what_is_damaged_or_open_to_others_is_built_anew(self, cache, monkeypatch, damage):
+    def test_a_cached_library_damaged_or_open_to_others_is_rebuilt(self, cache, monkeypatch, damage):
         calls = []
         monkeypatch.setattr(bundle_loader, "_build", self.build(calls))
         library = bundle_loader._library_path()
@@ -306,7 +306,7 @@ class TestLibraryPath:
         bundle_loader._sweep(cache, cache / "mine")
         assert (cache / "build-other").exists() == kept
 
-    def test_what_another_process_sweeps_at_once_is_no_error(self, cache, monkeypatch):
+    def test_a_file_removed_by_another_process_is_no_error(self, cache, monkeypatch):
         cache.mkdir()
         gone = [cache / "build-gone", *(cache / f"{number:032x}" for number in range(20))]
         monkeypatch.setattr(bundle_loader.Path, "iterdir", lambda folder: iter(gone))

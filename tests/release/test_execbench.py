@@ -86,7 +86,7 @@ def test_the_files_are_of_the_boards_schema():
         assert solution["definition"] == definition["name"]
 
 
-def test_what_the_board_is_told_of_the_operation():
+def test_the_boards_definition_of_the_operation():
     definition = execbench.definition()
     shapes = {name: (tensor["shape"], tensor["dtype"]) for name, tensor in definition["inputs"].items()}
     codes, scales = "float4_e2m1fn_x2", "float8_e4m3fn"

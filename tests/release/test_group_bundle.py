@@ -62,7 +62,9 @@ def test_a_target_whose_backend_lacks_it_is_refused_in_words(checkout, capsys, m
     out = tmp_path / "x.py"
     assert bundle.main(["--problem", "group_gemm", "--target", "cpu", "--output", str(out)]) == 1 and not out.exists()
     assert "bundle: target cpu has no group_gemm yet" in capsys.readouterr().err
-    assert bundle.choose_target(PROBLEM) == "cpu", "where nothing has it, that is what will be told"
+    assert bundle.choose_target(PROBLEM) == "cpu", (
+        "if no target has the problem, cpu is chosen and its bundle reports that"
+    )
 
 
 def test_a_shim_without_its_mark_is_refused(checkout):

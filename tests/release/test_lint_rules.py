@@ -101,7 +101,7 @@ def test_a_path_from_the_root_is_found(folder):
 
 
 @pytest.mark.parametrize("before", ["a", ".", "/", "*", ")", "]", "}", "$", "~", ":", "-"])
-def test_what_only_looks_like_one_is_not(before):
+def test_text_just_before_the_slash_makes_it_no_absolute_path(before):
     assert found(f"{START}# {before}/usr/include\n") == []
 
 

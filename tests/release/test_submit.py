@@ -125,7 +125,7 @@ def test_a_failure_exits_1_and_is_named(submit):
     assert done.stdout.endswith("submit: leaderboard FAILED\nsubmit:   ❌ b\n")
 
 
-def test_what_popcorn_writes_to_standard_error_counts(submit):
+def test_popcorns_standard_error_counts(submit):
     done = submit(popcorn="echo '✅ a'; echo 'Error: 503' >&2")
     assert done.returncode == 1 and "submit:   Error: 503" in done.stdout
 
@@ -162,7 +162,7 @@ def test_a_file_with_findings_is_not_sent(submit):
 def test_a_missing_file_is_wrong_usage(root, tmp_path):
     command = [sys.executable, "-m", "scripts.release.submit", str(tmp_path / "none.py")]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert done.returncode == 2 and "`make bundle TARGET=b200`" in done.stderr
+    assert done.returncode == 2 and "`./nvfp4 bundle --target b200`" in done.stderr
 
 
 def test_a_bundle_for_a_cpu_is_not_sent_whoever_names_the_gpu(submit):

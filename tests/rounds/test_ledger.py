@@ -167,7 +167,7 @@ def test_a_round_in_plain_words(data, sentence):
     assert words.plain(data) == sentence
 
 
-def test_what_a_round_changed_can_be_seen():
+def test_a_rounds_change_can_be_seen():
     sides = {"base": {"commit": "a" * 40}, "candidate": {"commit": "b" * 40}}
     assert words.what_changed(sides) == "What changed: `git diff aaaaaaaaa bbbbbbbbb -- submission/`."
     one = copy.deepcopy(sides)
@@ -176,7 +176,7 @@ def test_what_a_round_changed_can_be_seen():
     assert words.what_changed({"base": {"commit": None}, "candidate": {"commit": None}}) == ""
 
 
-def test_what_an_adoption_rests_on_is_said():
+def test_the_evidence_of_an_adoption_is_shown():
     adopted = {"state": "adopted", "measurement": None}
     assert (
         state_text(adopted) == "adopted (unmeasured)"

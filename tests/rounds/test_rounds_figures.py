@@ -192,7 +192,7 @@ def test_every_kind_of_figure_needs_a_link(figure):
 
 
 @pytest.mark.parametrize("text", ["3.11", "v0.95", "0.9", "2.13.0", "10.95", "5 user", "3 used", "sm_90a", "0.95.1"])
-def test_what_is_no_figure(text):
+def test_text_without_a_figure(text):
     assert rounds_figures.untagged_problems(f"It is {text} so.", "x") == []
 
 

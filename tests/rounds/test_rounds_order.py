@@ -59,7 +59,7 @@ def measured(measured_once, tmp_path):
     ],
     ids=["prediction", "rule", "backend", "kind", "base", "candidate"],
 )
-def test_what_the_prediction_says_is_frozen_with_it(measured, change):
+def test_the_text_of_a_prediction_is_frozen_with_it(measured, change):
     data = measured.get(5)
     assert rounds_check.git_problems(measured, data) == []
     change(data)
@@ -68,7 +68,7 @@ def test_what_the_prediction_says_is_frozen_with_it(measured, change):
     ]
 
 
-def test_what_comes_later_is_not_frozen(measured):
+def test_later_sections_are_not_frozen(measured):
     data = measured.get(5)
     data.update(title="better", cost={"lines": 1}, reopen_if="never", verdict={}, state="superseded")
     data["candidate"]["commit"] = data["measurement"]["prediction_commit"]

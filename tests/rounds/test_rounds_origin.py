@@ -145,7 +145,7 @@ def test_commits_have_to_be_two_and_those_that_were_timed(tank, capsys, base, ca
 
 def test_two_commits_of_equal_sources_are_no_change(tank, capsys):
     (tank.root / "notes").write_text("x")
-    twin = commit(tank.root, "twin")  # of `mixed`, whose sources the tree holds
+    twin = commit(tank.root, "twin")  # the tree has the sources of `mixed`
     samples, env = write_run(tank, seed=3)
     digests = {"v0": kernel_digest("mixed"), "deep": kernel_digest("mixed")}
     lines(lambda row: row.update(digest=digests.get(row["variant"], row["digest"])))(samples, env)
@@ -164,7 +164,7 @@ def test_an_a_a_round_times_one_commit(tank, capsys):
     assert run(tank, "measure", number, "--samples", samples, "--env", env) == 0
 
 
-def test_what_is_altered_after_the_measurement_is_found_too(tank):
+def test_a_change_after_the_measurement_is_found_too(tank):
     edit(tank, 5, lambda data: data["candidate"].update(commit=data["base"]["commit"]))
     assert "0005-deep: base and candidate are one commit" in problems_of(tank)
 

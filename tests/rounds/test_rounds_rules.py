@@ -147,7 +147,7 @@ def test_evidence_is_what_there_is(blackwell, change, problem):
 @pytest.mark.parametrize("state", ["adopted", "rejected", "inconclusive", "blocked"])
 @pytest.mark.parametrize("evidence", ["predicted", "compiled"])
 @pytest.mark.parametrize("backend", ["blackwell", "hopper", "cpu"])
-def test_what_may_end_without_a_measurement(blackwell, state, evidence, backend):
+def test_rounds_that_may_end_without_a_measurement(blackwell, state, evidence, backend):
     del blackwell["simulation"]
     path = ("draft", "predicted", state) if state != "blocked" else ("draft", "blocked")
     with_states(blackwell, *path).update(evidence=evidence, backend=backend)

@@ -154,8 +154,8 @@ def times_of(tank, candidate=0.8, **changes):
     times = {"one": dict.fromkeys(SHAPES, 10.0), "two": dict.fromkeys(SHAPES, 10.0 * candidate)}
     times["two"][SHAPES[1]] = 9.5
     commits = {"one": git(tank.root, "rev-parse", "v0"), "two": git(tank.root, "rev-parse", "deep")}
-    told = {"chip_sha256": "1" * 64, "command": "time it", "error": {"percent": 4.5, "source": "the page"}}
-    path.write_text(json.dumps(told | {"commits": commits, "times": times} | changes))
+    record = {"chip_sha256": "1" * 64, "command": "time it", "error": {"percent": 4.5, "source": "the page"}}
+    path.write_text(json.dumps(record | {"commits": commits, "times": times} | changes))
     return path
 
 

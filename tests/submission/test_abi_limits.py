@@ -284,7 +284,7 @@ def test_rules_are_checked_in_the_order_of_the_structs_fields(library):
 
 
 @pytest.mark.parametrize("first", range(len(POINTERS) - 1))
-def test_of_two_wrong_pointers_the_first_is_reported(library, first):
+def test_the_first_of_two_wrong_pointers_is_reported(library, first):
     call = Call()
     earlier, later = POINTERS[first], POINTERS[first + 1]
     setattr(call.args, earlier, getattr(call.args, earlier) + 8)
@@ -294,7 +294,7 @@ def test_of_two_wrong_pointers_the_first_is_reported(library, first):
     assert message.startswith(f"{earlier} is at ")
 
 
-def test_of_two_overlapped_inputs_the_first_is_reported(library):
+def test_the_first_of_two_overlapped_inputs_is_reported(library):
     call = Call()
     call.args.c = call.args.b2 = call.args.sfb1
     assert " overlaps b2 at " in call(library)[1]

@@ -73,8 +73,8 @@ def test_an_unknown_instruction_set_is_named_and_nothing_is_written(library_path
     status, c = backend.status(random_problem(2, 3, 64))
     message = backend.library.custom_kernel_message().decode()
     assert status == ARGUMENT
-    told, _, names = message.partition("; expected one of the instruction sets built in: ")
-    assert told == f"NVFP4_CPU_ISA is '{value[:64]}'"
+    problem, _, names = message.partition("; expected one of the instruction sets built in: ")
+    assert problem == f"NVFP4_CPU_ISA is '{value[:64]}'"
     assert "portable" in names.split(", ")
     for isa in names.split(", "):  # every listed name is accepted, even if the machine lacks it
         monkeypatch.setenv("NVFP4_CPU_ISA", isa)

@@ -19,7 +19,7 @@ from tests.submission.cpu_kit import E4M3, NAN_SCALE, ONE, to_blocked
 
 LINEAR, SWIZZLED, SWIZZLED_8X4 = "linear", "swizzled128x4", "swizzled8x4"
 SIZES = list(itertools.product((1, 31, 32, 33, 127, 128, 129, 300), (4, 8, 20)))  # rows and groups
-SINGLE = 2  # the byte of e2m1 codes 1 and 0
+SINGLE = 2  # a byte of two e2m1 codes: 1.0 in the low half, 0 in the high half
 
 
 def place_128x4(row, group, groups):
@@ -148,7 +148,7 @@ def test_any_two_forms_give_the_same_bits(problem, of_a, of_b):
     assert torch.equal(gated_gemm(a, *stacked, weights="stacked", scale_layout=pair), want)
 
 
-def test_what_only_one_layout_fits_needs_no_statement(problem):
+def test_the_layout_is_inferred_if_only_one_fits(problem):
     (a, b1, b2), (sfa, sfb1, sfb2) = problem
     b1, b2, sfb1, sfb2 = b1[:200], b2[:200], sfb1[:200], sfb2[:200]
     want = dual_gemm(a, b1, b2, sfa, sfb1, sfb2, scale_layout=LINEAR)
@@ -196,7 +196,7 @@ def test_ambiguous_rows_are_refused_unless_their_layout_is_stated(problem, place
         (None, (2, 2, 32, 4, 4, 1)),
     ],
 )
-def test_a_shape_that_the_layout_has_not_is_named(problem, layout, shape):
+def test_a_shape_that_the_layout_does_not_have_is_named(problem, layout, shape):
     (a, b1, _), (_, sfb, _) = problem
     sfa = torch.full(shape, ONE, dtype=torch.uint8)
     with pytest.raises(RuntimeError, match=rf"sfa has shape {re.escape(str(shape))}; expected "):
@@ -229,7 +229,7 @@ def test_the_operators_themselves_take_layouts(problem):
     assert set(results.values()) == {"SUCCESS"}
 
 
-def test_batches_have_the_leaderboards_layouts_alone(problem):
+def test_batches_take_only_the_leaderboards_layouts(problem):
     codes, scales = ([x[:130].unsqueeze(-1) for x in part] for part in problem)
     want = dual_gemm(*codes, *scales)
     assert torch.equal(dual_gemm(*codes, *scales, scale_layout=LINEAR), want)

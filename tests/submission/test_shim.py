@@ -106,7 +106,7 @@ def test_wrong_dtype_is_a_type_error_naming_the_tensor(index):
 
 @pytest.mark.parametrize("index", READ_IN_TEN)
 @pytest.mark.parametrize("wrong", [None, 3, "tensor"])
-def test_what_is_no_tensor_is_a_type_error_naming_the_tensor(index, wrong):
+def test_an_argument_that_is_no_tensor_is_a_type_error_naming_it(index, wrong):
     with pytest.raises(TypeError, match=rf"^{NAMES[index]} is a (NoneType|int|str); expected a torch.Tensor"):
         custom_kernel(replaced(problem(), index, wrong))
 
@@ -175,7 +175,7 @@ def test_wrong_number_of_tensors_is_a_value_error(count):
         custom_kernel(data)
 
 
-def test_what_is_no_sequence_is_a_type_error():
+def test_data_that_is_no_sequence_is_a_type_error():
     with pytest.raises(TypeError, match="data is a int; expected a tuple of tensors"):
         custom_kernel(3)
 

@@ -208,7 +208,7 @@ def test_a_failure_with_right_tensors_is_raised_unchanged(data, monkeypatch):
 
 @pytest.mark.parametrize("blocked", [False, True])
 def test_joint_weights_are_taken_by_slices(blocked):
-    rows = 128  # of gate and of up
+    rows = 128  # rows of gate, and as many of up
     data = generate_input(8, 2 * rows, 128, 1, 5, full=True, device="cpu")
     a, w13, _, sfa, scales, _ = operands(data, blocked, 2)
     gate, up = (slice(None, rows), slice(rows, None))

@@ -38,7 +38,7 @@ def narrow(table, shape, sms):
     tiles = table["narrow_tiles"]
     rows = min((tile["tile_m"] for tile in tiles.values() if shape[0] <= tile["tile_m"]), default=None)
     found = [narrow_tile(table, name, shape, sms) for name, tile in tiles.items() if tile["tile_m"] == rows]
-    if len(found) == 2:  # of warpgroups and of single warps
+    if len(found) == 2:  # a tile of warpgroups and one of single warps
         (_, ctas, _, (_, _, warps_k, *_)), (_, more, *_) = found
         return found[warps_k == 1 or ctas // shape[3] < more // shape[3]]
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""What every timed variant has: a call, and the library's settings that its name stands for."""
+"""Variants that are timed: a call, and the library's settings that its name stands for."""
 
 from __future__ import annotations
 

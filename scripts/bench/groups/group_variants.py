@@ -29,7 +29,7 @@ BASELINES = {
     "cublas_groups": "one cuBLAS fp16 GEMM a group on operands dequantized beforehand",
     "grouped_mm": "one torch._grouped_mm in bf16 on operands dequantized beforehand; groups of one N and K",
 }
-TOLERANCE = 2e-2  # of a baseline, relative to the largest output of a group
+TOLERANCE = 2e-2  # a baseline's error, relative to the largest output of a group
 
 
 def shape_of(parts: tuple[int | str, ...]) -> GroupGemm:

@@ -293,7 +293,7 @@ def _copies(last: list[list[tuple[int, int]]], block_of: dict[int, int]) -> dict
 
 @dataclass
 class _Pending:
-    """What was issued since the last instruction that represents a PTX instruction."""
+    """Instructions issued since the last one that represents a PTX instruction."""
 
     slots: int = 0
     cycles: int = 0

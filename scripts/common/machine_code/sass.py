@@ -110,14 +110,14 @@ def functions(lines: Iterable[str]) -> dict[str, list[Instruction]]:
 def registers(lines: Iterable[str]) -> dict[str, int]:
     """Registers per thread, by function."""
     found: dict[str, int] = {}
-    told, name = False, ""
+    expected, name = False, ""
     for line in lines:
         if REGISTERS.match(line):
-            told, name = True, ""
-        elif told and (of := ATTRIBUTE_OF.match(line)):
-            name = of[1]
-        elif told and name and (value := ATTRIBUTE.match(line)):
-            found[name], told = int(value[1], 16), False
+            expected, name = True, ""
+        elif expected and (function := ATTRIBUTE_OF.match(line)):
+            name = function[1]
+        elif expected and name and (value := ATTRIBUTE.match(line)):
+            found[name], expected = int(value[1], 16), False
     return found
 
 

@@ -14,13 +14,13 @@
 
 namespace blackwell {
 
-#define PART_COLUMNS NVFP4_GROUP_ELEMS /* of C, that a lane takes at a time */
-#define LEAST_PIECE  8                 /* of interleaved rows: half of a part */
+#define PART_COLUMNS NVFP4_GROUP_ELEMS /* columns of C that a lane takes at a time */
+#define LEAST_PIECE  8                 /* rows of the shortest interleaved piece: half of a part */
 
 template <int tile_n, int stages, int ctas, int tail, int products_>
 struct extended_tile : tile<tile_n, stages, ctas, tail, 1> {
     static constexpr int products = products_, columns = (products == 1 ? 2 : 1) * tile_n;
-    static_assert(tile_n % (LEAST_PIECE * 2 * COLUMN_GROUPS) == 0, "whole parts");
+    static_assert(tile_n % (LEAST_PIECE * 2 * COLUMN_GROUPS) == 0, "a warp's columns are whole parts");
 };
 
 template <class T>
@@ -55,7 +55,7 @@ static __device__ __forceinline__ void load_part(float (&gate)[PART_COLUMNS], fl
     }
     await_loads(gate);
     await_loads(up);
-    if (T::products == 1 && p.interleave == LEAST_PIECE) { /* of a part's 32 rows, 0-7 and 16-23 are gate's */
+    if (T::products == 1 && p.interleave == LEAST_PIECE) { /* rows 0-7 and 16-23 of a part's 32 are gate's */
 #pragma unroll
         for (int i = 0; i < LEAST_PIECE; i++) {
             const float moved = gate[LEAST_PIECE + i];

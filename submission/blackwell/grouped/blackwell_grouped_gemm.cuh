@@ -32,7 +32,7 @@ struct grouped_tile : tile<tile_n, stages, ctas, tail, split_k> {
         prefetch_tensormap(&group.sfa);
     }
 
-    static_assert(split_k == 1, "the reduction is that of two products");
+    static_assert(split_k == 1, "the grouped GEMM splits no K: the reduction is written for two products");
 };
 
 /* The group of tile number `number`. */
@@ -66,7 +66,7 @@ template <class T>
 static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row) {
     constexpr int halves = T::stacked ? 1 : 2;
     using parts = column_parts<2 * T::tile_n / halves>;
-    static_assert(T::up_column == T::tile_n, "columns of C are columns of TMEM");
+    static_assert(T::up_column == T::tile_n, "the second half of a tile's columns follows the first in TMEM");
 #pragma unroll
     for (int half = 0; half < halves; half++) {
         wait(half + 1 < halves ? gate_full_barrier<T>(shared) : up_full_barrier<T>(shared), 0);

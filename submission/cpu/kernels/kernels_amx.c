@@ -113,7 +113,7 @@ static inline void dequantize_words(struct bf16_b_step to[static WORD_STEPS], co
     const __m512i group = _mm512_setr_epi64(0, 0, 0x0001000100010001, 0x0001000100010001, 0x0002000200020002,
                                             0x0002000200020002, 0x0003000300030003, 0x0003000300030003);
     const __m512i magnitudes = _mm512_set1_epi8(0x7f);
-    __m512i scales[2]; /* as fp16, eight rows each */
+    __m512i scales[2]; /* fp16, eight rows each */
     words = _mm512_and_si512(words, magnitudes);
     for (int i = 0; i < 2; i++) {
         __m256i bytes = i == 0 ? _mm512_castsi512_si256(words) : _mm512_extracti64x4_epi64(words, 1);
@@ -253,7 +253,7 @@ static void multiply_few(void *sums, int which, const void *a, const struct oper
                          int64_t first_group, int groups) {
     struct bf16_sums *acc = sums;
     const struct bf16_a_step *steps = a;
-    struct bf16_b_step words[2][WORD_STEPS]; /* in turn: the tiles of the one before may still be loaded */
+    struct bf16_b_step words[2][WORD_STEPS]; /* used in turn: tiles may still be loading from the other */
     _Alignas(64) float chunk[2][PANEL_COLS][BF16_TILE_ROWS];
     const __m512i offsets = scale_word_offsets(b, first_row, first_group);
     const uint8_t *scales = scale_quad(b, first_row, first_group);

@@ -9,7 +9,7 @@
 enum {
     AHEAD_BYTES = CHUNK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* prefetch distance: a row's next chunk */
     BLOCK_GROUPS = SCALE_TILE_GROUPS,                   /* 64 values of a row: one vector of bytes */
-    BLOCK_BYTES = BLOCK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of codes */
+    BLOCK_BYTES = BLOCK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* a block's codes */
     BLOCK_QUADS = BLOCK_GROUPS * QUADS, /* 16, as many as panel columns: a square to transpose */
 };
 

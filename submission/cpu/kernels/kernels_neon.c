@@ -4,7 +4,7 @@
 
 #include "../kernel_set.h"
 
-enum { COLUMNS = 4 }; /* in a vector of fp32 */
+enum { COLUMNS = 4 }; /* elements of a vector of fp32 */
 
 static int supported(void) {
     return 1;

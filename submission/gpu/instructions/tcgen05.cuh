@@ -72,9 +72,8 @@ template <int ctas> PTX void tcgen05_cp_32x128b_warpx4(struct tmem_addr to, uint
                  : "memory");
 }
 
-/* What happens to A in the tensor cores' buffer: it is dropped, kept for the next mma, or read from there for
- * the last time.
- */
+/* Uses of A in the tensor cores' buffer: drop it, keep it for the next mma, or read it from there for the last
+ * time. */
 enum collector { COLLECTOR_DISCARD, COLLECTOR_FILL, COLLECTOR_LASTUSE };
 
 #define MMA_MXF4NVF4(collector)                                                                                \

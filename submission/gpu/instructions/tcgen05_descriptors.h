@@ -21,7 +21,7 @@ DESCRIPTOR uint64_t shared_matrix_descriptor(uint32_t address, uint32_t leading_
 }
 
 /* A K-major tile in 128-byte rows, swizzled over consecutive atoms of 8 rows; 1024-byte aligned.
- * HW: with a swizzle the leading offset is not used and 1. */
+ * HW: with a swizzle the leading offset is not used, and is encoded as 1. */
 DESCRIPTOR uint64_t swizzled_tile_descriptor(uint32_t address) {
     const uint32_t unused = 16, atom_bytes = 1024, swizzle_128b = 2;
     return shared_matrix_descriptor(address, unused, atom_bytes, swizzle_128b);
@@ -33,8 +33,7 @@ DESCRIPTOR uint64_t scale_tile_descriptor(uint32_t address) {
     return shared_matrix_descriptor(address, unused, core_matrix_bytes, swizzle_none);
 }
 
-/* What to add to a descriptor for a start `bytes` further on; within a swizzle atom this moves along K.
- */
+/* Increment that moves a descriptor's start by `bytes`; within a swizzle atom the start moves along K. */
 DESCRIPTOR uint64_t descriptor_advance(uint32_t bytes) {
     return bytes >> 4;
 }

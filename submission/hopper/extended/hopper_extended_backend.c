@@ -14,10 +14,10 @@ struct extended_plan {
     const struct hopper_config *config;
     int tile;
     int64_t b_rows;       /* rows of the tensor b1 */
-    int64_t tile_columns; /* of C */
+    int64_t tile_columns; /* columns of C in a tile, both halves of a plain product's together */
     int64_t stages_k;
     bool joint, permute_scales;
-    int64_t a_bytes, scale_bytes; /* in scratch memory: A in fp16; sfb1 or sfb2, permuted */
+    int64_t a_bytes, scale_bytes; /* scratch memory: A in fp16; sfb1 or sfb2, permuted */
 };
 
 /* Whether a tile holds whole pieces of interleaved rows; or, for a plain product, whether the scale factors of

@@ -21,7 +21,7 @@ struct group_plan {
     int64_t stages_k;
     bool permute_scales;
     int64_t a_offset, sfb_offset;  /* A in fp16; sfb, permuted */
-    int64_t arrivals, sums_offset; /* for shared K: index of the first tile's word; the sums */
+    int64_t arrivals, sums_offset; /* with shared K: index of the first tile's word; start of the sums */
 };
 
 struct grouped_plan {

@@ -136,7 +136,7 @@ template <class T> struct checked_stages {
                       offsetof(stage, scales) == offsetof(stage, fp4) + GROUPED_COLUMNS * STAGE_FP4_BYTES &&
                       offsetof(storage, full) == T::stages * sizeof(stage) &&
                       offsetof(storage, empty) == offsetof(storage, full) + T::stages * MBARRIER_BYTES,
-                  "the numbers agree with the type");
+                  "the host's sizes are those of the type");
 };
 
 static __device__ __forceinline__ struct mbarrier full_of(const struct stages_of_group &stages, int stage) {
@@ -163,7 +163,7 @@ static __device__ __forceinline__ void load_operand(const struct stages_of_group
     const int32_t fp4_offset = group.tile_m * GROUPED_A_ROW_BYTES,
                   scales_offset = fp4_offset + GROUPED_COLUMNS * STAGE_FP4_BYTES;
     if (warp == COPIES_A || p.scales_by_previous_kernel) {
-        griddepcontrol_wait(); /* for the kernel that makes this operand */
+        griddepcontrol_wait(); /* the previous kernel makes this operand */
     }
     struct ring ring = {0, 1};
     for (int32_t k = 0; k < coord.stages; k++) {
@@ -202,7 +202,7 @@ static __device__ __forceinline__ bool sum_parts(float (&acc)[T::m_blocks][T::ac
     uint32_t *arrivals = group.arrivals + tile;
     float4 *sums = (float4 *)group.sums + (int64_t)tile * T::vectors * T::finishers + thread;
     if (thread == 0) {
-        griddepcontrol_wait(); /* for the kernel that zeroed the word */
+        griddepcontrol_wait(); /* the previous kernel zeroes the word */
         st_shared_u32(claimed, atom_add_relaxed_gpu(arrivals, 1));
     }
     bar_sync(CONSUMER_BARRIER, T::finishers);
@@ -321,7 +321,7 @@ static __device__ __forceinline__ void consume_grouped(shared_t<T> shared, struc
             return;
         }
     }
-    static_assert(sizeof(checked_stages<T>) > 0, "checked");
+    static_assert(sizeof(checked_stages<T>) > 0, "checks the sizes of a stage");
     unsigned char *output = (unsigned char *)&storage->stages[0];
     stage_plain_output<T>(acc, cvta_to_shared(output), threadIdx.x / WARPGROUP_THREADS - 1);
     bar_sync(CONSUMER_BARRIER, T::finishers);

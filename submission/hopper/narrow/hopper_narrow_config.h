@@ -11,9 +11,9 @@
 #define NARROW_BLOCK_B_ROWS 8
 #define NARROW_STEP_K       128 /* elements of K that a warp takes at a time: 32 a lane, 16 bytes of fp4 */
 #define NARROW_STEP_BYTES   (NARROW_STEP_K / 2)
-#define NARROW_MAX_WARPS    16 /* of a CTA: four for each of an SM's schedulers */
+#define NARROW_MAX_WARPS    16 /* warps of a CTA: four for each of an SM's schedulers */
 #define NARROW_MAX_SPLIT_K  2  /* clusters of more than two CTAs would leave some SMs idle */
-#define NARROW_A_ROWS       8  /* of a block of A: mma.sync's N, and a core matrix's rows */
+#define NARROW_A_ROWS       8  /* rows of a block of A: mma.sync's N, and a core matrix's rows */
 #define NARROW_WARPGROUP    4  /* warps of a team that multiplies by wgmma */
 
 /* name (a tile's rows of A), rows of A, stages of a warp's ring, units of A that a thread dequantizes, blocks
@@ -40,11 +40,11 @@ struct hopper_narrow_config {
 #define NARROW_A_OFFSET            128
 #define L2_LINE_BYTES              128
 
-/* How CTAs and warps share a problem, and what lies where in shared memory: the host chooses it for each
+/* The division of a problem among CTAs and warps, and the map of shared memory: the host chooses it for each
  * problem (hopper_narrow_selection.h). */
 struct hopper_narrow_layout {
     int32_t split_k;          /* CTAs of a cluster that share a tile's K */
-    int32_t warps_n, warps_k; /* of a CTA, along the rows of B and along K */
+    int32_t warps_n, warps_k; /* warps of a CTA along the rows of B and along K */
     int32_t phase_steps;      /* steps of K whose A is in shared memory at a time: a multiple of warps_k */
     int32_t ring_offset, sums_offset;
     int32_t sums_overlay; /* the partial sums lie over A and the ring */

@@ -37,7 +37,7 @@ struct narrow_coord {
     int warp, warp_n, warp_k, warps;
     int32_t m, tile_n, batch, rank; /* m: first row of A; tile_n: tile along the rows of B; rank: of this CTA
                                        among those of its tile */
-    int32_t first_step, steps;      /* of this CTA's share of K; steps may be 0 */
+    int32_t first_step, steps;      /* this CTA's share of K; steps may be 0 */
 };
 
 template <class T>
@@ -220,7 +220,7 @@ multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct
     const int32_t phase_steps = p.layout.phase_steps, warps_k = p.layout.warps_k;
     const uint32_t ring = shared + p.layout.ring_offset + coord.warp * (T::stages * T::stage_bytes);
     uint32_t a = shared + NARROW_A_OFFSET, next_a = a + phase_steps * a_step_bytes;
-    int32_t next_step = coord.first_step + coord.warp_k; /* to load */
+    int32_t next_step = coord.first_step + coord.warp_k; /* the next step to load */
     struct packed_a<T> packed;
     load_a<T>(packed, p, coord, coord.first_step,
               min(phase_steps, coord.steps)); /* first, because it is needed first */

@@ -19,17 +19,17 @@ namespace hopper {
 
 template <int tile_m_, int stages_, int a_units_, int blocks_, int team_, int split_k_> struct narrow_tile {
     static constexpr int stages = stages_, a_units = a_units_, split_k = split_k_;
-    static constexpr int blocks = blocks_;                   /* of a warp: each is 8 rows of B1 and 8 of B2 */
-    static constexpr int a_blocks = tile_m_ / NARROW_A_ROWS; /* of 8 rows of A */
+    static constexpr int blocks = blocks_; /* blocks of a warp: each is 8 rows of B1 and 8 of B2 */
+    static constexpr int a_blocks = tile_m_ / NARROW_A_ROWS; /* blocks of 8 rows of A */
     static constexpr int vectors = blocks * a_blocks;        /* float4 of a lane's accumulators */
     static constexpr int lane_rows = 2 * blocks, warp_rows = blocks * NARROW_BLOCK_B_ROWS;
     static constexpr int stage_bytes = NARROW_STAGE_BYTES(blocks);
     static constexpr bool by_warpgroup = team_ == NARROW_WARPGROUP;
     static constexpr int ahead = stages_ - (stages_ > 2 ? 1 : 0); /* stages being copied */
-    static_assert(tile_m_ % NARROW_A_ROWS == 0, "whole blocks of A");
+    static_assert(tile_m_ % NARROW_A_ROWS == 0, "a tile's rows of A are whole blocks");
     static_assert(SCALE_TILE_ROWS % warp_rows == 0, "a scale tile's rows are those of whole warps");
-    static_assert(split_k <= NARROW_MAX_SPLIT_K, "the clusters that the layout is made for");
-    static_assert(team_ == 1 || by_warpgroup, "a warp or a warpgroup multiplies");
+    static_assert(split_k <= NARROW_MAX_SPLIT_K, "at most NARROW_MAX_SPLIT_K CTAs share K");
+    static_assert(team_ == 1 || by_warpgroup, "a team is one warp or one warpgroup");
 };
 
 /* A lane's accumulators: [gate, gate, up, up] for each block of B and block of A. */
@@ -123,7 +123,7 @@ multiply_alone(struct narrow_accumulators<T> &acc, const struct packed_step<T> &
 /* ---- a warpgroup ---- */
 
 #define CORE_MATRIX_BYTES 128                     /* HW: 8 consecutive rows of 16 bytes */
-#define CORE_STEP_BYTES   (2 * CORE_MATRIX_BYTES) /* of a block of A, for the 16 of K of one wgmma */
+#define CORE_STEP_BYTES   (2 * CORE_MATRIX_BYTES) /* a block of A for one wgmma, whose K is 16 */
 
 /* Stores the pairs of a lane's word of A as core matrices: in row lane / 4 of each matrix this lane fills
  * halves 2 (lane % 4) and the next one. */

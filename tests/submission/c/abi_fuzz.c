@@ -12,7 +12,7 @@
 
 enum { TENSORS = 7, C = 6, MAX_TAIL = 64 };
 
-static struct choices choices; /* of the input at hand */
+static struct choices choices; /* choices from the current input */
 static uint64_t below(uint64_t bound) {
     return choose(&choices, bound);
 }

@@ -10,7 +10,7 @@
 enum { HOPPER, BLACKWELL, GEFORCE, FAKES };
 
 /* Set by tests. */
-EXPORT int32_t fake_available[FAKES]; /* on `fake_device` only */
+EXPORT int32_t fake_available[FAKES]; /* availability on `fake_device` */
 EXPORT int32_t fake_device[FAKES];
 EXPORT int32_t fake_status[FAKES]; /* what running a problem returns */
 EXPORT char fake_detail[FAKES][600];
@@ -18,7 +18,7 @@ EXPORT char fake_detail[FAKES][600];
 /* Read by tests. */
 EXPORT int32_t fake_runs[FAKES];
 EXPORT int32_t fake_details_asked[FAKES];
-EXPORT int32_t fake_last_asked[FAKES]; /* for this device */
+EXPORT int32_t fake_last_asked[FAKES]; /* device of the last question */
 EXPORT struct problem fake_problem;
 
 static int available(int which, int32_t device, char *detail, size_t detail_bytes) {

@@ -10,8 +10,8 @@
 int threads_started; /* since the test set it to zero */
 int memory_blocks;   /* likewise */
 int blocks_kept;     /* allocated and not yet freed */
-int64_t most_bytes;  /* of a block, since the test set it to zero */
-int least_alignment; /* of a block, since the test set it to a large number */
+int64_t most_bytes;  /* largest block since the test set it to zero */
+int least_alignment; /* least alignment of a block since the test set it to a large number */
 
 enum { MOST_BLOCKS = 1024 };
 static void *blocks[MOST_BLOCKS];

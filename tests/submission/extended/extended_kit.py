@@ -12,7 +12,7 @@ from reference.extended_reference import NVFP4, Extension
 from submission import gated_gemm, plain_gemm
 
 FP16_LARGEST = 65504.0
-LARGEST = 6.0 * 448  # of NVFP4 without a scale
+LARGEST = 6.0 * 448  # the largest NVFP4 value without a global scale
 ROUNDING = {extended.FP16: 2.0**-11, extended.BF16: 2.0**-8}  # bf16: 2^-9; twice, for sums that straddle a binade
 SMALLEST = {extended.FP16: 2.0**-25, extended.BF16: 2.0**-133}
 
@@ -39,7 +39,7 @@ class Case(NamedTuple):
         return tuple(tensors)
 
     def options(self) -> dict[str, object]:
-        """Of the operator, but for those of the activation where the product is plain."""
+        """Keyword arguments of the operator; a plain product gets none of the activation's."""
         extension = self.extension
         options = {"token_scale": extension.token_scale, "out_dtype": extension.output, "scale_c": extension.scale_c}
         if extension.plain:

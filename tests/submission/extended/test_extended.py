@@ -91,7 +91,7 @@ def test_nans_pass_and_mark_their_group():
     assert (scales.view(torch.uint8)[::2] != 0x7F).all()
     case = case._replace(extension=case.extension._replace(output=BF16))
     assert call(case, False)[1].isnan().all() and not call(case, False)[::2].isnan().any()
-    for operand in (1, 2):  # of gate alone, and of up alone: neither limit makes a number of it
+    for operand in (1, 2):  # NaN in gate alone, and in up alone: a limit does not turn it into a number
         case = random_case(3, 64, 64, Extension(output=BF16, limit=1.0))
         case.scales[operand][5, 1] = 0x7F
         found = call(case, False).isnan()

@@ -162,7 +162,7 @@ def test_a_field_out_of_its_range_is_named(library, field, values, expected):
         call.refused(ARGUMENT, expected)
 
 
-def test_what_has_no_use_is_refused(library):
+def test_arguments_without_a_use_are_refused(library):
     call = Call(library)
     spare = call.tensors["scale_gate"].ctypes.data
     for field, kind in (("scale_c", {"output": HALF}), ("sfc", {"output": HALF}), ("b2", {"weights": 8}),

@@ -38,7 +38,7 @@ def test_its_quantize_is_the_librarys_rule(example):
     codes, factors = example.quantize(x, scale)
     want = extended.quantize(x, scale)
     assert torch.equal(factors.view(torch.uint8), want.scales)
-    # Of zeros the sign alone may differ.
+    # The sign of zeros may differ.
     assert torch.equal(extended.nvfp4.decode_e2m1(codes), extended.nvfp4.decode_e2m1(want.codes))
 
 
@@ -66,7 +66,7 @@ def test_a_scale_that_is_left_out_is_noticed(example, tensors):
         assert not ((mlp(x).double() - wanted).abs() <= bound).all(), projection
 
 
-def test_what_a_checkpoint_lacks_is_named(example, tensors):
+def test_a_tensor_missing_from_a_checkpoint_is_named(example, tensors):
     with pytest.raises(KeyError, match=r"up_proj\.weight_scale"):
         example.GatedMLP({name: value for name, value in tensors.items() if name != "up_proj.weight_scale"})
     tensors["up_proj.input_global_scale"] = tensors["up_proj.input_global_scale"] * 2

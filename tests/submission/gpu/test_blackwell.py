@@ -18,14 +18,14 @@ TMEM_COLUMNS = 512
 MAX_REGISTERS = 255
 SMS = 148
 FAT_BINARY, MACHINE_CODE = bytes.fromhex("50ed55ba"), 2  # CUDA's fatbinary_section.h; kinds: by trial
-PARTS = (
+PARTS = (  # sources of the backend's host side
     "gpu/gpu_backend",
     "gpu/gpu_host",
     "gpu/gpu_scales",
     "blackwell/blackwell_backend",
     "blackwell/blackwell_tile_selection",
     "core/message",
-)  # of the backend's host side
+)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def nvcc(root):
 
 @pytest.fixture(scope="module")
 def devices(nvcc, root, tmp_path_factory):
-    """What the backend says about a device of a compute capability, in a build with code for both chips."""
+    """The backend's answer about a device of a compute capability, in a build with code for both chips."""
     folder = tmp_path_factory.mktemp("devices")
     (folder / "empty.cu").touch()
     dry = subprocess.run([nvcc, "--dryrun", "-c", folder / "empty.cu"], capture_output=True, text=True, check=True)
@@ -187,8 +187,8 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tiles, tmp_
         tile_n, _, ctas, tail, split_k = map(int, re.search(r"tileI" + r"Li(\d+)E" * 5, code).groups())
         pair, tiles = ctas == 2, 1 if 128 % tile_n == 0 else 2  # scale tiles of B1 or B2 in a step
         group = r"\.2CTA" if pair else ""
-        # A stage has four steps, each with both products, in two MMAs or one.  With a tail there are two more versions
-        # of a stage, one of each product.  Scale factors are copied in the versions that have the first product.
+        # A stage has four steps, each with both products, in two MMAs or one.  With a tail a stage has two more
+        # versions, one of each product.  Scale factors are copied in the versions that have the first product.
         stacked = tail == 0 and split_k == 1
         b_tiles = -(-2 * tile_n // 128) if stacked else 2 * tiles
         boxes = (4 if pair else 6) if stacked else 4 + (tiles if pair else 2 * tiles)

@@ -40,9 +40,9 @@ def test_each_backend_runs_on_its_own_chips(fake, capability, name):
     fake.devices([(capability, 77)])
     for backend, needed in NEEDED.items():
         available, detail = fake.query(backend)
-        told = rf"CUDA device 0, compute capability {capability // 10}\.{capability % 10}, 77 SMs"
+        description = rf"CUDA device 0, compute capability {capability // 10}\.{capability % 10}, 77 SMs"
         assert available == (backend == name)
-        assert re.fullmatch(told if backend == name else rf"{told}; it needs {needed}", detail), detail
+        assert re.fullmatch(description if backend == name else rf"{description}; it needs {needed}", detail), detail
         status, message = fake.call(backend, device=0)
         assert status == (OK if backend == name else UNAVAILABLE), message
         if backend != name:

@@ -1,4 +1,4 @@
-"""What a GPU backend launches: grids, tiles, tensor maps, limits."""
+"""Launches of a GPU backend: grids, tiles, tensor maps, limits."""
 
 from __future__ import annotations
 
@@ -417,10 +417,10 @@ def test_each_extent_has_its_limit(fake, monkeypatch, name, tile, what, most, ex
     assert status == OK, message
     beyond = most + (64 if what == "k" else 1)
     status, message = fake.call(name, None, *extents(beyond))
-    told = MOST if what == "k" else most
+    limit = MOST if what == "k" else most
     assert (status, message) == (
         UNSUPPORTED,
-        f"{what} is {beyond}; expected at most {told} on the {name} backend with tile {tile}",
+        f"{what} is {beyond}; expected at most {limit} on the {name} backend with tile {tile}",
     )
     assert fake.log("launch", "malloc") == []
 
@@ -429,8 +429,8 @@ def test_geforces_tiles_of_c_have_their_limit(fake, monkeypatch):
     with_tile(monkeypatch, GEFORCE, "m64n32")
     assert fake.call(GEFORCE, None, 64 * 2**10, 32 * 2**10, 64, 2**8 - 1)[0] == OK
     status, message = fake.call(GEFORCE, None, 64 * 2**10, 32 * 2**10, 64, 2**8)
-    told = f"the number of tiles of c is {2**28}; expected at most {MOST} on the geforce backend with tile m64n32"
-    assert (status, message) == (UNSUPPORTED, told)
+    expected = f"the number of tiles of c is {2**28}; expected at most {MOST} on the geforce backend with tile m64n32"
+    assert (status, message) == (UNSUPPORTED, expected)
     assert fake.log("launch", "malloc") == []
 
 

@@ -1,4 +1,4 @@
-"""What a GPU backend launches for the grouped GEMM: one list of tiles, tensor maps, limits; and how failures end."""
+"""Launches of a GPU backend for the grouped GEMM: one list of tiles, tensor maps, limits; and how failures end."""
 
 from __future__ import annotations
 

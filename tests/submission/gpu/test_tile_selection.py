@@ -23,7 +23,7 @@ from tests.submission.tile_model import (
     up,
 )
 
-LIMITS = (100, 300, 2000, 20000)  # of M and N
+LIMITS = (100, 300, 2000, 20000)  # largest M and N
 MODELS = {
     "hopper": (hopper, H200_SMS),
     "blackwell": (blackwell, B200_SMS),
@@ -40,7 +40,7 @@ def selected(tiles, backend, sms, shapes):
     return [tuple(answers[word][key] for key in keys if key in answers[word]) for word in words]
 
 
-def test_what_a_cta_takes(tiles):
+def test_resources_of_a_cta(tiles):
     table = tiles.table["hopper"]
     for name, tile in table["tiles"].items():
         tile_n, warpgroups = tile_n_of(tile), tile["warpgroups_n"] * tile["warpgroups_k"]
@@ -127,7 +127,7 @@ def test_the_tile_chosen_is_within_a_twentieth_of_the_best_one_timed(tiles):
         assert us <= 1.05 * min(timed.values()), (shape, chosen)
 
 
-def test_of_equal_costs_the_larger_tile_is_taken(tiles):
+def test_the_larger_of_two_tiles_of_equal_cost_is_taken(tiles):
     # 31 waves of 96 x 64 take as long as 24 of 96 x 96.
     shape = (96, 241, 1152, 1013)
     waves = (up(4 * 1013, H200_SMS), up(3 * 1013, H200_SMS))

@@ -69,7 +69,7 @@ def test_agrees_with_the_oracle_on_any_groups(sizes, full, seed):
 
 def test_padding_of_scale_factors_and_the_plain_ones_are_not_read():
     data = problem(((5, 129), (7, 130), (64, 128)), full=False)
-    for sfa, sfb in data[2]:  # of generate_input it is NaN already; here every other kind
+    for sfa, sfb in data[2]:  # generate_input fills the padding with NaN
         for blocked, rows in ((sfa, sfa.shape[2]), (sfb, sfb.shape[2])):
             assert (blocked.view(torch.uint8) == 0x7F).any(), rows
     no_scales = (data[0], [(None, None)] * 2, *data[2:])
@@ -116,7 +116,7 @@ C = torch.empty(1, 40, 24, dtype=torch.float16).permute(1, 2, 0)
         ((0,), C, TypeError, "abc_tensors is a Tensor; expected a list"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_its_group_and_nothing_is_written(place, value, error, message):
+def test_a_wrong_argument_is_named_with_its_group_and_nothing_is_written(place, value, error, message):
     data = changed(problem(), place, value)
     outputs = [member[2] for member in data[0] if len(member) == 3] if isinstance(data[0], list) else []
     for c in outputs:
@@ -129,12 +129,12 @@ def test_what_is_wrong_is_named_with_its_group_and_nothing_is_written(place, val
 
 
 @pytest.mark.parametrize("data", [None, (), problem()[:3], {1: 2, 3: 4, 5: 6, 7: 8}])
-def test_what_is_not_the_four_lists_is_refused(data):
+def test_data_other_than_the_four_lists_is_refused(data):
     with pytest.raises((TypeError, ValueError), match=r"^data (is a|has)"):
         custom_kernel(data)
 
 
-def test_what_the_library_finds_is_told_by_the_shims_names():
+def test_the_librarys_findings_are_reported_with_the_shims_names():
     data = problem()
     shared = changed(data, (0, 2, 2), torch.as_strided(torch.empty(130 * 16 + 8).half(), (130, 16, 1), (16, 1, 1), 1))
     with pytest.raises(ValueError, match=r"^c of group 2 .*16"):
@@ -231,7 +231,7 @@ TRANSPOSED = problem()[2][1][0].transpose(0, 1).contiguous().transpose(0, 1)
     ],
 )
 @pytest.mark.skipif(not READS, reason="this torch's tensors are read by the shim")
-def test_what_the_library_reads_is_of_the_exact_types_and_layouts(place, value, monkeypatch):
+def test_the_library_reads_only_the_exact_types_and_layouts(place, value, monkeypatch):
     monkeypatch.setattr(shim, "_is_plain", None)
     data = changed(problem(), place, value)
     assert shim._call_python(shim._functions_address, data, 0) == shim._NOT_AS_EXPECTED
@@ -258,7 +258,7 @@ def test_the_most_groups_that_there_may_be_are_no_reason():
         custom_kernel(tuple(data))
 
 
-def test_what_cannot_be_packed_though_all_is_right_is_told_as_it_is(monkeypatch):
+def test_an_error_in_packing_valid_input_is_raised_unchanged(monkeypatch):
     def pack_into(*_):
         raise struct.error("no room")
 

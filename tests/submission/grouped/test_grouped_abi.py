@@ -76,7 +76,7 @@ def test_sizes_of_a_group_are_named(library):
                 refused(call, ARGUMENT, f"group[{index}].{name} is {value}; expected at least {least}")
     for k in (1, 32, 63, 65, 100):
         call = call_of(library)
-        call.group[1].m, call.group[1].k = 0, k  # of an empty group, too
+        call.group[1].m, call.group[1].k = 0, k  # checked in an empty group, too
         refused(call, ARGUMENT, f"group[1].k is {k}; expected a multiple of 64")
 
 

@@ -41,7 +41,7 @@ class Lists:
         return status, fake.core.custom_kernel_message().decode()
 
     def spoil_a_group(self) -> tuple[str, set[int]]:
-        """What a message about it begins with, and the statuses it may have."""
+        """Makes a group invalid; returns the start of a message about it, and the statuses that it may have."""
         rng, index = self.rng, self.rng.randrange(self.count)
         group, member = self.groups[index], rng.choice(MEMBERS)
         where = f"group[{index}]."
@@ -73,6 +73,7 @@ class Lists:
                 return "group[", {ARGUMENT}
 
     def spoil_the_call(self) -> tuple[str, set[int]]:
+        """Makes an argument of the call invalid; returns the same."""
         rng, args = self.rng, self.args
         match rng.randrange(8):
             case 0:
@@ -104,7 +105,7 @@ class Lists:
                 return "backend is ", {ARGUMENT}
 
     def bend(self) -> None:
-        """What stays valid: groups without rows, of any pointers."""
+        """Makes some groups unusual but valid: they have no rows, and any pointers."""
         for group in self.groups:
             if self.rng.random() < 0.3:
                 group.m = 0
@@ -126,16 +127,16 @@ def test_a_bad_list_is_refused_in_one_line_before_the_runtime_does_anything(fake
         faults = rng.choice((0, 1, 1, 2))
         if faults == 0:
             lists.bend()
-        told = [spoil() for spoil in rng.sample((lists.spoil_a_group, lists.spoil_the_call), faults)]
+        expected = [spoil() for spoil in rng.sample((lists.spoil_a_group, lists.spoil_the_call), faults)]
         status, message = lists.call(fake)
         kinds[faults] += 1
-        what = (number, told, status, message)
+        what = (number, expected, status, message)
         asked = fake.log(*WORKS)
         if faults == 0:
             rows = any(group.m for group in lists.groups)
             assert status == OK and bool(fake.log("launch")) == rows, what
             continue
-        assert status in set().union(*(statuses for _, statuses in told)), what
-        assert any(message.startswith(begin) for begin, _ in told) and "\n" not in message, what
+        assert status in set().union(*(statuses for _, statuses in expected)), what
+        assert any(message.startswith(begin) for begin, _ in expected) and "\n" not in message, what
         assert asked == [], what
     assert all(count > LISTS / 8 for count in kinds)

@@ -1,4 +1,4 @@
-"""What the library itself reads of a call's Python objects: random wrong ones are refused without a trace."""
+"""Python objects that the library itself reads: random wrong ones are refused and nothing else changes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def taken(data):
             yield from group if isinstance(group, (list, tuple)) else ()
 
 
-def test_what_is_wrong_is_refused_without_a_trace():
+def test_wrong_objects_are_refused_and_nothing_else_changes():
     right, refused, draw = problem(full=False), 0, random.Random(16)
     changes = [(place, value) for place in PLACES for value in wrong_ones(right)]
     for which in [*([one] for one in changes), *(draw.choices(changes, k=2) for _ in range(PAIRS))]:
