@@ -40,7 +40,7 @@ simulator: $(PTXSIM) $(SIM_SHARED) ## build: the PTX simulator (build/ptxsim)
 # The library whose GPU backends run on the simulator: the same host code, kernels as PTX, our CUDA runtime.
 # nvfp4/ is the only folder that knows this project's library.
 SIM_LIBRARY := $(BUILD)/libcustom_kernel_sim.so
-ifneq ($(filter hopper blackwell geforce,$(GPU_PARTS)),)
+ifneq ($(GPU_PARTS),)
 CUDART_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/cudart/*.c simulator/cudart/*/*.c))
 SIM_GLUE := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/nvfp4/*.c))
 SIM_KERNELS := $(patsubst %,$(BUILD)/simulator/kernels/%.o,$(GPU_PARTS))
@@ -51,7 +51,10 @@ $(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	$(call step,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device \
 	  -Dcustom_kernel_extended=custom_kernel_extended_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
-sim_arch = $(if $(findstring blackwell,$(1)),100a,$(if $(findstring geforce,$(1)),120a,90a))
+hopper_SIM_ARCH := 90a
+blackwell_SIM_ARCH := 100a
+geforce_SIM_ARCH := 120a
+sim_arch = $(or $($(1)_SIM_ARCH),$(error simulator/build.mk has no $(1)_SIM_ARCH))
 # Keeps their PTX, which tests alter and other checkers read.
 $(foreach part,$(GPU_PARTS),$(eval $(BUILD)/simulator/kernels/$(part).o: submission/$(part)/$(part)_kernels.cu))
 $(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: simulator/build.mk $(FLAGS_STAMP)

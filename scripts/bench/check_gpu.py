@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from eval.cases import read_cases
-from reference.problems import DEFAULT, PROBLEMS
+from reference.problems import DEFAULT
 from reference.reference import check_against_oracle, check_implementation, generate_input
 from scripts.bench.dual import dual_variants
 from scripts.bench.groups import group_checks as check_groups
@@ -237,17 +237,24 @@ def run_check(config: str, name: str, verbose: bool, checks: dict[str, Callable[
     return {"config": label, "check": name, "passed": passed, "failures": failures}
 
 
-def every_config(grouped: bool) -> list[str]:
-    """The configurations of the GPU backend that runs here."""
+# The checks of each problem, by name, and the names of a backend's tiles for it.
+PROBLEM_CHECKS = {
+    "dual_gemm": (CHECKS, tile_table.names),
+    "group_gemm": (check_groups.CHECKS, tile_table.grouped_names),
+}
+
+
+def every_config(problem: str) -> list[str]:
+    """The names of the tiles of the GPU backend that runs here."""
     usable = [backend.name for backend in backends() if backend.available and backend.name != "cpu"]
-    names = tile_table.grouped_names if grouped else tile_table.names
+    names = PROBLEM_CHECKS[problem][1]
     return names(os.environ.get("NVFP4_BACKEND") or usable[0])
 
 
 def main() -> int:
     """Runs the checks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problem", choices=PROBLEMS, default=DEFAULT.name)
+    parser.add_argument("--problem", choices=PROBLEM_CHECKS, default=DEFAULT.name)
     parser.add_argument(
         "--only", help="comma-separated; default: all of " + ", ".join({**CHECKS, **check_groups.CHECKS})
     )
@@ -258,8 +265,7 @@ def main() -> int:
     options = parser.parse_args()
     global device
     device = check_groups.device = options.device
-    grouped = options.problem != DEFAULT.name
-    checks = check_groups.CHECKS if grouped else CHECKS
+    checks = PROBLEM_CHECKS[options.problem][0]
     if device == "cuda" and not torch.cuda.is_available():
         print("check_gpu.py: no CUDA device", file=sys.stderr)
         return 1
@@ -267,7 +273,7 @@ def main() -> int:
         print(f"{backend.name}: {backend.detail}")
     results = [
         run_check(config, name, options.verbose, checks)
-        for config in (every_config(grouped) if options.configs == "all" else options.configs.split(","))
+        for config in (every_config(options.problem) if options.configs == "all" else options.configs.split(","))
         for name in (options.only.split(",") if options.only else checks)
     ]
     if options.json:

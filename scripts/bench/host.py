@@ -21,7 +21,7 @@ import torch
 
 from eval.hardware import chip
 from reference import group_reference
-from reference.problems import DEFAULT, PROBLEMS
+from reference.problems import DEFAULT
 from reference.reference import generate_input
 from submission import group_submission
 from submission import submission as packaged
@@ -115,7 +115,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--problem", choices=PROBLEMS, default=DEFAULT.name)
+    parser.add_argument("--problem", choices=GOALS_US, default=DEFAULT.name)
     options = parser.parse_args()
     result = measure(options.repeats, options.problem)
     sizes = "M 1, N 1, K 64" if options.problem == DEFAULT.name else f"{GROUPS} groups of M 1, N 1, K 64"

@@ -24,13 +24,13 @@ from eval.output.report import print_table, progress
 from eval.stats import relative_spread
 from scripts.bring_up.steps import PASSED, SKIPPED, Outcome, Session, Step
 from scripts.common import tile_table
+from scripts.common.gpu_backends import CHOICES, backend_of_major
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMAT = "bring-up-1"
 SCHEMA = ROOT / "shark_tank" / "bring_up.schema.json"
 COST_MODEL = ROOT / "simulator" / "calibration" / "data" / "blackwell_calls.json"
-BACKEND_OF_MAJOR = {9: "hopper", 10: "blackwell", 12: "geforce"}
 CONFIG_CHECKS = "leaderboard,edges,full_benchmarks,nan_scales"
 PLAIN_CHECKS = "leaderboard,back_to_back"
 DRY_CHECKS = "rings,nan_scales"
@@ -118,7 +118,7 @@ class Day:
         environment = Step("environment", command, LIMITS["environment"], {}, path)
         self.report["environment"] = found = self.session.run(environment).result
         if found and found["device"] and not self.dry:
-            self.backend = BACKEND_OF_MAJOR.get(found["device"]["capability"][0], self.backend)
+            self.backend = backend_of_major(found["device"]["capability"][0]) or self.backend
         self.report["backend"] = self.backend
         known = [] if self.backend == "cpu" else tile_table.names(self.backend)
         wanted = [name for name in self.options.configs.split(",") if name]
@@ -339,9 +339,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--skip", default="", help="steps to leave out, by name or first word, comma-separated: build,eval test"
     )
-    parser.add_argument(
-        "--dry", choices=("blackwell", "geforce", "hopper", "cpu"), help="try the protocol without a GPU"
-    )
+    parser.add_argument("--dry", choices=CHOICES, help="try the protocol without a GPU")
     options = parser.parse_args(arguments)
     options.skip = options.skip.split(",")
     options.json = options.json.resolve()

@@ -10,12 +10,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scripts.common.gpu_backends import GPU_BACKENDS
 from scripts.common.machine_code.assemble import VARIABLE, by_machine_code, edition
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE_CODE = BUILD / "machine_code" / edition()  # machine code of all simulated programs
-CHIPS = {"hopper": "h200", "blackwell": "b200", "geforce": "rtx5090"}
+CHIPS = {name: backend.simulated for name, backend in GPU_BACKENDS.items()}
 CALL = """
 import sys
 import torch

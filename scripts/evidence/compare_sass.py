@@ -26,10 +26,11 @@ from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
+from scripts.common.gpu_backends import GPU_BACKENDS
+
 ROOT = Path(__file__).resolve().parents[2]
-BACKENDS = ("hopper", "blackwell", "geforce")
 OBJECTS = tuple(  # patterns of the kernels' object files in a build folder: commits differ in the prefix
-    f"submission/{name}/{pattern}" for name in BACKENDS for pattern in ("*kernels.o", "extended/*kernels.o")
+    f"submission/{name}/{pattern}" for name in GPU_BACKENDS for pattern in ("*kernels.o", "extended/*kernels.o")
 )
 TEMPLATE_INTEGER = re.compile(r"L[a-z](n?\d+)E")  # in a mangled name (Itanium C++ ABI, 5.1.6.1)
 CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;\s*/\* (0x[0-9a-f]{16}) \*/")

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from reference.problems import DEFAULT, PROBLEMS
 from reference.problems.interface import Problem
+from scripts.common.gpu_backends import GPU_BACKENDS, backend_of_major
 from scripts.common.toolchain import BUILD
 from scripts.release import bundle_loader
 from scripts.release.bundle_targets import (
@@ -297,7 +298,8 @@ def choose_target(problem: Problem = DEFAULT) -> str:
 
     wanted = ["b200", "h200"]
     if torch.cuda.is_available():
-        wanted = [{9: "h200", 10: "b200", 12: "geforce"}.get(torch.cuda.get_device_capability()[0], "cpu")]
+        backend = backend_of_major(torch.cuda.get_device_capability()[0])
+        wanted = [GPU_BACKENDS[backend].target] if backend else []
     for target in wanted:
         if (
             has_compiler(target)

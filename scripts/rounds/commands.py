@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scripts.common.gpu_backends import CHOICES
 from scripts.rounds import check as rounds_check
 from scripts.rounds import rerun as rounds_rerun
 from scripts.rounds.model import (
@@ -213,7 +214,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--number", type=int, help="default: the next free one")
     sub.add_argument("--title")
     sub.add_argument("--parent", type=int, help="the round this builds on")
-    sub.add_argument("--backend", required=True, choices=("cpu", "hopper", "blackwell", "geforce"))
+    sub.add_argument("--backend", required=True, choices=CHOICES)
     sub.add_argument("--base", required=True, metavar="VARIANT", help="variant name of the base in the samples")
     sub.add_argument("--candidate", required=True, metavar="VARIANT")
     sub.add_argument(

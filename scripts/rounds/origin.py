@@ -14,6 +14,7 @@ import subprocess
 from statistics import median_low
 from typing import Any
 
+from scripts.common.gpu_backends import GPU_BACKENDS
 from scripts.common.sources import commit_digest
 from scripts.rounds.model import RoundError, Tank, chip_name, digest
 
@@ -24,12 +25,7 @@ ENV_KEYS = ("host", "program", "commit", "capability")
 OLDER = "recorded_before_origin.json"
 SHA256 = re.compile(r"[0-9a-f]{64}")
 PROGRAMS = re.compile(r"scripts/bench/[a-z_/]+\.py")
-# The device's name and its compute capability, by backend; a CPU's name is written by eval/hardware/chip.py.
-CHIPS = {
-    "hopper": (re.compile(r"\b(H100|H200|H800|H20|GH200)\b"), ("9.0",)),
-    "blackwell": (re.compile(r"\b(B200|B300|GB200|GB300)\b"), ("10.0", "10.3")),
-    "geforce": (re.compile(r"\b(RTX (50\d\d|PRO \d000 Blackwell)|GB10)\b"), ("12.0", "12.1")),
-}
+# A CPU's name, as eval/hardware/chip.py writes it.
 CPU = re.compile(r".+, \d+ processors")
 GPU = re.compile(r"NVIDIA|GeForce|Quadro|Tesla|Radeon|Instinct|simulator|\b(?:G?[HB]|MI)\d{2,3}\b", re.IGNORECASE)
 
@@ -37,9 +33,9 @@ GPU = re.compile(r"NVIDIA|GeForce|Quadro|Tesla|Radeon|Instinct|simulator|\b(?:G?
 def chip_problems(backend: str, env: dict[str, Any]) -> list[str]:
     """Reasons why the chip cannot have run the backend."""
     chip, capability = str(env.get("chip")), env.get("capability")
-    if backend in CHIPS:
-        name, capabilities = CHIPS[backend]
-        if not name.search(chip):
+    if backend in GPU_BACKENDS:
+        capabilities = GPU_BACKENDS[backend].capabilities
+        if not GPU_BACKENDS[backend].chips.search(chip):
             return [f"chip is {chip!r}, which the backend {backend} does not run on"]
         if "capability" in env and capability not in capabilities:
             return [f"capability is {capability!r}; the backend {backend} needs {' or '.join(capabilities)}"]

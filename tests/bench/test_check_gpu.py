@@ -266,7 +266,7 @@ def command(monkeypatch, tmp_path, capsys):
             return {"config": config, "check": name, "passed": 1, "failures": list(failures)}
 
         monkeypatch.setattr(check_gpu, "run_check", run_check)
-        monkeypatch.setattr(check_gpu, "every_config", lambda grouped: ["c1", "c2"])
+        monkeypatch.setattr(check_gpu, "every_config", lambda problem: ["c1", "c2"])
         path = tmp_path / "x.json"
         monkeypatch.setattr(sys, "argv", ["check_gpu.py", "--json", str(path), *words])
         status = check_gpu.main()
@@ -303,13 +303,16 @@ def test_every_configuration_is_of_the_gpu_backend_that_runs(monkeypatch):
         return SimpleNamespace(name=name, available=available)
 
     monkeypatch.delenv("NVFP4_BACKEND", raising=False)
-    monkeypatch.setattr(check_gpu.tile_table, "names", lambda name: [f"{name}1", f"{name}2"])
-    monkeypatch.setattr(check_gpu.tile_table, "grouped_names", lambda name: [f"{name} of groups"])
+    table = {
+        name: {"tiles": {f"{name}1": {}, f"{name}2": {}}, "grouped_tiles": {f"{name} of groups": {}}}
+        for name in ("hopper", "blackwell")
+    }
+    monkeypatch.setattr(check_gpu.tile_table, "printed", lambda: table)
     listed = [backend("blackwell", False), backend("hopper", True), backend("cpu", True)]
     monkeypatch.setattr(check_gpu, "backends", lambda: listed)
-    assert check_gpu.every_config(False) == ["hopper1", "hopper2"]
+    assert check_gpu.every_config("dual_gemm") == ["hopper1", "hopper2"]
     listed.insert(0, listed.pop())  # the CPU first
-    assert check_gpu.every_config(False) == ["hopper1", "hopper2"]
+    assert check_gpu.every_config("dual_gemm") == ["hopper1", "hopper2"]
     monkeypatch.setenv("NVFP4_BACKEND", "blackwell")
-    assert check_gpu.every_config(False) == ["blackwell1", "blackwell2"]
-    assert check_gpu.every_config(True) == ["blackwell of groups"]
+    assert check_gpu.every_config("dual_gemm") == ["blackwell1", "blackwell2"]
+    assert check_gpu.every_config("group_gemm") == ["blackwell of groups"]

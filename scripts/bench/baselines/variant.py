@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from scripts.common.gpu_backends import GPU_BACKENDS
+
 Call = Callable[[int], object]  # runs the variant on input i
 
-BACKENDS = ("HOPPER", "BLACKWELL", "GEFORCE")  # each reads variables of its own
+BACKENDS = tuple(name.upper() for name in GPU_BACKENDS)  # each reads variables of its own
 CPU_ISAS = ("portable", "avx2", "avx512", "amx", "neon")
 
 

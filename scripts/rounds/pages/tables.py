@@ -7,6 +7,7 @@ import math
 from statistics import geometric_mean, median
 from typing import Any
 
+from scripts.common.gpu_backends import GPU_BACKENDS
 from scripts.common.markdown import table
 from scripts.rounds.ledger import record_table
 from scripts.rounds.model import VIEWPOINTS, Tank
@@ -40,7 +41,7 @@ def _link(data: dict[str, Any], base: str) -> str:
     return f"[{data['number']:04d}]({base}rounds/{round_id(data)}/round.md)"
 
 
-_BACKENDS = {"hopper": "Hopper", "blackwell": "Blackwell", "geforce": "GeForce", "cpu": "CPU"}
+_BACKENDS = {name: backend.title for name, backend in GPU_BACKENDS.items()} | {"cpu": "CPU"}
 
 
 def chapter(data: dict[str, Any]) -> str:
