@@ -309,9 +309,9 @@ struct sim_timed_launch {
      * the average SM, and on the busiest. */
     double busy[SIM_RESOURCES];
     double busiest[SIM_RESOURCES];
-    /* By index of the warp in its CTA, on average: cycles that it lived, and that it waited for barriers of the
-     * CTA, mbarriers, the cluster barrier, and its own asynchronous operations.  In the rest it issued, or
-     * waited for operands and pipes. */
+    /* Indexed by the warp's place in its CTA, on average: cycles that it lived, and that it waited for barriers
+     * of the CTA, mbarriers, the cluster barrier, and its own asynchronous operations.  In the rest it issued,
+     * or waited for operands and pipes. */
     double lived[32], bar[32], mbarrier[32], cluster[32], own[32];
     /* Cycles of each step in the chain that ends last, from when the launch could begin. */
     double chain[SIM_STEPS];

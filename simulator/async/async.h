@@ -154,7 +154,7 @@ void groups_at_end(struct run *run);
 /* Records an access to global memory and checks it against other launches and threads; call it before the
  * access. flags: ACCESS_WRITE, ACCESS_ATOMIC. */
 void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags);
-/* The same for lanes of a warp, `bytes` each. */
+/* touch_global for lanes of a warp, `bytes` each. */
 void touch_global_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
                         unsigned flags);
 

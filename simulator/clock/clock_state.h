@@ -119,8 +119,8 @@ struct shared_resource {
     } slices[SLICES];
 };
 
-/* The same for what the CTAs of an SM share: issue slots and pipes of each sub-partition, shared memory, tensor
- * cores. */
+/* Time that launches took in a window of the units that an SM's CTAs share: issue slots and pipes of each
+ * sub-partition, shared memory, tensor cores. */
 enum { SHARE_SLOTS, SHARE_PIPES, SHARE_MMA = SHARE_PIPES + PIPES, PART_SHARES };
 enum { SHARE_SHARED = SM_PARTS * PART_SHARES, SHARE_TENSOR, SHARES };
 struct sm_slice {
@@ -161,7 +161,7 @@ struct sm_time {
     ticks far_answered;       /* when the data that its copies asked of HBM is there */
     ticks far_until;          /* when HBM has served its requests */
     ticks last_gone;          /* end of its last CTA of this launch */
-    /* Its last copies from memory: when they had left the SM, and when they were there. */
+    /* The SM's last copies from memory: when their requests had left, and when their data was there. */
     struct completion {
         ticks sent, done;
     } completions[COMPLETIONS];
@@ -289,7 +289,7 @@ struct timing {
         ticks alone;      /* the part after the end of the launch before */
         /* Ticks that each resource was taken: on all SMs together, and on the SM with most. */
         ticks busy[SIM_RESOURCES], busiest[SIM_RESOURCES];
-        /* By place of the warp in its CTA: what it waited for, and how long it lived. */
+        /* Indexed by the warp's place in its CTA: time waited for each reason, and time lived. */
         ticks waited[MAX_WARPS][WAIT_KINDS], lived[MAX_WARPS];
         struct path path;     /* path of the warp that ended last */
     } *launch, running;       /* launch: the first MAX_LAUNCHES */

@@ -52,7 +52,7 @@ bool time_islands(struct launch *launch, uint32_t ctas) {
     return timing->islands != NULL;
 }
 
-/* Whether one more CTA of this launch fits on the SM beside CTAs of earlier launches. */
+/* True if one more CTA of this launch fits on the SM beside CTAs of earlier launches. */
 static bool fits(const struct launch *launch, const struct island *island, const struct sm_time *sm, ticks at) {
     const struct chip *chip = &launch->timing->chip;
     uint64_t count = island->resident + 1;
@@ -130,7 +130,7 @@ static ticks freed(const struct island *island, uint32_t room) {
     return island->started < room ? 0 : island->gone[(island->started - room) % PLACES];
 }
 
-/* Whether ends of CTAs are being counted at `at`. */
+/* True if ends of CTAs are being counted at `at`. */
 static bool counts_at(const struct timing *timing, ticks at) {
     return at < timing->counted || (at >= timing->before_ending && at < timing->before_counted);
 }

@@ -32,7 +32,7 @@ ticks time_operands(const struct warp *warp, const struct split *split);
 /* Called before and after an instruction is executed, at a time that time_ready gave. */
 void time_issue(struct run *run, const struct insn *insn);
 void time_executed(struct run *run, const struct insn *insn, enum next next);
-/* Whether the split's next instruction stores to global memory. */
+/* True if the split's next instruction stores to global memory. */
 bool time_stores(const struct warp *warp, const struct split *split);
 /* True if the guard of an instruction leaves all lanes out; it then takes its issue slot and nothing else. */
 bool time_left_out(const struct warp *warp, const struct split *split, const struct insn *insn);
@@ -48,7 +48,7 @@ ticks time_wake(struct timing *timing, struct warp *warp, ticks at);
 
 /* Books `length` of a shared resource beside earlier launches; returns when it ends. */
 ticks time_shared(const struct timing *timing, struct shared_resource *resource, ticks at, ticks length);
-/* The same for bytes at a rate; returns how long they wait for their turn. */
+/* Books `bytes` at a rate on a shared resource; returns how long they wait for their turn. */
 ticks time_queued(const struct timing *timing, struct shared_resource *resource, ticks at, uint64_t rate,
                   uint64_t bytes);
 /* Extra HBM latency at `at` because of its recent load. */
@@ -63,9 +63,9 @@ uint64_t time_placed(struct timing *timing, uint64_t address);
 /* Touches the lines of a range in L2; returns the bytes that missed.  *filled is raised to when the last line
  * that is on its way is there. */
 uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled);
-/* The same for a row of a box or a lane's copy, where L2 takes blocks of `block` bytes from HBM. */
+/* time_touch for a row of a box or a lane's copy, where L2 takes blocks of `block` bytes from HBM. */
 uint64_t time_touch_row(struct timing *timing, uint64_t address, uint64_t bytes, uint64_t block, ticks *filled);
-/* The same for a sector by its place; TOUCH_AHEAD: a prefetch of its line. */
+/* time_touch for a sector by its place; TOUCH_AHEAD: a prefetch of its line. */
 enum touch { TOUCH_LOAD, TOUCH_STORE, TOUCH_AHEAD };
 uint64_t time_touch_sector(struct timing *timing, uint64_t place, enum touch how, uint64_t block,
                            ticks *filled);

@@ -5,15 +5,15 @@
 
 #include "sim.h"
 
-/* To be called once the simulator exists: reads the suppressions and writes the reports at exit.  Ends the
+/* Call once the simulator exists: reads the suppressions and writes the reports at exit.  Ends the
  * process if a file that a variable names cannot be read. */
 void outcome_begin(struct sim *sim);
-/* To be called before a launch.  With `ptxsim run --shrink`, and unless an earlier launch has shown a finding,
+/* Call before a launch.  With `ptxsim run --shrink`, and unless an earlier launch has shown a finding,
  * looks for the smallest set of delays that shows a finding of this launch.  True if there is a result to
  * print. */
 bool outcome_shrink(struct sim *sim, struct sim_module *module, const char *kernel,
                     const struct sim_launch_attributes *attributes);
-/* To be called after each launch: updates the status that `ptxsim run` reads. */
+/* Call after each launch: updates the status that `ptxsim run` reads. */
 void outcome_update(const struct sim *sim);
 
 #endif

@@ -22,7 +22,7 @@ struct vector_clock {
     /* Happened before in time, also through signals that order no memory: relaxed arrivals, strong relaxed
      * accesses, the bytes of a copy. */
     uint32_t *causal;
-    /* By warp of the cluster.  inits: its mbarrier.init up to this time are followed by its own
+    /* Indexed by warp of the cluster.  inits: its mbarrier.init up to this time are followed by its own
      * fence.mbarrier_init; every signal carries this on.  met: its accesses up to this time precede a barrier
      * of the CTA or the cluster. */
     uint32_t *inits, *met;
@@ -36,7 +36,7 @@ static inline uint32_t all_warps(const struct cluster *cluster) {
  * flags. */
 void vclocks_reset(struct cluster *cluster);
 void vclocks_free(struct cluster *cluster);
-/* The same with all other state of the checks of a cluster (hazard/cluster_checks.c). */
+/* Do the same for all state of a cluster's checks, clocks included (hazard/cluster_checks.c). */
 void checks_reset(struct cluster *cluster);
 void checks_free(struct cluster *cluster);
 struct vector_clock *vclock_make(struct cluster *cluster); /* zeros */
@@ -80,7 +80,7 @@ void locations_free(struct sync_table *table);
 /* fence.sc, .acq_rel, .acquire, .release: with relaxed accesses after or before it, it releases and acquires
  * (PTX ISA, Memory Consistency Model: release and acquire patterns). */
 void vclock_fence(struct run *run, bool acquires, bool releases);
-/* To be called after vclock_fence for a fence.sc of a scope wider than the CTA (membar.gl too): such a fence
+/* Call after vclock_fence for a fence.sc of a scope wider than the CTA (membar.gl too): such a fence
  * also combines with relaxed signals of other threads. */
 void vclock_fence_sc(struct run *run);
 /* A relaxed arrival: joins into `gathered` the fact that it came, and what releasing fences before it cover. */
@@ -140,7 +140,7 @@ void remote_reset(struct cta *cta);
 void remote_free(struct remote_uses *remote);
 /* Notes that the running warp uses the shared memory of another CTA until the epoch is reached. */
 void remote_note(const struct run *run, const struct cta *target, const struct epoch *epoch);
-/* To be called when the last lanes of the running warp end, and then if its CTA ends with them. */
+/* Call when the last lanes of the running warp end, and then if its CTA ends with them. */
 void remote_warp_ends(struct run *run);
 void remote_cta_ends(struct run *run);
 

@@ -31,8 +31,8 @@ struct sync_table {
     uint32_t count, room; /* room: a power of two, more than half of it free */
     bool lost;            /* the cluster uses more flags than the table may hold */
     struct vector_clock *relaxed;
-    /* By warp of the cluster, NULL for none.  fenced: what its releasing fences cover.  noticed: what it saw
-     * through relaxed signals and acquires with its next acquiring fence. */
+    /* Indexed by warp of the cluster, NULL for none.  fenced: what its releasing fences cover.  noticed: what
+     * it saw through relaxed signals and acquires with its next acquiring fence. */
     struct vector_clock **fenced, **noticed;
     struct sc_fences *sc; /* by warp of the cluster; NULL until one executes a fence.sc */
 };

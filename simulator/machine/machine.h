@@ -100,8 +100,8 @@ struct warp {
     bool fruitless;        /* the last poll changed nothing */
     uint64_t polled_at;    /* `executed` at the last poll */
     struct groups *groups; /* groups of wgmma, cp.async and bulk copies (async/groups.h) */
-    /* By row of registers: pending operations that use it (PENDING_READ, PENDING_WRITE), and `fence_epoch` when
-     * it was written last. */
+    /* Indexed by row of registers: pending operations that use it (PENDING_READ, PENDING_WRITE), and
+     * `fence_epoch` when it was written last. */
     uint32_t *reg_pending;
     uint32_t *reg_written, fence_epoch; /* fence_epoch counts wgmma.fence */
     struct in_flight {                  /* wgmma and tcgen05.ld that have not completed */
@@ -301,17 +301,18 @@ void launch_no_memory(struct launch *launch);
 /* Records a finding at the running instruction.  An error ends the launch: `return sim_report(...)`. */
 enum next sim_report(struct run *run, enum sim_verdict verdict, const char *kind, int lane, const char *format,
                      ...) __attribute__((format(printf, 5, 6)));
-/* The same with the instruction of the other access; never ends the launch. */
+/* sim_report with the instruction of the other access; never ends the launch. */
 enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char *kind, int lane,
                           const struct insn *other, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
+/* Records a finding at any instruction, or none. */
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
               int warp, int lane, const struct insn *insn, const struct insn *other, const char *message);
-/* The same with a byte of shared memory, at `offset` in the window of the CTA. */
+/* sim_note with a byte of shared memory, at `offset` in the CTA's window. */
 void sim_note_at(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                  int warp, int lane, int64_t offset, const struct insn *insn, const struct insn *other,
                  const char *message);
-/* The same with a byte of global memory, at `offset` in the allocation. */
+/* sim_note with a byte of global memory, at `offset` in the allocation. */
 void sim_note_global(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                      int warp, int lane, const struct allocation *allocation, uint64_t offset,
                      const struct insn *insn, const struct insn *other, const char *message);

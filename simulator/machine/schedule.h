@@ -48,7 +48,7 @@ struct schedule {
  */
 uint32_t schedule_issued(struct schedule *schedule, const struct run *run, const char *kind, int lane,
                          bool *prompt);
-/* To be called when the result of a listed operation is written. */
+/* Call when the result of a listed operation is written. */
 void schedule_written(const struct cluster *cluster, uint32_t scheduled);
 /* Delays one more operation.  False: no memory. */
 bool schedule_delay(struct schedule *schedule, const struct issue *issue);

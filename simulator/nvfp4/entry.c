@@ -163,7 +163,7 @@ int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
     return status;
 }
 
-/* The same for the extended call. */
+/* ranges_of for the extended call. */
 static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args, struct range *ranges) {
     const int64_t limit = (int64_t)1 << 20, m = args->m, n = args->n, k = args->k, l = args->l;
     if (m < 1 || n < 1 || k < 1 || l < 1 || m > limit || n > limit || k > limit || l > limit) {

@@ -105,7 +105,7 @@ bool tmem_check_region(const struct tmem *t, const struct tmem_region *r, const 
 
 const char *const tmem_ld_shape_names[] = {"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"};
 
-/* By shape: registers and columns of .x1, and the largest number of repetitions. */
+/* Indexed by shape: registers and columns of .x1, and the largest number of repetitions. */
 static const struct {
     uint8_t registers, columns, largest;
 } ld_shapes[] = {

@@ -222,7 +222,7 @@ def page(rows: list[dict]) -> str:
 
 
 def order(row: dict) -> tuple[int, int, int, int]:
-    """Where a row stands among the others."""
+    """The key by which rows are sorted."""
     configs = [CHOSEN, *BACKENDS[row["backend"]].shares()]
     place = configs.index(row["config"]) if row["config"] in configs else len(configs)
     return list(BACKENDS).index(row["backend"]), list(SETS).index(row["set"]), place, MODES.index(row["mode"])

@@ -22,7 +22,7 @@ $(BUILD)/micro_objects/sim/%.o: simulator/calibration/benchmarks/%.cu $(FLAGS_ST
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) $(MICRO_FLAGS) -I simulator/calibration/benchmarks -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
-# The same with one launch a median and one before it, for simulated time, in which every launch is the same.
+# A build for simulated time: one launch per median and one before it, since simulated launches do not vary.
 MICRO_ONCE := $(BUILD)/micro_objects/once
 # Rows of launches that are as short, so that the kernel that stands before them is brief.
 FEWER := s/^\(\#define HOLD_CYCLES \) *[0-9]*/\1 200000/; s/^\(\#define KERNELS_IN_A_ROW \).*/\1 20/; s/^\(\#define PAIRS \).*/\1 10/

@@ -81,7 +81,7 @@ struct shape {
 void check(const char *what, cudaError_t error);
 /* Prints a value; `parameters` is the inside of a JSON object. */
 void report(const char *name, const char *parameters, double value, const char *unit);
-/* The same with the parameters as printf makes them. */
+/* report with parameters that printf formats. */
 void reportf(const char *name, double value, const char *unit, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 double median(double *values, int count);
@@ -102,17 +102,17 @@ void hold_queue(void);
 double measured_span(const void *kernel, struct shape shape, void **arguments, uint64_t *words);
 /* Replaces L2's contents. */
 void flush_l2(void);
-/* The same with lines that were only read: a load from HBM then writes no line back. */
+/* Replaces L2's contents by reading: a later load from HBM then writes no line back. */
 void replace_l2(void);
 int sm_count(void);
 /* A tensor map of `bytes` of memory as rows of halves, with boxes of `rows` of them; rows of SWIZZLE_ROW bytes
  * are swizzled. */
 CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows);
-/* The same of three dimensions of halves, with the strides of the second and third; boxes are as wide as the
- * first dimension. */
+/* A tensor map of halves in three dimensions, with the strides of the second and third; boxes are as wide as
+ * the first dimension. */
 CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
                         uint32_t rows);
-/* The same with a promotion; the others have 256 bytes. */
+/* strided_map with the given L2 promotion; the other maps have 256 bytes. */
 CUtensorMap promoted_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
                          uint32_t rows, CUtensorMapL2promotion promotion);
 

@@ -199,7 +199,7 @@ static void fold_flag(const struct assembler *a, uint32_t pc) {
 
 /* ---- beside MMAs ---- */
 
-/* Whether all operands are computed before the MMA at `mma`, or moved there too. */
+/* True if all operands are computed before the MMA at `mma`, or moved there too. */
 static bool can_move(const struct assembler *a, uint32_t pc, uint32_t mma) {
     const struct insn *insn = &a->module->code[pc];
     if ((!computes(insn) && insn->timing != FAMILY_FREE) || insn->guard != 0 || insn->ndst == 0 ||

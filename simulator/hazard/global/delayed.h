@@ -27,7 +27,7 @@ struct images {
     uint32_t launch; /* that made the newest */
 };
 
-/* To be called before the running launch writes the bytes of `mask` in a line, of which only the first `valid`
+/* Call before the running launch writes the bytes of `mask` in a line, of which only the first `valid`
  * bytes belong to the allocation.  False: no memory. */
 bool delayed_note(struct images *images, const struct run *run, const uint8_t *memory, uint64_t valid,
                   const uint64_t mask[RECORD_WORDS]);

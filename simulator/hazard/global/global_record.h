@@ -21,7 +21,7 @@ struct epoch;
  * the access counts as done. */
 void lines_touched(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags,
                    const struct epoch *epoch);
-/* The same for the lanes of a warp, each of which accesses `bytes`, in one allocation or several. */
+/* lines_touched for the lanes of a warp, each of which accesses `bytes`, in one allocation or several. */
 void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
                             unsigned flags);
 /* Records a copy or fill by the host or in a queue, which counts as a launch. */

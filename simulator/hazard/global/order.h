@@ -41,7 +41,7 @@ void order_free(struct launch_sequence *order);
 /* Adds a launch, or a copy (module NULL), to the selected queue.  False: no memory. */
 bool order_begin(struct launch_sequence *order, struct launch_order *launch, const char *name,
                  const struct module *module, bool dependent, bool delays);
-/* To be called when the simulator has executed it.  False: no memory. */
+/* Call when the simulator has executed the launch or copy.  False: no memory. */
 bool order_end(struct launch_sequence *order, struct launch_order *launch);
 struct submitted *order_submitted(struct launch_sequence *order, uint32_t number);
 
@@ -65,6 +65,6 @@ void order_thread_waits(struct run *run, uint32_t mask); /* griddepcontrol.wait 
 void order_thread_lets_start(struct run *run);           /* griddepcontrol.launch_dependents */
 /* True if the running warp has waited for the previous kernel, or has acquired from a thread that has. */
 bool order_waited(const struct run *run);
-/* To be called when the last thread of the running CTA ends. */
+/* Call when the last thread of the running CTA ends. */
 void order_cta_ends(struct run *run);
 #endif

@@ -81,7 +81,7 @@ uint32_t tc_mma_element(const struct tc_mma_rule *rule, const uint8_t *a, const 
 void tc_mma_tile(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d, int m,
                  int n, bool accumulate);
 
-/* The same by tc_mma_element: for integer and two-pass rules, and for tests. */
+/* tc_mma_tile, element by element with tc_mma_element: for integer and two-pass rules, and for tests. */
 void tc_mma_tile_generic(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d,
                          int m, int n, bool accumulate);
 

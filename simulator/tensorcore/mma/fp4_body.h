@@ -22,7 +22,7 @@ struct fp4_block {
     int largest;
 };
 
-/* By byte of two codes: twice their values. */
+/* Indexed by a byte of two codes: twice their values. */
 struct fp4_pairs {
     int8_t twice[256][2];
 };

@@ -25,7 +25,7 @@ static inline void finish(const struct tc_mma_rule *rule, f64h sum, i64h unit, u
     }
 }
 
-/* The same to f16, rounded to nearest even: drops 42 bits of the double's fraction. */
+/* Rounds sums to f16, to nearest even: drops 42 bits of the double's fraction. */
 static inline void finish_half(const struct tc_mma_rule *rule, f64h sum, i64h unit, uint32_t *out) {
     i64h bits = (i64h)(sum * power_of_two(unit)), magnitude = bits & INT64_MAX;
     const int64_t smallest = (int64_t)(1023 - 14) << 52, too_large = (int64_t)(1023 + 15) << 52 | 0x3ffll << 42;

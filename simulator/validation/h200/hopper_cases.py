@@ -55,7 +55,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its key in the record."""
+        """The case's key in the record."""
         shape = "x".join(map(str, self[:4]))
         return f"{self.kind}.{shape}.{self.layout}.{RECORDED_AS.get(self.config, self.config) or 'auto'}"
 

@@ -115,7 +115,7 @@ MUTANTS = {
 }
 
 
-# The same for the kernel of a pair of CTAs.
+# Mutants of the kernel for a pair of CTAs.
 PAIR_MUTANTS = {
     "peer_completed": ("error", "read-before-completion"),
     "arrive_leader": ("error", "deadlock"),

@@ -46,7 +46,7 @@ TIME_LIMIT = 600
 
 
 def sentryward(program: str, case: Case, folder: Path) -> dict:
-    """Its result, checks, first diagnostics and time."""
+    """Runs SentryWard on a case; returns its result, checks, first diagnostics and time."""
     (folder / "case.ptx").write_text(case.text)
     (folder / "input.json").write_text(json.dumps(case.input()))
     command = [program, str(folder / "case.ptx"), "--input", str(folder / "input.json"), "--timeout", str(TIME_LIMIT)]
@@ -92,7 +92,7 @@ def simulate(case: Case, folder: Path) -> dict:
 
 
 def simulate_third_party(case: Case, library: Path, trial: Trial, folder: Path) -> dict:
-    """The same for another project's kernel, launched by its own host code."""
+    """Runs the simulator on another project's kernel, launched by its own host code."""
     (folder / "case.ptx").write_text(case.text)
     begin, reports = time.monotonic(), []
     trial = replace(trial, shape=tuple(case.shape or trial.shape))
@@ -103,7 +103,7 @@ def simulate_third_party(case: Case, library: Path, trial: Trial, folder: Path) 
 
 
 def simulate_blackwell(case: Case) -> dict:
-    """The same for the Blackwell backend's kernels, launched as in their test."""
+    """Runs the simulator on the Blackwell backend's kernels, launched as in their test."""
     begin, reports = time.monotonic(), []
     for mode in MODES:
         program = Grouped if case.simulated else Blackwell

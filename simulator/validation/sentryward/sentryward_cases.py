@@ -188,7 +188,7 @@ def with_direct_predicates(text: str) -> str:
 # Configurations of the Blackwell backend: one CTA; a pair; two pairs that share K; the same with shared columns of
 # scale factors.  Each with its stages of K: one more than the ring has, or as many as SentryWard's time allows.
 BLACKWELL_STAGES = {"m128n64": 6, "m256n64": 8, "m256n128k2": 12, "m256n192k2": 2}
-# The same for every grouped kernel.
+# Stages of K of every grouped kernel.
 GROUPED_STAGES = {"m128n128": 6, "m128n256": 5, "m256n128": 8, "m256n256": 6}
 BLACKWELL_LAUNCH = {"block": 320, "shared": 232448}
 

@@ -49,7 +49,7 @@ def passed_synchronization(row: dict) -> bool:
 
 
 def judge(row: dict) -> str:
-    """Whether the two agree, and if not who is right."""
+    """Says whether the two agree, and if not which one is right."""
     ours, theirs, kinds = row["verdict"], row["result"], set(kinds_of(row))
     if theirs == "timeout":
         return "SentryWard ran out of time"

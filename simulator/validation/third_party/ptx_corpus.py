@@ -18,7 +18,7 @@ KNOWN = re.compile(r"sm_(7[5-9]|[89]\d|1\d\d)[af]?$")
 
 
 def assembled(path: Path) -> bool:
-    """Whether ptxas takes the text for the chip that it names."""
+    """True if ptxas accepts the text for the chip that it names."""
     target = re.search(r"\.target\s+(\w+)", path.read_text(errors="replace"))
     chip = target[1] if target and KNOWN.match(target[1]) else OLDEST
     command = [str(Path(nvcc()).with_name("ptxas")), f"-arch={chip}", "-o", "/dev/null", str(path)]
@@ -26,7 +26,7 @@ def assembled(path: Path) -> bool:
 
 
 def unread(path: Path) -> str:
-    """Why the simulator does not read a text; empty: it does."""
+    """The reason why the simulator cannot read a text; empty if it can."""
     try:
         sim = Sim(path.read_text())
     except PtxError as error:

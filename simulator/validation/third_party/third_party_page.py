@@ -64,7 +64,7 @@ def kinds(row: dict) -> str:
 
 
 def refusal(row: dict) -> str:
-    """Why a kernel has no values; empty where it has."""
+    """The reason why a kernel has no values; empty if it has."""
     return row["not_built"] or next((run["failed"] for run in row["runs"] if run["failed"]), "")
 
 
@@ -150,7 +150,7 @@ def is_right(row: dict) -> bool:
 
 
 def counted(rows: list[dict]) -> str:
-    """How many kernels run, and how many are right."""
+    """Counts of kernels that run and of those that are right."""
     running = [row for row in rows if row["runs"]]
     right = sum(map(is_right, rows))
     silent = sum(any(map(silently_wrong, row["runs"])) for row in running)

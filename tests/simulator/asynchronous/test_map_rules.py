@@ -111,7 +111,7 @@ IM2COL = {"mode": 1, "box": [16], "pixels": 64, "lower": [0], "upper": [0]}
 FOUR = IM2COL | {"rank": 4, "sizes": [64, 32, 8, 2], "strides": [256, 8192, 65536], "element_strides": [1] * 4}
 FIVE = IM2COL | LIMITS[2][0] | {"box": [16]}
 WIDE = FOUR | {"mode": 2, "swizzle": 3}
-# The same for cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide.
+# Limits of cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide.
 LIMITS += [
     (IM2COL, IM2COL | {"rank": 2}, "im2col needs 3 to 5"),
     (IM2COL | {"box": [256]}, IM2COL | {"box": [260]}, "box dimension 0 is 260"),
@@ -197,7 +197,7 @@ def test_a_swizzle_of_larger_atoms(swizzle, lines, shift):
     [(6, np.uint16, 0x7FF7), (7, np.uint32, 0x7FF77FF7), (8, np.uint64, 0x7FF77FF77FF77FF7), (9, np.uint16, 0x7FF7)],
 )
 def test_the_fill_value_outside_a_tensor_of_floats(data_type, bits, outside):
-    """As on an H200 for f16, on an RTX 5080 for all (roundandr/Allegro, nvidia_tma_formats_sm120a.json)."""
+    """An H200 gave the bits of f16, an RTX 5080 all (roundandr/Allegro, nvidia_tma_formats_sm120a.json)."""
     array = tensor((4, 32), bits)
     for fill in (0, 1):
         sim = Sim(load_text(2))

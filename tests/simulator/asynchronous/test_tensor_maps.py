@@ -140,7 +140,7 @@ ELEMENTS = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10: 2, 1
 
 @pytest.mark.parametrize("code", ELEMENTS)
 def test_element_types_by_their_code(code):
-    """The same 64-byte rows with each element type: a wrong size would leave the barrier's phase incomplete."""
+    """Copies 64-byte rows with each element type: a wrong size would leave the barrier's phase incomplete."""
     count = 4 * COLUMNS // ELEMENTS[code]
     fields = REPLACE.format("elemtype", "b32", str(code))
     for field in ("box_dim", "global_dim"):

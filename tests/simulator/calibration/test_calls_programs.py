@@ -232,7 +232,7 @@ def test_a_rule_has_the_fields_that_the_batch_calls_read(root):
 
 
 def test_the_record_is_of_the_public_kernels_as_they_are_listed():
-    """Where each is from, what it computes and what its author published of each case."""
+    """Each row has the kernel's repository and file, its problem, and the published time of each case."""
     rows = json.loads(public_kernels.RESULT.read_text())["rows"]
     names = ("kernel", "repository", "file", "problem", "case", "published_us")
     listed = [

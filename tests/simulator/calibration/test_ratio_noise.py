@@ -1,4 +1,4 @@
-"""How much of the rounds' ratios is noise, as the record's samples tell it."""
+"""The share of noise in the rounds' ratios, from the record's samples."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_hostile_input_is_refused_or_runs(name, tmp_path):
 
 
 def test_bytes_that_are_not_a_tensor_map_are_reported(tmp_path):
-    """They hold the magic number and nothing else, which once caused a division by an element stride of zero."""
+    """The bytes hold the magic number and nothing else, which once caused a division by an element stride of zero."""
     (tmp_path / "raw").write_bytes(b"TMAP\0\1" + bytes(122))
     text = entry(
         ROOM + ".shared .align 8 .b8 bar[8];",

@@ -45,14 +45,14 @@ def cycles(lines: str, chip: str = "b200") -> int:
 
 
 def mma_cycles(m: int, n: int, a: str, count: int) -> int:
-    """From the first MMA's issue to the end of the wait for all of them."""
+    """Cycles from the first MMA's issue to the end of the wait for all MMAs."""
     instruction = 0x10 | n // 8 << 17 | m // 16 << 24
     first = "%rd3" if a == "SS" else "[%r5+256]"
     return cycles(f"@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r5], {first}, %rd3, {instruction}, %p6;" * count + WAIT)
 
 
 def pair_cycles(m: int, n: int, a: str, count: int) -> int:
-    """The same of a pair of CTAs, whose first one issues."""
+    """mma_cycles of a pair of CTAs, whose first one issues."""
     instruction = 0x10 | n // 8 << 17 | m // 16 << 24
     first = "%rd3" if a == "SS" else "[%r5+256]"
     mma = f"@%p5 tcgen05.mma.cta_group::2.kind::f16 [%r5], {first}, %rd3, {instruction}, %p6;"

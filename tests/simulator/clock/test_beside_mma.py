@@ -182,7 +182,7 @@ def test_a_ctas_registers_have_to_be_free(tmp_path, launches: int, registers: in
 
 @pytest.mark.parametrize("of_memory", [True, False])
 def test_a_clusters_arrival_behind_copies_that_have_come_fences_those_of_memory(tmp_path, of_memory: bool):
-    """By machine code: only what the fence takes more than an idle one, which is part of the barrier's latency."""
+    """With machine code, the arrival adds the difference to an idle fence, which is part of the barrier's latency."""
     machine = json.loads(H200.read_text())["parameters"]
     text = (
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r1, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, full;"

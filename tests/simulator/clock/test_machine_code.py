@@ -183,7 +183,7 @@ def test_a_dependent_launch_begins_when_all_ctas_have_let_it_go(tmp_path):
 
 
 def test_a_line_that_an_instruction_without_a_lane_reads_is_there_for_the_next_one(tmp_path):
-    """For example where a predicate that is never true stands before it in a loop."""
+    """The instruction without a lane has a predicate that is never true."""
     skipped = "@%p7 " + ADDS[0]
     text = body(START, "setp.ne.u32 %p7, 0, 0;", *[skipped] * 6, END)
 
@@ -237,7 +237,7 @@ def test_parameters_come_from_hbm_behind_a_launch_that_read_more_than_l2_holds(t
     ("store", "more"), [("u32 [%rd1+128], %r1", 0), ("v4.u32 [%rd1+128], {%r1, %r1, %r1, %r1}", 3)]
 )
 def test_an_instruction_waits_until_the_operands_of_a_store_have_been_read(tmp_path, store: str, more: int):
-    """This takes longer for each further 4 bytes a lane."""
+    """Reading a store's operands takes longer for each further 4 bytes a lane."""
     lines = [f"st.global.{store};", "add.u32 %r9, %r1, 1;"]
 
     def span(folder: str, waits: int) -> int:

@@ -57,7 +57,7 @@ STORED = "st.global.u64 [%rd1], %rd2;"
 
 
 def released(path: str, *lines: str, dependent: int = 0, **first) -> int:
-    """When a dependent launch's wait returns after a launch whose CTAs run those lines."""
+    """The time at which a dependent launch's wait returns, after a launch whose CTAs run those lines."""
     sim = Sim(body(FIRST, *lines, "bra.uni END;", THEN_WAITS, params=".param .u64 p, .param .u64 q"), chip=path)
     out, elsewhere = sim.buffer(np.zeros(1, np.uint64)), sim.buffer(np.zeros(1 << 10, np.uint64))
     assert sim.launch("k", 0, elsewhere, dependent=dependent, **{"block": 1, **first}) == 0
@@ -200,7 +200,7 @@ def test_an_sm_starts_its_ctas_in_turn_and_takes_them_down_so(chip):
 
 
 def starts(path: str, ctas: int, **launch) -> list[int]:
-    """When each CTA of a kernel that takes 20,000 cycles begins."""
+    """The start of each CTA of a kernel that takes 20,000 cycles."""
     stamp = "mov.u32 %r9, %ctaid.x; mul.wide.u32 %rd8, %r9, 8; ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd8;"
     sim = Sim(body("mov.u64 %rd2, %clock64;", stamp, "st.global.u64 [%rd1], %rd2;", SPIN), chip=path)
     out = sim.buffer(np.zeros(ctas, np.uint64))
@@ -281,7 +281,7 @@ def test_what_starts_ctas_hears_of_their_ends_one_after_another(chip):
     ("interval", "ahead", "goes_on", "messages"), [(2000, 0, 20000, 4), (3000, 0, 1000, 8), (3000, 20000, 1000, 4)]
 )
 def test_a_dependent_launch_comes_when_the_triggers_before_have_been_counted(chip, interval, ahead, goes_on, messages):
-    """Those of four CTAs. Ends that come meanwhile count before only some of the triggers, by a parameter."""
+    """Four CTAs trigger. Ends that come meanwhile count before some of the triggers only, as trigger_ahead says."""
     path = chip(cta_count_interval=interval, trigger_ahead=ahead, dependent_gap_ended=9000)
     sim = Sim(body(STAMP, LETS_GO, SPIN.replace("20000", str(goes_on))), chip=path)
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
@@ -301,7 +301,7 @@ def test_a_dependent_launch_comes_when_the_ctas_before_have_been_counted(chip):
 
 
 def test_a_cta_begins_in_a_place_when_the_one_before_it_has_been_counted(chip):
-    """On one SM that holds 32 of them."""
+    """One SM holds 32 CTAs."""
     stamp = "mov.u32 %r9, %ctaid.x; mul.wide.u32 %rd6, %r9, 8; ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd6;"
     text = body(stamp, "mov.u64 %rd2, %clock64; st.global.u64 [%rd1], %rd2;")
     sim = Sim(text, chip=chip(sms=1, processing_cluster_sms=1, cta_count_interval=500))

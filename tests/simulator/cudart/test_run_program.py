@@ -143,7 +143,7 @@ def test_a_report_shows_lane_byte_instruction_and_source(folder):
 
 
 def test_shrinking_names_the_delay_of_the_launch_that_needs_one(folder):
-    """It is the second launch; trials print nothing on the program's standard output."""
+    """The second launch needs the delay; trials print nothing on the program's standard output."""
     words = ("--mode", "poison", "--go-on", "--json", "shrunk.json")
     done = run(folder, *words, "--shrink=out-of-bounds", "--", "shrink")
     shrunk = json.loads((folder / "shrunk.json").read_text())["shrunk"]

@@ -22,7 +22,7 @@ def some(count: int) -> list[int]:
 @pytest.mark.parametrize("readers", [5, 6, 7, 8, 13, 30])
 @pytest.mark.parametrize("mode", ["eager", "random"])
 def test_each_of_many_readers_has_to_precede_a_write(readers, mode):
-    """As consumers of a ring's stage do, all read 16 bytes; all but one signal the writer."""
+    """All read 16 bytes, like consumers of a ring's stage; all but one signal the writer."""
     for silent in (*some(readers), readers + 1):
         sim = run_shadow(
             "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], %r1; bar.sync 0;",

@@ -264,7 +264,7 @@ def test_static_shared_memory_is_that_of_the_kernel_and_its_callees():
 
 @pytest.mark.parametrize("mode", ["eager", "late", "reverse", "poison"])
 def test_setmaxnreg_waits_until_another_warpgroup_releases_registers(mode):
-    """As in Triton's warp-specialised kernels; if no warpgroup releases registers, it is a deadlock."""
+    """Triton's warp-specialised kernels do this. If no warpgroup releases registers, it is a deadlock."""
     begin = "mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 7; setp.ne.u32 %p1, %r2, 0; @%p1 bra OTHERS;"
     first = "setmaxnreg.inc.sync.aligned.u32 256; bar.sync 1, 384; GIVE bra END;"
     rest = "OTHERS: setmaxnreg.dec.sync.aligned.u32 120; bar.sync 1, 384; setmaxnreg.inc.sync.aligned.u32 232; END:"

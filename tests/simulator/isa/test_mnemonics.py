@@ -37,7 +37,7 @@ ELSEWHERE = {
 
 
 def mnemonics() -> set[str]:
-    """Those of the simulator's table of opcodes."""
+    """The mnemonics of the simulator's table of opcodes."""
     text = (ROOT / "simulator/isa/opcodes.h").read_text()
     return set(re.findall(r"^    X\((\w+), \w+, \w+\)", text, re.MULTILINE))
 

@@ -34,7 +34,7 @@ def members(header: str, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def laid_out(tmp_path_factory):
-    """By struct: its size, then offset and size of each member."""
+    """For each struct: its size, then offset and size of each member."""
     header = (ROOT / "simulator/sim.h").read_text()
     lines = []
     for name in STRUCTS:

@@ -16,7 +16,7 @@ CELL = TILE + 4096
 BAR = CELL + 256
 ALL = -1  # several lanes, or none in particular
 # Thread 0 is lane 0 of warp 0, thread 32 lane 0 of warp 1.
-# By case: warp, lane and byte of shared memory, if it names one.
+# For each case: warp, lane and byte of shared memory, if it names one.
 PLACES = {
     "two warps write": (1, 0, CELL),
     "two warps write the same": (1, 0, CELL),

@@ -59,7 +59,7 @@ def sass_loops(lines: Iterable[str]) -> Iterable[Loop]:
 
 
 def ptx_loops(lines: Iterable[str]) -> Iterable[Loop]:
-    """The same of a function's PTX: instructions only, each once."""
+    """The loops of a function's PTX: instructions only, each once."""
     labels: dict[str, int] = {}
     code: Loop = []
     for line in (line.strip() for line in lines):

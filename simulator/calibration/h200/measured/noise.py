@@ -54,7 +54,7 @@ def rms(values: Iterable[float]) -> float:
 
 
 def is_small(shape: str) -> bool:
-    """Whether a shape is a single problem with at most MOST_ROWS rows."""
+    """True if a shape is a single problem with at most MOST_ROWS rows."""
     return "," not in shape and int(shape.partition("x")[0]) <= MOST_ROWS
 
 

@@ -66,7 +66,7 @@ class Ratio:
 
     @property
     def right(self) -> bool:
-        """Whether the predicted sign is the measured one."""
+        """True if the predicted sign is the measured one."""
         return (self.predicted < 1) == (self.measured < 1)
 
 
@@ -97,7 +97,7 @@ def without(all_of_it: float, part: float) -> float:
 
 
 def can_be_judged(ratio: Ratio, percent: float) -> bool:
-    """Whether a measured ratio with `percent` of noise is on one side of 1 with 95 % confidence."""
+    """True if a measured ratio with `percent` of noise is on one side of 1 with 95 % confidence."""
     return abs(log(ratio.measured)) * 100 > noise.WIDE * percent
 
 

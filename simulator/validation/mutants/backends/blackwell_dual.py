@@ -32,7 +32,7 @@ class Config(NamedTuple):
 
     @property
     def stacked(self) -> bool:
-        """Whether one MMA takes both products."""
+        """True if one MMA takes both products."""
         return self.tail == 0 and self.split_k == 1
 
     @property

@@ -146,7 +146,7 @@ def string_of(path: Path, variable: str) -> str:
 
 
 def write_source(trial: Trial, checkout: Path, folder: Path) -> Path:
-    """Their file and our wrapper as one CUDA file, and a stub of torch's headers in the same folder."""
+    """Writes the project's file and our wrapper as one CUDA file, and a stub of torch's headers beside it."""
     for name in ("torch/library.h", "torch/extension.h", "ATen/core/Tensor.h", "ATen/ATen.h"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(TORCH_STUB if name == "torch/library.h" else "#include <torch/library.h>\n")

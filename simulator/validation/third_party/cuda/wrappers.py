@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Their host code needs a pointer with sizes from torch, and no more.
+# The projects' host code needs only a pointer with sizes from torch.
 TORCH_STUB = """#pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

@@ -98,7 +98,7 @@ def test_a_fence_waits_until_l2_has_taken_the_stores_before_it(chip):
 
 @pytest.mark.parametrize("line", [0, 64])
 def test_l2_takes_a_line_of_a_store_by_bytes_of_its_own(chip, line: int):
-    """These come on top of those of the partly written sector."""
+    """L2 counts l2_store_line_bytes on top of the bytes of the partly written sector."""
     path = chip(**{**SLOWLY, "store_line_bytes": 1, "l2_store_line_bytes": line})
     took = span(STORE, STORE.replace("256", "512"), FENCE, chip=path, block=1)
     assert took == pytest.approx(L2_TAKES * (32 + line) / 32 + CHIP["store_answered"], abs=100)

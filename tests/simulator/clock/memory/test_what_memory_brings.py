@@ -68,7 +68,7 @@ def test_a_load_of_rows_far_apart_takes_longer_from_l2_and_from_memory():
 @pytest.mark.parametrize("apart", [16, 128])
 @pytest.mark.parametrize(("hint", "latency"), [("", "l1_latency"), (".cg", "l2_latency")])
 def test_an_sm_takes_a_cycle_for_each_line_of_a_load(apart: int, hint: str, latency: str):
-    """From L1 and from L2, by 8 warps whose 32 lanes load 16 bytes each, in four lines or in one line each."""
+    """8 warps load from L1 or from L2; their 32 lanes load 16 bytes each, in four lines or in one line each."""
     lanes = LANES.format(apart=apart)
     bring = "ld.global.v4.u32 {%r6, %r7, %r8, %r9}, [%rd5]; xor.b32 %r5, %r6, %r9; bar.sync 0;"
     load = f"ld.global{hint}.v4.u32 {{{{%r{{0}}, %r{{1}}, %r{{2}}, %r{{3}}}}}}, [%rd5];"
@@ -83,7 +83,7 @@ def test_an_sm_takes_a_cycle_for_each_line_of_a_load(apart: int, hint: str, late
 
 
 def test_a_launch_begins_without_the_lines_of_the_one_that_it_overlaps(chip):
-    """On one SM: the first of two launches loads lines until long after the second has begun."""
+    """On one SM, the first of two launches loads lines until long after the second has begun."""
     text = body(
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r1, %tid.x; griddepcontrol.launch_dependents;",
         "ld.param.u64 %rd7, [r]; setp.eq.u64 %p1, %rd7, 0;", LANES.format(apart=128), "@%p1 bra ONE;",
