@@ -204,12 +204,12 @@ def test_includes_go_down_only():
         ({"isa/table": "void inner(void); void f(void) { inner(); }", "ptx/parse": "void inner(void) {}"}, []),
     ],
 )
-def test_a_planted_call_is_told(tmp_path, planted, expected):
+def test_a_planted_call_is_reported(tmp_path, planted, expected):
     compile_all(tmp_path, planted)
     assert wrong_uses(uses(tmp_path, planted)) == expected
 
 
-def test_a_planted_circle_is_told(tmp_path):
+def test_a_planted_circle_is_reported(tmp_path):
     planted = {
         "isa/a/one": "void two(void); void one(void) { two(); }",
         "isa/b/two": "void one(void); void two(void) { one(); }",

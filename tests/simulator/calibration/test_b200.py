@@ -17,7 +17,7 @@ def test_the_rows_were_predicted_with_the_chips_parameters():
     assert packed.read("b200_predicted")[0]["parameters_sha256"] == parameters_digest("b200")
 
 
-def test_an_error_is_told_of_rows_that_validate_alone():
+def test_the_error_covers_only_rows_that_validate():
     def row(use: str, predicted: float, n: int) -> Row:
         return Row("latency", "tcgen05.mma", f"N {n}", "cycles", predicted, 100, use)
 

@@ -17,7 +17,7 @@ def test_the_page_is_what_the_committed_data_give():
     assert blackwell.problems() == []
 
 
-def test_what_is_stale_is_named(tmp_path, monkeypatch, capsys):
+def test_a_stale_page_is_named(tmp_path, monkeypatch, capsys):
     for name in ("RESULT", "TEXT", "PUBLIC"):
         path = getattr(blackwell, name)
         copy = tmp_path / path.name

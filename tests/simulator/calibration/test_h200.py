@@ -97,7 +97,7 @@ def test_a_round_counts_once_and_its_sign_where_it_moved():
     assert "0 of the 1 among them" in text
 
 
-def test_a_target_that_is_missed_is_told_so():
+def test_a_missed_target_is_marked():
     def rows(group: str, *errors: float) -> list[Row]:
         return [Row(group, f"round {i}", "", "us", 100 + off, 100, "validated") for i, off in enumerate(errors)]
 

@@ -18,7 +18,7 @@ def test_the_page_fits_two_screens_and_the_rest_is_written_on_demand(tmp_path):
     assert sizes["h200.md"] > 2000 and sizes["b200.md"] > 500
 
 
-def test_what_is_stale_is_named(tmp_path, monkeypatch, capsys):
+def test_a_stale_page_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(report, "PAGE", tmp_path / "CLOCK.md")
     assert report.main(["--check"]) == 1 and "CLOCK.md" in capsys.readouterr().err
     assert report.main(["--to", str(tmp_path / "out")]) == 0 and report.main(["--check"]) == 0

@@ -51,7 +51,7 @@ def test_a_main_loop_is_the_one_with_most_mmas():
     assert main_loops.busiest([]) == []
 
 
-def test_more_instructions_are_told_an_mma():
+def test_more_instructions_per_mma_are_reported():
     side = {"mmas": 16, "ptx": 400, "machine_code": 300, "uniform": 50}
     half = {"mmas": 8, "ptx": 220, "machine_code": 150, "uniform": 30}
     text = main_loops.text({"9": {"base": side, "candidate": half}})

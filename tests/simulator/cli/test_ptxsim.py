@@ -189,7 +189,7 @@ def test_every_mode_is_taken(file, mode):
     assert done.returncode == 0, done.stdout
 
 
-def test_only_reading_a_file(file):
+def test_parse_only_reads_the_file(file):
     assert ptxsim(file(body("trap;")), "--parse").returncode == 0
     assert ptxsim(file(body("frobnicate;")), "--parse").returncode == 4
 

@@ -177,7 +177,7 @@ def test_a_failed_device_assertion_has_its_own_error(folder):
     assert run(folder, "assert", NVFP4_SIMULATE_GO_ON="1")[0]["wrong"] == "0"
 
 
-def test_an_error_fails_the_launch_unless_told_to_go_on(folder):
+def test_an_error_fails_the_launch_unless_go_on_is_set(folder):
     said, report, _ = run(folder, "wrong")
     assert (said["wrong"], report["verdict"]) == ("cudaErrorLaunchFailure", "error")
     said, report, _ = run(folder, "wrong", NVFP4_SIMULATE_GO_ON="1")

@@ -228,8 +228,8 @@ def test_a_write_drops_only_the_readers_of_its_own_bytes():
     for silent in (1, 23, 47):
         text = "".join(lines).replace("SILENT", str(silent))
         assert run((text,), grid=50) == ("error", {"global-race"}), silent
-    told_by_all = "".join(lines).replace("SILENT", "99").replace("%r6, 47;", "%r6, 48;")
-    assert run((told_by_all,), grid=50) == ("clean", set())
+    signalled_by_all = "".join(lines).replace("SILENT", "99").replace("%r6, 47;", "%r6, 48;")
+    assert run((signalled_by_all,), grid=50) == ("clean", set())
 
 
 def test_readers_beyond_the_limit_leave_only_their_writes_unjudged():

@@ -66,7 +66,7 @@ def run(text: str, mode: str = "eager", block: int = 128) -> Sim:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_rule(name):
+def test_each_broken_rule_is_reported(name):
     before, after, kind = CASES[name]
     zeros = "".join(f"mov.f32 %f1{i}, %f1;" for i in range(1, 5))
     text = body(BEGIN + zeros, before, MMA, after, registers=ROOM)

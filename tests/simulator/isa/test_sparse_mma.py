@@ -196,7 +196,7 @@ def result(out: np.ndarray, form: Form) -> np.ndarray:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f"{f.kind}k{f.k}.{f.d}.{f.a}.{f.b}.{f.scales}{f.stype}")
-def test_as_the_dense_product(form):
+def test_sparse_mma_equals_the_dense_product(form):
     rng = np.random.default_rng(11)
     for variant in ("sp::ordered_metadata",) if form.kind else ("sp", "sp::ordered_metadata"):
         for selector in form.selectors:

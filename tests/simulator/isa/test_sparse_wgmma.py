@@ -130,7 +130,7 @@ def run(form: Form, registers: bool, selector: int, turned: bool, mode: str, cod
 
 @pytest.mark.parametrize("registers", [False, True], ids=["shared", "registers"])
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f"{f.d}.{f.a}.{f.b}")
-def test_as_the_dense_product(form, registers):
+def test_sparse_wgmma_equals_the_dense_product(form, registers):
     for selector, mode in zip(form.selectors, ("late", "eager"), strict=False):
         got, want = run(form, registers, selector, False, mode)
         assert (got == want).all(), (selector, mode)

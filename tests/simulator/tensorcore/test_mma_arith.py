@@ -301,7 +301,7 @@ def test_integers_wrap_or_saturate():
     assert (mma(c_rule("tcgen05", "s8", "u8", "s32", saturate=1), a, b, c) == clamped).all()
 
 
-def test_by_hand():
+def test_sums_worked_out_by_hand():
     one = np.array([[0x3C00] * 16], np.uint16).view(np.uint8)
     f16 = c_rule("wgmma", "f16", "f16")
     assert mma(f16, one, one, [[0]])[0, 0] == 0x41800000  # 16

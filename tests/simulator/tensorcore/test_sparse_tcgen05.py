@@ -186,7 +186,7 @@ class Case:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f"{f.kind}.{f.d}.{f.a}.{f.scales}{f.stype}")
-def test_as_the_dense_product(form):
+def test_a_sparse_tcgen05_mma_equals_the_dense_product(form):
     """A from shared memory and, in mode late, from tensor memory."""
     for selector in selectors(form):
         case = Case(form, selector)

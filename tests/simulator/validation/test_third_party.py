@@ -72,8 +72,8 @@ def a_finding(**given):
 def test_a_row_that_breaks_a_rule_is_reported(rows, corpus, change, said):
     changed = copy.deepcopy(rows)
     change(changed[0])
-    told_of = faults(changed, corpus)
-    assert len(told_of) == 1 and told_of[0].endswith(said) and changed[0]["name"] in told_of[0]
+    named = faults(changed, corpus)
+    assert len(named) == 1 and named[0].endswith(said) and changed[0]["name"] in named[0]
 
 
 def test_rows_of_cases_outside_the_tree_stay_last_and_are_marked(rows, corpus, tmp_path):

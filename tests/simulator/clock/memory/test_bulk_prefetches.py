@@ -71,7 +71,7 @@ def test_rows_of_a_box_past_the_tensors_end_are_asked_of_nothing():
     assert last.status == 0 and last.counted < CHIP["hbm_latency"]
 
 
-def test_a_prefetch_through_what_is_no_map_is_told():
+def test_a_prefetch_without_a_valid_map_is_reported():
     sim = box_run(BOX, row=0, map_bytes=np.ones(128, np.uint8))
     assert sim.status != 0 and "there is no tensor map" in str(sim.findings)
 
@@ -93,7 +93,7 @@ def test_a_form_that_is_none_is_refused(form: str):
 
 
 @pytest.mark.parametrize("size", [8, 24])
-def test_a_bulk_prefetch_of_a_wrong_size_is_told(size: int):
+def test_a_bulk_prefetch_of_a_wrong_size_is_reported(size: int):
     sim = Sim(body("ld.param.u64 %rd9, [p];", ASK.format(size)))
     assert sim.launch("k", sim.buffer(np.zeros(64, np.uint8)), block=1) != 0
     assert f"a bulk prefetch of {size} bytes; expected a multiple of 16" in str(sim.findings)
@@ -106,7 +106,7 @@ def test_a_bulk_prefetch_may_be_of_nothing_and_of_more_than_shared_memory_holds(
     assert sim.verdict == "clean", sim.findings
 
 
-def test_a_misaligned_bulk_prefetch_is_told():
+def test_a_misaligned_bulk_prefetch_is_reported():
     sim = Sim(body("ld.param.u64 %rd9, [p];", "cp.async.bulk.prefetch.L2.global [%rd9+8], 16;"))
     assert sim.launch("k", sim.buffer(np.zeros(64, np.uint8)), block=1) != 0
     assert "not aligned to 16 bytes" in str(sim.findings)

@@ -118,7 +118,7 @@ def test_a_named_barrier_waits_for_the_warps_stores_to_shared_memory(chip):
     assert interval < span(STORE_HERE, "bar.sync 0;", **options) < interval + 100
 
 
-def test_what_l2_takes_of_stores_is_told_once(chip, tmp_path):
+def test_the_report_counts_the_time_of_l2_for_stores_once(chip, tmp_path):
     stores = "".join(f"st.global.u32 [%rd1+{256 + 512 * i}], %r1;" for i in range(8))
     sim = Sim(body("ld.param.u64 %rd1, [p];", stores), chip=chip(**SLOWLY))
     assert sim.launch("k", sim.buffer(np.zeros(1 << 10, np.uint64)), block=1) == 0
