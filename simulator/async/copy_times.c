@@ -140,8 +140,8 @@ void store_timed(struct run *run, struct async_op *op) {
 
 /* ---- prefetches ---- */
 
-/* When the next lane's prefetch is requested. HW (measured, H200: bulk_prefetch_cycles): lanes request one
- * after another, and the warp continues after the last. */
+/* Returns when the next lane's prefetch is requested. HW (measured, H200: bulk_prefetch_cycles): lanes request
+ * one after another, and the warp continues after the last. */
 static ticks lane_asks(struct run *run) {
     struct timing *timing = run->launch->timing;
     struct warp_time *time = run->warp->time;

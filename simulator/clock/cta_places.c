@@ -125,7 +125,7 @@ static uint32_t held(const struct launch *launch, const struct island *island, t
     return count;
 }
 
-/* When the island has a place for one more cluster: places become free in the order of ends. */
+/* Returns when the island has a place for one more cluster: places become free in the order of ends. */
 static ticks freed(const struct island *island, uint32_t room) {
     return island->started < room ? 0 : island->gone[(island->started - room) % PLACES];
 }

@@ -34,8 +34,8 @@ uint64_t time_placed(struct timing *timing, uint64_t address) {
     return address - timing->found.base + timing->found.place;
 }
 
-/* When a line asked of HBM now is in L2, after earlier requests; with hbm_loaded_shared, HBM's load delays also
- * those who ask while it is on its way. */
+/* Returns when a line asked of HBM now is in L2, after earlier requests; with hbm_loaded_shared, HBM's load
+ * delays also those who ask while it is on its way. */
 static ticks arrival(const struct timing *timing) {
     const struct chip *chip = &timing->chip;
     ticks late = chip->hbm_loaded_shared > 0 ? time_loaded(timing, timing->now) : 0;

@@ -1,4 +1,4 @@
-/* When a launch begins and ends, and when the next one may begin. */
+/* Times at which a launch begins and ends, and at which the next one may begin. */
 #include "timing.h"
 
 static void release(struct server *server) {

@@ -25,9 +25,9 @@ void warp_time_free(struct warp *warp);
 bool timing_classify(struct module *module, const struct timing *timing, char *message, size_t room);
 /* assembler.c: models what ptxas does with a function's instructions together.  False: no memory. */
 bool timing_assemble(struct module *module, const struct function *function);
-/* When the split's next instruction can issue, as far as known; NEVER: it needs an answer of memory. */
+/* Returns when the split's next instruction can issue, as far as known; NEVER: it needs an answer of memory. */
 ticks time_ready(const struct warp *warp, const struct split *split);
-/* When the next instruction's operands are there; arithmetic may take its issue slot before. */
+/* Returns when the next instruction's operands are there; arithmetic may take its issue slot before. */
 ticks time_operands(const struct warp *warp, const struct split *split);
 /* Called before and after an instruction is executed, at a time that time_ready gave. */
 void time_issue(struct run *run, const struct insn *insn);
@@ -41,7 +41,7 @@ void time_skipped(struct run *run, const struct insn *insn);
 void time_arrival(struct run *run, const struct cta *to);
 /* The value of a clock register for the running warp. */
 uint64_t time_clock_register(const struct timing *timing, unsigned kind);
-/* When a waiting warp continues that was signalled at `at`. */
+/* Returns when a waiting warp continues that was signalled at `at`. */
 ticks time_wake(struct timing *timing, struct warp *warp, ticks at);
 
 /* ---- launches that overlap (overlap.c) ---- */
@@ -83,7 +83,7 @@ void time_filled(struct timing *timing, uint64_t address, uint64_t bytes);
 /* Sets near and far of the window's loads: how long each waits for L2 and HBM.  False: no memory. */
 bool time_turns(struct timing *timing);
 struct request *time_request(struct timing *timing);
-/* When L2 has taken the SM's stores up to `at`, as far as they have been served. */
+/* Returns when L2 has taken the SM's stores up to `at`, as far as they have been served. */
 ticks time_stores_taken(const struct sm_time *sm, ticks at);
 /* Serves the window's requests in the order of time. */
 void time_settle(struct timing *timing);

@@ -41,7 +41,7 @@ static void take_place(const struct chip *chip, const struct warp *warp, ticks a
     }
 }
 
-/* When the fence's round begins to ask memory. */
+/* Returns when the fence's round begins to ask memory. */
 static ticks in_turn(const struct chip *chip, const struct fence_rounds *rounds, const struct warp_time *time) {
     ticks turn = time->round > rounds->number    ? rounds->over - chip->fence_follows
                  : time->round == rounds->number ? rounds->began

@@ -9,7 +9,7 @@
 ticks fence_begin(const struct warp *warp, ticks at, ticks takes, bool behind_copies);
 /* A fence.proxy.async.shared begins at `at`; returns when it ends. */
 ticks fence_stored(const struct warp *warp, ticks at);
-/* When the split's next instruction may issue behind the warp's fence; `ready` if there is none. */
+/* Returns when the split's next instruction may issue behind the warp's fence; `ready` if there is none. */
 ticks time_fenced(const struct warp *warp, const struct split *split, ticks ready);
 /* Starts the fence that machine code has before a releasing arrival; returns when that may issue. */
 ticks time_before(const struct warp *warp, const struct split *split, ticks ready);

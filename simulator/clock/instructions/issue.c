@@ -1,9 +1,9 @@
-/* When a warp's instructions issue and when their results are ready. */
+/* Times at which a warp's instructions issue and their results are ready. */
 #include "fences.h"
 #include "machine_code.h"
 #include "operands.h"
 
-/* How long the hardware delays an instruction after an earlier one. */
+/* Returns the time until which the hardware holds the instruction back because of an earlier one. */
 static ticks kept_back(const struct warp *warp, enum clock_family family) {
     switch (family) {
     case FAMILY_MBARRIER_ARRIVE:

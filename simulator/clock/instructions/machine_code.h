@@ -25,7 +25,7 @@ static inline const struct machine_code *machine_code_of(const struct module *mo
     return module->machine != NULL && module->machine[pc].known ? &module->machine[pc] : NULL;
 }
 
-/* From its issue to the issue of the warp's next instruction. */
+/* Time from an instruction's issue to the issue of the warp's next one. */
 static inline ticks time_until_next(const struct machine_code *machine, const struct chip *chip) {
     return machine->order == 0 ? 0 : later(machine->after, chip->issue_interval);
 }

@@ -9,7 +9,8 @@ struct cost {
     ticks latency, interval;
 };
 
-/* When the operands from `first` on are ready; includes results, since results of one register come in order.
+/* Returns when the operands from `first` on are ready; includes results, since results of one register come in
+ * order.
  */
 ticks time_operands_ready(const struct warp *warp, const struct split *split, const struct insn *insn,
                           uint32_t first, enum pipe pipe);

@@ -3,8 +3,8 @@
 
 #define WHOLE_ROWS 128 /* rows of A that an SM reads for an MMA of full height */
 
-/* From the start of the MMA's interval to its result.  Published (chips/b200.json): half the height is faster
- * except in a pair, where part of B's path is hidden up to 128 columns. */
+/* Time from the start of the MMA's interval to its result.  Published (chips/b200.json): half the height is
+ * faster except in a pair, where part of B's path is hidden up to 128 columns. */
 static ticks latency(const struct chip *chip, const struct tcgen05_shape *shape) {
     bool half = shape->m == (shape->pair ? 2u : 1u) * WHOLE_ROWS / 2;
     ticks columns = shape->n * chip->tcgen05_column;

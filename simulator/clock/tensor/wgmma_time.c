@@ -55,8 +55,8 @@ static void drop_done(struct mma_queue *queue, ticks now) {
     memmove(queue->mma, queue->mma + ended, queue->count * sizeof queue->mma[0]);
 }
 
-/* Where a warpgroup's MMA goes in the queue: behind its last one if that has not ended by `ready`, ahead of
- * other warpgroups' waiting MMAs; otherwise at the end. */
+/* Returns where a warpgroup's MMA goes in the queue: behind its last one if that has not ended by `ready`,
+ * ahead of other warpgroups' waiting MMAs; otherwise at the end. */
 static uint32_t place_of(const struct mma_queue *queue, const void *group, ticks ready) {
     for (uint32_t i = queue->count; i > 0; i--) {
         if (queue->mma[i - 1].group == group) {

@@ -27,7 +27,7 @@ void time_mma_early(struct run *run);
 /* Books the running wgmma; returns when its results are there, unless another MMA is put before it.  *turn: its
  * number for time_mma_due; unchanged if nothing can delay it. */
 ticks time_wgmma(struct run *run, uint64_t *turn);
-/* When the results of an MMA are there, as far as known; 0: they are, or there is no such MMA. */
+/* Returns when the results of an MMA are there, as far as known; 0: they are, or there is no such MMA. */
 ticks time_mma_due(const struct timing *timing, const struct cta *cta, uint64_t turn);
 /* If an MMA with A in registers runs at `at`: when it and those right behind it end; otherwise 0. */
 ticks time_mma_runs(const struct sm_time *sm, ticks at);

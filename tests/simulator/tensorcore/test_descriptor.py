@@ -226,7 +226,7 @@ def test_fields_that_are_not_modelled_are_marked_as_such():
         assert refusal.value.unmodelled
 
 
-def test_every_n():
+def test_n_is_a_multiple_of_the_step_up_to_256():
     for kind, group, m, options in (
         ("mxf4nvf4", 1, 128, {"scales": 4}),
         ("mxf4nvf4", 2, 256, {"scales": 4}),
