@@ -37,7 +37,7 @@ GROUP_BASELINES = {
 
 
 def hopper(data: dict[str, Any], baselines: dict[str, str] = BASELINES) -> str:
-    """The final comparison on a Hopper GPU: medians in us and the geometric mean of ours over each baseline."""
+    """The final comparison on a Hopper GPU: medians in us and the geometric mean of our time over each baseline's."""
     ours = data["median_us"]["auto"]
     shapes = list(ours)
     rows = []
@@ -47,7 +47,7 @@ def hopper(data: dict[str, Any], baselines: dict[str, str] = BASELINES) -> str:
             ratio = geometric_mean(ours[shape] / times[shape] for shape in shapes)
             figures = [f"{times[shape]:.1f}" for shape in shapes]
             rows.append([label, *figures, f"{geometric_mean(times.values()):.1f}", f"{ratio:.2f}"])
-    header = ["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean", "ours / this"]
+    header = ["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean", "our time / its time"]
     return f"{data['chip']}, driver {data['driver']}, commit {data['commit'][:7]}:\n\n" + table(header, rows)
 
 
@@ -171,7 +171,7 @@ def simulated_summary(data: dict[str, Any]) -> str:
         for (shape, ours), *rest in zip((predicted | groups).items(), published, lights, strict=True)
         for times in [[ours, *rest]]
     ]
-    head = ["M N K, us a call", "ours, **simulated**", "best published", "speed of light at 1.5 GHz"]
+    head = ["M N K, us a call", "our time, **simulated**", "best published", "speed of light at 1.5 GHz"]
     return f"{error_text(data)}{older_text(grouped())}\n\n{table(head, rows)}"
 
 

@@ -9,10 +9,9 @@ from scripts.evidence import readme
 
 def test_a_comparison_without_a_baseline_has_no_row_of_it():
     found = {"chip": "C", "driver": "D", "commit": "0123456789", "median_us": {"auto": {"1x2x3": 10.0}}}
-    assert readme.hopper(found) == (
-        "C, driver D, commit 0123456:\n\n| us a call | 1 2 3 | geomean | ours / this |\n| --- | --- | --- | --- |\n"
-        "| **this package** | 10.0 | 10.0 | 1.00 |"
-    )
+    origin, _, head, _, *rows = readme.hopper(found).splitlines()
+    assert origin == "C, driver D, commit 0123456:" and "| 1 2 3 | geomean |" in head
+    assert rows == ["| **this package** | 10.0 | 10.0 | 1.00 |"]
 
 
 def test_the_readme_is_checked_or_written(monkeypatch, tmp_path, capsys):

@@ -228,15 +228,17 @@ def older_text(rows: list[dict[str, Any]] | None = None) -> str:
     older = {row["kernel"]: None for row in (public()["rows"] if rows is None else rows) if row.get("older")}
     if not older:
         return ""
-    return f" Theirs and ours beside them are of an earlier chip file, not run again: {', '.join(older)}."
+    names = ", ".join(older)
+    return f" The simulated times of {names}, and ours next to them, were made with earlier parameters of the chip."
 
 
 def error_text(data: dict[str, Any]) -> str:
     """A sentence: how far off such times may be."""
     error = data["error"]
     return (
-        f"**Simulated, not measured.** The model's error: {error['parts']}. Kernels of ours were compared on an H200 "
-        f"only: {error['mean_percent']} % off in the mean there, {error['largest_percent']} % at most."
+        f"**Simulated, not measured.** Simulated times differ from published ones by: {error['parts']}. This package's "
+        f"own kernels could be compared with a chip only on an H200: simulated times differ from measured ones there "
+        f"by {error['mean_percent']} % on average and {error['largest_percent']} % at most."
     )
 
 
