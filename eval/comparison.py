@@ -35,7 +35,7 @@ class _Side:
     """One of the two submissions: its worker and its times."""
 
     def __init__(self, submission: Path, result: Result, device: torch.device, limits: Limits) -> None:
-        self.result = result
+        self.result, self._small_us = result, limits.small_us
         self._judges = judges_of(result.data, result.case.shape)
         self._floor = chip.Limit(result.case.shape, device)
         self.session = Session(submission, result.case, device, result.inputs, limits.answer_s, result.data)
@@ -43,7 +43,7 @@ class _Side:
     def begin(self) -> None:
         """Measures what a round costs apart from its calls, then loads and checks the submission."""
         tolerance = tolerance_us(self.session.null_overheads_us(self.result.inputs))
-        self._timings = Timings(self.result.inputs, tolerance)
+        self._timings = Timings(self.result.inputs, tolerance, self._small_us)
         self.session.load()
         self.session.round(case_seeds(self.result.case.seed, self.result.inputs), self._judges[0], "check")
 

@@ -23,16 +23,20 @@ from eval.output.outlets import tell
 from eval.output.protocol import Protocol
 from eval.output.text import clean
 from eval.stats import summarise
-from eval.supervisor import Limits, Result, limits_for, run_benchmark, run_profile, run_test
+from eval.supervisor import (
+    Limits,
+    Result,
+    Tolerance,
+    limits_for,
+    measure_tolerance,
+    run_benchmark,
+    run_profile,
+    run_test,
+)
+from eval.workers.worker import Failure
 from reference.problems.interface import BOARD
 
-Runner = Callable[[Path, Case, torch.device, Limits, str], Result]
-RUNNERS: dict[str, Runner] = {
-    "test": run_test,
-    "benchmark": run_benchmark,
-    "leaderboard": run_benchmark,
-    "profile": run_profile,
-}
+BENCHMARKS = ("benchmark", "leaderboard")
 NS_PER_US = 1000
 
 
@@ -62,6 +66,20 @@ def log_profile(out: Protocol, index: int, result: Result) -> None:
         out.log(f"benchmark.{index}.error", result.error)
 
 
+def _tolerances(cases: Sequence[Case], device: torch.device, limits: Limits) -> list[Tolerance | None]:
+    """Each case's tolerance, measured before any submission runs: what it leaves behind cannot widen them.
+
+    None if that fails; run_benchmark then reports why.
+    """
+    measured: dict[object, Tolerance | None] = {}
+    for case in cases:
+        if case.shape not in measured:
+            measured[case.shape] = None
+            with contextlib.suppress(Failure, OSError):
+                measured[case.shape] = measure_tolerance(case, device, limits)
+    return [measured[case.shape] for case in cases]
+
+
 def evaluate(
     mode: str,
     submission: Path,
@@ -81,16 +99,20 @@ def evaluate(
     kind = "test" if mode == "test" else "benchmark"
     log = {"test": log_test, "profile": log_profile}.get(mode, log_benchmark)
     results: list[Result] = []
+    tolerances = _tolerances(cases, device, limits) if mode in BENCHMARKS else [None] * len(cases)
     with report.progress(mode, len(cases)) if out is None else contextlib.nullcontext() as step:
         if out is not None:
             out.log(f"{kind}-count", len(cases))
-        for index, case in enumerate(cases):
+        for index, (case, tolerance) in enumerate(zip(cases, tolerances, strict=True)):
             if out is None:
                 step(clean(case.spec))
             else:
                 out.log(f"{kind}.{index}.spec", case.spec)
             begin = time.monotonic()
-            result = RUNNERS[mode](submission, case, device, limits, data)
+            if mode in BENCHMARKS:
+                result = run_benchmark(submission, case, device, limits, data, tolerance)
+            else:
+                result = (run_test if mode == "test" else run_profile)(submission, case, device, limits, data)
             result.seconds = time.monotonic() - begin
             results.append(result)
             if out is not None:

@@ -7,11 +7,11 @@ import secrets
 import pytest
 import torch
 
-from eval import supervisor
+from eval import evaluation, supervisor
 from eval.cases import parse_case
 from eval.hardware import chip
 from eval.output.origin import Library
-from eval.session import Round, Timings, tolerance_us
+from eval.session import Round, Session, Timings, tolerance_us
 from eval.supervisor import Limits, Result, case_seeds, fresh_seeds, inputs_that_fit, limits_for
 from eval.workers.worker import Failure
 from reference.problems.dual_gemm import DualGemm
@@ -29,9 +29,9 @@ CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1111")
         (GPU, "leaderboard", Limits(180.0, 30.0, 120.0, 1000, 50, 10)),
         (GPU, "benchmark", Limits(180.0, 10.0, 120.0, 200, 50, 10)),
         (GPU, "test", Limits(180.0, 10.0, 120.0, 200, 50, 10)),
-        (CPU, "leaderboard", Limits(180.0, 3.0, 20.0, 200, 3, 0)),
-        (CPU, "benchmark", Limits(180.0, 3.0, 10.0, 200, 3, 0)),
-        (CPU, "profile", Limits(180.0, 3.0, 10.0, 200, 3, 0)),
+        (CPU, "leaderboard", Limits(180.0, 3.0, 20.0, 200, 3, 0, 250.0, 0.2)),
+        (CPU, "benchmark", Limits(180.0, 3.0, 10.0, 200, 3, 0, 250.0, 0.2)),
+        (CPU, "profile", Limits(180.0, 3.0, 10.0, 200, 3, 0, 250.0, 0.2)),
     ],
 )
 def test_the_limits_of_each_mode_and_device(device, mode, limits):
@@ -122,8 +122,8 @@ class Scripted:
     rounds: list[Round]
     null_us = (4.0, 8.0, 6.0)
 
-    def __init__(self, submission, case, device, inputs, answer_s, data):
-        Scripted.last = self
+    def __init__(self, submission, case, device, inputs, answer_s, data="board"):
+        self.before, Scripted.last = getattr(Scripted, "last", None), self
         self.data = data
         self.device, self.asked, self.checked, self.printed = device, [], 7, "what it printed"
         self.sandbox, self.backend, self.libraries = "all of it", "hopper", [Library("libx.so", "00ff")]
@@ -173,9 +173,8 @@ def honest(*each_us):
 def test_a_benchmark_measures_null_rounds_checks_then_times(scripted):
     Scripted.rounds = honest(11.0, 15.0, 12.0, 19.0, 10.0, 77.0)
     result = supervisor.run_benchmark(None, CASE, CPU, LIMITS)
+    assert Scripted.last.before.asked == [("null", 4), ("null", 1), "close"], "by a worker that loads nothing"
     assert Scripted.last.asked == [
-        ("null", 4),
-        ("null", 1),
         "load",
         ("check", [1111, 1153, 1195, 1237], "judge_as_board"),
         *[("time_round", [-1] * 4, "judge_fresh")] * 5,
@@ -193,7 +192,7 @@ def test_no_more_single_calls_than_inputs_and_none_if_none_are_wanted(scripted):
     result = supervisor.run_benchmark(None, CASE, CPU, Limits(inputs=2, singles=10, max_rounds=3))
     assert len(result.single_us) == 2
     result = supervisor.run_benchmark(None, CASE, CPU, Limits(inputs=2, singles=0, max_rounds=3))
-    assert result.single_us == [] and ("null", 1) not in Scripted.last.asked
+    assert result.single_us == [] and ("null", 1) not in Scripted.last.before.asked
 
 
 def test_a_time_below_the_floor_is_told_and_ends_the_case(scripted):
@@ -281,6 +280,53 @@ def test_doubted_rounds_are_dropped_or_take_the_parents_time(rounds, counting, d
     said = "the worker's clock shows 0.04 ms for calls that took 0.105 ms (tolerance 0.01 ms)"
     assert made.lie() == (said if lies else None)
     assert made.tolerance_us == 5.0
+
+
+@pytest.mark.parametrize(("span_us", "measured"), [(60.0, True), (59.0, False)])
+@pytest.mark.parametrize("claimed_us", [1.0, 50.0])
+def test_a_case_with_a_tolerance_above_the_cap_has_no_time(scripted, monkeypatch, span_us, measured, claimed_us):
+    monkeypatch.setattr("eval.hardware.chip.impossible_us", lambda shape, what: 0.0)
+    Scripted.rounds = [Round(claimed_us, span_us)] * 5  # the tolerance of a round is 12 us
+    result = supervisor.run_benchmark(
+        None, CASE, CPU, Limits(inputs=4, singles=0, max_rounds=5, small_us=2.5, most_tolerance=0.2)
+    )
+    assert result.error.startswith("not measured") != measured
+    assert measured or (result.rounds_us, result.error.count("20 %")) == ([], 1)
+
+
+def test_a_given_tolerance_is_not_measured_again(scripted):
+    Scripted.rounds = honest(11.0, 15.0, 12.0)
+    given = supervisor.Tolerance(40.0, 1.0, 4)
+    result = supervisor.run_benchmark(None, CASE, CPU, Limits(singles=0, max_rounds=3), "board", given)
+    assert (result.tolerance_us, result.inputs) == (10.0, 4)
+    assert Scripted.last.before is None or ("null", 4) not in Scripted.last.asked
+
+
+def test_every_tolerance_is_measured_before_any_submission_runs(monkeypatch):
+    order, passed = [], supervisor.Result(CASE)
+    given = supervisor.Tolerance(1.0, 1.0, 3)
+    monkeypatch.setattr(evaluation, "measure_tolerance", lambda case, *_: order.append(case.shape.m) or given)
+    monkeypatch.setattr(evaluation, "run_benchmark", lambda *words: order.append(("run", words[-1])) or passed)
+    other = parse_case("m: 9; n: 16; k: 64; l: 1; seed: 1111")
+    evaluation.evaluate("benchmark", None, [CASE, other, CASE], CPU, None)
+    assert order == [8, 9, *[("run", given)] * 3]
+
+
+def test_the_quietest_batch_of_null_rounds_counts(monkeypatch):
+    batches = [[9.0, 90.0] * 3 + [9.0], [20.0] * 6 + [29.0], [20.0] * 7]
+    spans = [5.0, 5.0, *(each for batch in batches for each in batch)]
+    quiet = object.__new__(Session)
+    monkeypatch.setattr(Session, "_generated", lambda self, seed: [])
+    quiet._lender = type("Lender", (), {"stage": lambda self, inputs: None})()
+    monkeypatch.setattr(Session, "_exchange", lambda self, *_: (Round(0.0, spans.pop(0)),))
+    assert quiet.null_overheads_us(3) == [20.0] * 7 and spans == []
+
+
+def test_a_small_difference_is_no_lie():
+    made = Timings(2, 10.0, 250.0)
+    for _ in range(3):
+        made.add(Round(100.0, 600.0))
+    assert made.lie() is None and made.doubted == 3 and made.rounds_us() == [295.0] * 3
 
 
 def test_a_worker_whose_every_claim_is_false_fails(scripted):
