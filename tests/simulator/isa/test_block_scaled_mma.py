@@ -221,7 +221,7 @@ def test_forms_that_do_not_exist_are_refused(statement):
 def test_other_chips_have_no_kinds():
     text = kernel("m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0")
     for chip in ("sm_100a", "sm_120", "sm_90a"):
-        with pytest.raises(PtxError, match="needs sm_120a"):
+        with pytest.raises(PtxError, match="needs target sm_120a"):
             Sim(text.replace("sm_120a", chip))
     for chip in ("sm_121a", "sm_120f"):
         Sim(text.replace("sm_120a", chip))

@@ -26,7 +26,7 @@ ELSEWHERE = {
     "mapa": "isa/test_addresses.py",
     "mbarrier": "asynchronous/test_mbarriers.py",
     "mma": "isa/test_sparse_mma.py",
-    "multimem": "asynchronous/test_tensor_maps.py",
+    "multimem": "isa/test_unmodelled_instructions.py",
     "setmaxnreg": "isa/test_control.py",
     "stmatrix": "isa/test_block_scaled_mma.py",
     "tcgen05": "isa/test_rare_findings.py",
