@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from statistics import mean, median
 
+from simulator.calibration.b200 import board
 from simulator.calibration.b200.ladder import OWN_CLOCK, OWN_GHZ
 from simulator.calibration.packed import DATA
 from simulator.calibration.rows import Row, errors, parameters_digest, summary, table
@@ -14,6 +15,7 @@ CHIP = "b200"
 PUBLIC = DATA / "public_kernels.json"  # written by simulator/calibration/calls/public_kernels.py
 LADDER_AIM = 12  # percent
 RING_AIM = 10  # percent
+BOARD_AIM = 10  # percent
 # What each set is, and its target in percent: of the median, for OF_MEANS of the mean.
 SETS = {
     "latency": ("One tcgen05.mma, from issue to the end of the wait", 5),
@@ -24,9 +26,17 @@ SETS = {
     "ring": ("CUTLASS's ring of one CTA, a sample of the published rows", RING_AIM),
     "ladder": ("gau-nernst/learn-cuda's bf16 products, 4096 each way, at 1.965 GHz", LADDER_AIM),
     OWN_CLOCK: (f"The same at {OWN_GHZ} GHz, the clock of the machine that timed them", LADDER_AIM),
-    "public": ("Public NVFP4 kernels behind other calls, beside their authors' times", LADDER_AIM),
-}
-OF_MEANS = ("ring", "ladder", OWN_CLOCK, "public")
+    "public": ("Public NVFP4 kernels behind other calls, at 1.965 GHz", BOARD_AIM),
+    "board, without": (
+        f"The same at the leaderboard's clock, fitted on one row: {board.CLOCK_GHZ['without']} GHz", BOARD_AIM,
+    ),
+    "board, with": (
+        f"The same with an H200's mechanisms, at the clock fitted on that row: {board.CLOCK_GHZ['with']} GHz",
+        BOARD_AIM,
+    ),
+}  # fmt: skip
+BOARD = tuple(f"board, {variant}" for variant in board.CLOCK_GHZ)
+OF_MEANS = ("ring", "ladder", OWN_CLOCK, "public", *BOARD)
 WORST = 10
 # Why rows are far off, the first entry that fits: set, a part of the parameters, the reason.
 REASONS = (
@@ -38,7 +48,8 @@ REASONS = (
     ("own clock", "v1", "boxes with rows of 16 bytes; no calibrating row has such boxes"),
     ("ladder", "v1", "boxes with rows of 16 bytes, and the clock of the machine that timed it"),
     ("ladder", "", f"the clock of the machine that timed it, {OWN_GHZ} GHz; the set below uses that"),
-    ("public", "", "the contest machine's clock and its gaps between launches, neither of which is published"),
+    ("public", "", "the contest machine's clock, which the two sets below fit"),
+    *((group, "", "the published times step by some 2.05 us; gaps between launches are an H200's") for group in BOARD),
     ("copies", "bytes 8192", "a step at 8 KB in the published rows, not explained"),
     ("copies", "", "not known"),
 )
@@ -51,17 +62,21 @@ def reason(row: Row) -> str:
 
 
 def public_rows() -> dict[str, Row]:
-    """Public NVFP4 kernels on the clock, beside their authors' times."""
+    """Public NVFP4 kernels beside their authors' times: on the chip's file, and at the leaderboard's clock."""
     found = json.loads(PUBLIC.read_text())
     digest = parameters_digest(CHIP)
     older = found.get("parameters_sha256", digest) != digest
-    rows = [
-        Row(
-            "public", row["kernel"], row["case"], "us", row["theirs"]["back_to_back_us"], row["published_us"],
-            "validated", older or row.get("older", False),
-        )
-        for row in found["rows"]
-    ]  # fmt: skip
+    rows = []
+    for row in found["rows"]:
+        times = {"public": row} | {f"board, {variant}": both for variant, both in row.get("board", {}).items()}
+        for group, both in times.items():
+            fitted = group in BOARD and (row["kernel"], row["case"]) == board.FITTED
+            rows.append(
+                Row(
+                    group, row["kernel"], row["case"], "us", both["theirs"]["back_to_back_us"], row["published_us"],
+                    "calibrated" if fitted else "validated", older or row.get("older", False),
+                )
+            )  # fmt: skip
     return {row.key: row for row in rows}
 
 
@@ -100,11 +115,14 @@ def order_line(rows: Mapping[str, Row], group: str = "ladder") -> str:
 
 
 def public_order() -> str:
-    """A sentence: how many pairs of two authors' kernels for one shape are predicted in the right order."""
-    public = list(public_rows().values())
-    same = [(a, b) for i, a in enumerate(public) for b in public[i + 1 :] if a.parameters == b.parameters]
-    right = sum((a.predicted < b.predicted) == (a.measured < b.measured) for a, b in same)
-    return f"{right} of {len(same)} pairs of two authors' kernels for one shape are in the right order."
+    """A sentence: how many pairs of public kernels for one case are predicted in the published order."""
+    parts = []
+    for group, where in (("public", "at 1.965 GHz"), (BOARD[0], "at the leaderboard's clock"), (BOARD[1], "with both")):
+        public = of(public_rows(), group)
+        same = [(a, b) for i, a in enumerate(public) for b in public[i + 1 :] if a.parameters == b.parameters]
+        right = sum((a.predicted < b.predicted) == (a.measured < b.measured) for a, b in same)
+        parts.append(f"{right} of {len(same)} {where}")
+    return f"Pairs of public kernels for one shape in the published order: {', '.join(parts)}."
 
 
 def worst(rows: Mapping[str, Row], count: int = WORST) -> str:
@@ -135,7 +153,8 @@ def summaries(rows: Mapping[str, Row]) -> str:
     ]
     for group, (title, aim) in SETS.items():
         for use in ("calibrated", "validated"):
-            if found := of(rows, group, use):
+            found = of(rows, group, use)
+            if found and not (use == "calibrated" and group in (OWN_CLOCK, *BOARD)):  # one row, which fits the clock
                 middle = mean if group in OF_MEANS else median
                 met = "yes" if middle(errors(found)) <= aim else "no"
                 lines.append(f"| {title} | {use} | {summary(found)} | {aim} | {met} |")

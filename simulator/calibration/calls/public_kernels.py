@@ -24,6 +24,7 @@ from typing import Any
 from scripts.common.simulated_call import ROOT, simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.rounds.model import benchmark_shapes
+from simulator.calibration.b200 import board
 from simulator.calibration.rows import parameters_digest
 from simulator.validation.mutants.backends.blackwell_grouped import CONFIGS as GROUPED_TILES
 from simulator.validation.third_party.cuda.libraries import DUAL_CALL, SINGLE_CALL, string_of, tensor
@@ -196,18 +197,34 @@ def run(arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
         return times_of(json.loads(Path(report.name).read_text())["time"]["launches"])
 
 
-def ours(problem: str, case: str, tile: str = "") -> dict[str, Any]:
+def ours(problem: str, case: str, tile: str = "", chip: str = "b200") -> dict[str, Any]:
     """Our kernel at the same case; for a single GEMM our dual one with half the columns, which has as many products.
 
-    tile: a tile of the grouped kernels instead of the chosen one.
+    tile: a tile of the grouped kernels instead of the chosen one.  chip: a chip's name or the path of its file.
     """
+    clock = {"NVFP4_SIMULATE_TIME": chip}
     if problem == "grouped":
         settings = SETTINGS | {"NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_SIMULATE": "1"}
-        settings |= {"NVFP4_BACKEND": "blackwell", "NVFP4_GROUPED_CONFIG": tile}
+        settings |= {"NVFP4_BACKEND": "blackwell", "NVFP4_GROUPED_CONFIG": tile} | clock
         return run([GROUP_CALL, json.dumps(sizes_of(case)), str(CALLS)], settings)
     m, n, k = (int(part) for part in case.split("x"))
     shape = (m, n // 2 if problem == "single" else n, k)
-    return times_of(simulated_calls(shape, "blackwell", CALLS)["launches"])
+    return times_of(simulated_calls(shape, "blackwell", CALLS, **clock)["launches"])
+
+
+def both(kernel: Public, case: str, words: list[str], chip: str) -> dict[str, Any]:
+    """Times of the public kernel and of ours on a chip."""
+    theirs = run(words, SETTINGS | {"NVFP4_SIMULATE_TIME": chip})
+    return {"theirs": theirs, "ours": ours(kernel.problem, case, chip=chip)}
+
+
+def at_boards_clock(kernel: Public, case: str, words: list[str]) -> dict[str, Any]:
+    """The same at the leaderboard's clock, without and with an H200's mechanisms (b200/board.py)."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            variant: both(kernel, case, words, str(board.chip_file(variant, Path(folder) / f"{variant}.json")))
+            for variant in board.CLOCK_GHZ
+        }
 
 
 def rows(sources: Sources, only: list[str]) -> Iterator[dict[str, Any]]:
@@ -221,7 +238,8 @@ def rows(sources: Sources, only: list[str]) -> Iterator[dict[str, Any]]:
             found = {
                 "kernel": kernel.label, "repository": kernel.repository, "file": kernel.file,
                 "commit": sources.commit(kernel.repository), "problem": kernel.problem, "case": name_of(case),
-                "published_us": published, "theirs": run(words, SETTINGS), "ours": ours(kernel.problem, case),
+                "published_us": published, **both(kernel, case, words, "b200"),
+                "board": at_boards_clock(kernel, case, words),
             }  # fmt: skip
             if kernel.problem == "grouped":
                 found["tiles_us"] = {tile: ours("grouped", case, tile)["back_to_back_us"] for tile in GROUPED_TILES}

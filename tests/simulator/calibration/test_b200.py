@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from simulator.calibration import packed
-from simulator.calibration.b200 import ladder, page, ring, sharing
-from simulator.calibration.rows import Row, load, parameters_digest
+from simulator.calibration.b200 import board, ladder, page, ring, sharing
+from simulator.calibration.rows import CHIPS, Row, load, parameters_digest
 
 
 def test_the_rows_were_predicted_with_the_chips_parameters():
@@ -99,9 +99,34 @@ def test_public_kernels_stand_beside_their_authors_times_and_in_order_of_them(tm
         ("a", -10, False), ("b", -33, True), ("b", 10, False),
     ]  # fmt: skip
     text = page.render({})
-    assert page.public_order().startswith("0 of 1 pairs")
+    assert "0 of 1 at 1.965 GHz, 0 of 0 at" in page.public_order()
     assert f"| {page.SETS['public'][0]} | validated | 3 | 10.0 | 17.8 |" in text
     assert "1 of 3 of public" in text
+
+
+def test_public_rows_at_the_boards_clock_validate_but_for_the_fitted_one(tmp_path, monkeypatch):
+    def row(kernel: str, case: str, slower: float) -> dict:
+        both = {"theirs": {"back_to_back_us": 10}}
+        at_board = {"without": {"theirs": {"back_to_back_us": 10 * slower}}, "with": both}
+        return {"kernel": kernel, "case": case, "published_us": 12, **both, "board": at_board}
+
+    file = tmp_path / "public.json"
+    file.write_text(json.dumps({"rows": [row(*board.FITTED, 1.2), row("another", "1x2x3", 1.5)]}))
+    monkeypatch.setattr(page, "PUBLIC", file)
+    found = [(row.name, row.use, round(row.error)) for row in page.public_rows().values() if "without" in row.group]
+    assert found == [(board.FITTED[0], "calibrated", 0), ("another", "validated", 25)]
+
+
+def test_the_board_has_an_h200s_mechanisms_or_not(tmp_path):
+    files = {name: json.loads(board.chip_file(name, tmp_path / name).read_text()) for name in board.CLOCK_GHZ}
+    without, having = (files[name]["parameters"] for name in ("without", "with"))
+    h200 = json.loads((CHIPS / "h200.json").read_text())["parameters"]
+    added = set(having) - set(without)
+    assert added == {name for name in set(h200) - set(without) if not name.startswith(board.LEFT_OUT)}
+    assert having["fence_follows"]["value"] == h200["fence_follows"]["value"]
+    assert having["l2_shared_rate"]["value"] == pytest.approx(5200 * 8650 / 4575, abs=1)
+    assert without["sm_clock_tensor"]["value"] < having["sm_clock_tensor"]["value"] < 1.965
+    assert without["sm_clock"]["value"] == having["sm_clock"]["value"] == 1.965
 
 
 def test_the_worst_rows_are_named_with_a_reason():

@@ -145,7 +145,9 @@ def test_each_public_kernel_is_built_and_run_beside_ours(monkeypatch, tmp_path):
         public_kernels, "run", lambda words, settings: ran.append((words, settings)) or {"back_to_back_us": len(ran)}
     )
     monkeypatch.setattr(
-        public_kernels, "simulated_calls", lambda *words: {"launches": LAUNCHES, "asked": ran.append((words, {}))}
+        public_kernels,
+        "simulated_calls",
+        lambda *words, **chip: {"launches": LAUNCHES, "asked": ran.append((words, chip))},
     )
     rows = list(public_kernels.rows(Given(tmp_path / "cache"), []))
     cases = [(kernel, case) for kernel in public_kernels.KERNELS for case in kernel.shapes]
@@ -177,7 +179,7 @@ def test_each_public_kernel_is_built_and_run_beside_ours(monkeypatch, tmp_path):
     assert not any("tiles_us" in row for row in rows if row["problem"] != "grouped")
     single = next((k, c) for k, c in cases if k.problem == "single")[1]
     m, n, k = map(int, single.split("x"))
-    assert (((m, n // 2, k), "blackwell", public_kernels.CALLS), {}) in ran
+    assert (((m, n // 2, k), "blackwell", public_kernels.CALLS), {"NVFP4_SIMULATE_TIME": "b200"}) in ran
     (only,) = {
         row["kernel"] for row in public_kernels.rows(Given(tmp_path / "cache"), [public_kernels.KERNELS[0].label])
     }
