@@ -36,7 +36,7 @@ def form_problem(got: object, want: torch.Tensor) -> str:
 
 
 def _verdict(right: torch.Tensor, got: torch.Tensor, want: torch.Tensor) -> tuple[bool, str]:
-    """Whether all elements are right, and a message with the first wrong ones; `right` is boolean, by element."""
+    """True if every element of `right` is; and a message with the first wrong elements, or ""."""
     if right.all():
         return True, ""
     wrong = (~right).nonzero()

@@ -42,7 +42,7 @@ class Factors(NamedTuple):
     tensor: torch.Tensor
     rows: int
     groups: int
-    layout: str | None  # as stated
+    layout: str | None  # the layout that the caller states
 
 
 def layout_pair(scale_layout: ScaleLayout) -> tuple[str | None, str | None]:

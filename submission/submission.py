@@ -104,7 +104,7 @@ class _Expected(NamedTuple):
     name: str
     dtype: torch.dtype
     shape: tuple[int, ...]
-    strides: tuple[int, ...]  # in elements; not compared for dimensions of size 1
+    strides: tuple[int, ...]  # counted in elements; not compared for dimensions of size 1
 
 
 def _check_queue(queue: object) -> None:

@@ -36,7 +36,7 @@ class Block(NamedTuple):
     dtype: str
     view: tuple[int, ...]
     role: str = OTHER
-    on_host: bool = False  # in host memory, even if the other tensors are on a GPU
+    on_host: bool = False  # kept in host memory, even if the other tensors are on a GPU
 
     @property
     def bytes(self) -> int:

@@ -36,7 +36,7 @@ TILES = (
 )  # fmt: skip
 TILES_AT: tuple[Shape, ...] = ((256, 3072, 4096), (64, 3072, 4096), (256, 4096, 7168))
 SHORT, LONG, LONG_OF_MANY = 8, 24, 12  # calls of a round
-MANY = 1 << 24  # with this many outputs a call, a long round has fewer calls
+MANY = 1 << 24  # outputs of a call from which on a long round has fewer calls
 REPEATS = 15
 
 

@@ -32,7 +32,7 @@ EDGE_K = 17 * 64  # an odd number of scale tiles, and enough for every configura
 REPEATS = 1000
 # Each backend reads its own variable.
 CONFIG_VARIABLES = (*dual_variants.CONFIG_VARIABLES, group_variants.CONFIG_VARIABLE)
-REFUSAL = "for configuration"  # in a backend's message that a named configuration does not take the shape
+REFUSAL = "for configuration"  # part of a backend's message that a named configuration does not take the shape
 Verdict = Iterator[tuple[str, bool, str]]
 device = "cuda"
 

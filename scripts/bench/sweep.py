@@ -45,7 +45,7 @@ SEEDS = {"cuda": (1111, 7, 99, 5, 31, 32), "cpu": (1111,)}  # draws whose counts
 
 
 def outside(got: torch.Tensor, want: torch.Tensor) -> int:
-    """How many elements of a result in fp16 lie outside the tolerance of float64; an overflow must give infinity."""
+    """The number of elements of an fp16 result outside the tolerance of float64; an overflow must give infinity."""
     fits = ~want.half().isinf()
     near = torch.isclose(got.double(), want, rtol=RTOL, atol=ATOL, equal_nan=True)
     return int((~torch.where(fits, near, got == want.half())).sum())

@@ -100,7 +100,7 @@ def summary(record: Sweep) -> tuple[list[str], list[list[str]]]:
 
 
 def exactness(record: Sweep) -> tuple[list[str], list[list[str]]]:
-    """How many outputs lie outside the tolerance of float64, a row a shape and kind of data."""
+    """Table of the outputs outside the tolerance of float64: a row for each shape and kind of data."""
     found = record.get("exactness", {})
     names = list(dict.fromkeys(name for entry in found.values() for name in entry if name != "elements"))
     header = ["M N K", "data", "outputs", *names]

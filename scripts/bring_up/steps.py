@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG_TAIL_CHARACTERS = 4000
-TERMINATE_S = 5.0  # from SIGTERM to SIGKILL
+TERMINATE_S = 5.0  # time between SIGTERM and SIGKILL
 KILL_S = 10.0  # wait after SIGKILL: a process that hangs in a driver may not die, and the session goes on
 LEAST_S = 5.0  # a step needs at least this much time left to start
 PASSED, FAILED, TIMED_OUT, SKIPPED = "passed", "failed", "timed out", "skipped"

@@ -54,7 +54,7 @@ def run(
     stdin: str = "",
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Like subprocess.run on `python -c code arguments...` in the checkout, with its output captured as text.
+    """Runs `python -c code arguments...` in the checkout, as subprocess.run does, and captures its output as text.
 
     Raises subprocess.TimeoutExpired after `timeout` seconds.
     """

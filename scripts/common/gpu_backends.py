@@ -9,11 +9,11 @@ from typing import NamedTuple
 class GpuBackend(NamedTuple):
     """A backend's facts; its name is that of its folder in submission/."""
 
-    title: str  # in tables
+    title: str  # its name in tables
     capabilities: tuple[str, ...]  # compute capabilities that it runs on
     chips: re.Pattern[str]  # matches the names of its devices
     simulated: str  # the chip that stands for it on the simulator: simulator/clock/chips/NAME.json
-    target: str  # its bundle (scripts/release/bundle_targets.py)
+    target: str  # name of its bundle (scripts/release/bundle_targets.py)
 
 
 GPU_BACKENDS = {

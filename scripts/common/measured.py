@@ -42,7 +42,7 @@ def load(name: str, folder: Path = DATA) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """As load, of a file; any other JSON is read as it is."""
+    """The measurements of a file, as load() returns them; other JSON is returned unchanged."""
     content = path.read_bytes()
     text = gzip.decompress(content) if path.suffix == ".gz" else content
     return _expanded(json.loads(text), path.name)
@@ -103,7 +103,7 @@ def _condensed(value: Any) -> Any:
 
 
 def _is_table(value: dict[str, Any]) -> bool:
-    """Whether all entries are objects of numbers, with some of their keys in common."""
+    """True if all entries are objects of numbers that have some keys in common."""
     entries = list(value.values())
     if len(entries) < 2 or not all(isinstance(entry, dict) and entry for entry in entries):
         return False

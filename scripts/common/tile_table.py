@@ -43,5 +43,5 @@ def costs(backend: str) -> dict[str, int]:
 
 
 def selected(backend: str, sms: int, *shapes: str) -> dict[str, dict[str, int | str]]:
-    """For each shape, "MxNxK" or "MxNxKxL", the tile selected on a chip of `sms` SMs, its CTAs and predicted cost."""
+    """The tile selected on a chip of `sms` SMs, its CTAs and predicted cost, by shape: "MxNxK" or "MxNxKxL"."""
     return printed(backend, str(sms), *shapes)

@@ -189,7 +189,7 @@ def _shown(step: Instruction | None) -> str:
 
 
 def difference(before: tuple[Instruction, ...], after: tuple[Instruction, ...]) -> tuple[int, str]:
-    """How many instructions differ, and the first of them.
+    """The number of instructions that differ, and the first of them.
 
     Code of equal length is compared place by place; else it is aligned, and targets of branches do not count.
     """

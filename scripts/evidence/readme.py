@@ -68,7 +68,7 @@ def sweep(data: dict[str, Any]) -> str:
 
 
 def group_hopper(data: dict[str, Any]) -> str:
-    """As hopper(), of the grouped GEMM."""
+    """The table of hopper() for the grouped GEMM."""
     return hopper(data, GROUP_BASELINES)
 
 
@@ -123,12 +123,12 @@ def cpu_rows(data: dict[str, Any]) -> str:
 
 
 def group_cpu(data: dict[str, Any]) -> str:
-    """As cpu(), of the grouped GEMM."""
+    """The table of cpu() for the grouped GEMM."""
     return cpu(data, "M; N; K of the groups", "matmuls")
 
 
 def group_host(data: dict[str, Any]) -> str:
-    """As host(), of the grouped GEMM's shim."""
+    """The table of host() for the grouped GEMM's shim."""
     return (
         f"A call of the shim costs {data['shim_us']:.1f} us of host time with 8 groups, without the work itself\n"
         f"({data['processor']}), {data['package_us']:.1f} us in the package and {data['packing_us']:.1f} us "

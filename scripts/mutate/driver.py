@@ -43,7 +43,7 @@ class AreaRun:
     problem: str = ""
 
     def counts(self) -> Counter[str]:
-        """How many faults had each outcome."""
+        """The number of faults by outcome."""
         return Counter(result.outcome for result in self.results)
 
     def score(self) -> float | None:

@@ -24,7 +24,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", 
 
 @dataclass(frozen=True)
 class Run:
-    """How a command ended; returncode None means that its time limit was reached."""
+    """The end of a command; returncode is None if it reached its time limit."""
 
     returncode: int | None
     output: str

@@ -19,7 +19,7 @@ from scripts.rounds.pages.words import diff_command, percent, plain
 
 LEDGER_FILE = "ledger.json"
 COMPARISON = "hopper_comparison"  # data set
-MAX_GAP = 0.02  # from one step's candidate to the next step's base: what clocks and tiles of equal speed explain
+MAX_GAP = 0.02  # largest difference of a step's candidate and the next step's base that clocks and equal tiles explain
 
 
 @dataclass

@@ -179,7 +179,7 @@ class Tank:
         return done.stdout.strip() if done.returncode == 0 else None
 
     def has_history(self) -> bool:
-        """Whether git holds the whole history here (not a tarball, not a shallow clone)."""
+        """True if git has the whole history here: no tarball, no shallow clone."""
         return self.git("rev-parse", "--is-shallow-repository") == "false" and self.git("rev-parse", "HEAD") is not None
 
     def commit(self, name: str) -> str | None:
@@ -187,7 +187,7 @@ class Tank:
         return self.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") if name else None
 
     def is_ancestor(self, old: str, new: str) -> bool:
-        """Whether commit `old` is `new` or precedes it."""
+        """True if commit `old` is `new` or precedes it."""
         return self.git("merge-base", "--is-ancestor", old, new) is not None
 
     def at_commit(self, commit: str, path: Path) -> dict[str, Any] | None:

@@ -51,7 +51,7 @@ def older_runs(tank: Tank) -> dict[str, str]:
 
 
 def is_older(tank: Tank, run: str, samples_sha256: str) -> bool:
-    """Whether a run is one of those recorded before samples had these fields."""
+    """True if the run was recorded before samples had these fields."""
     return older_runs(tank).get(run) == samples_sha256
 
 

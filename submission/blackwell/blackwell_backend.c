@@ -32,8 +32,9 @@ static int32_t make_dual_gemm_launch(int32_t device, int tile, struct launch *la
     return gpu_allow_shared_memory(device, launch);
 }
 
-/* How many clusters of each configuration run at once.  Only the driver knows which SMs of a chip share a GPC,
- * so it is asked, once for each device; if it does not say, the SMs are assumed to lie as on a B200. */
+/* Finds the number of clusters of each configuration that run at once.  Only the driver knows which SMs of a
+ * chip share a GPC, so it is asked, once for each device; if it does not say, the SMs are assumed to lie as on
+ * a B200. */
 static int32_t find_clusters_at_once(int32_t device, int *clusters) {
     static atomic_int known[MAX_DEVICES][BLACKWELL_TILES]; /* the number + 1; 0 is unknown */
     int sms = 0;

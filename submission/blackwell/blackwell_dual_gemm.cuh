@@ -58,7 +58,7 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
     fence_mbarrier_init();
 }
 
-/* For a warp without a part in the reduction of a split K: joins the cluster barriers of epilogue_split_k. */
+/* A warp without a part in the reduction of a split K: joins the cluster barriers of epilogue_split_k. */
 template <class T> static __device__ __forceinline__ void meet_for_reduction(void) {
     if constexpr (T::split_k > 1) {
         sync_ctas();

@@ -1,4 +1,5 @@
-/* From the accumulators in TMEM to rows of C: reduction across CTAs with split K, SiLU, product, stores.
+/* The epilogue, from accumulators in TMEM to rows of C: reduction across CTAs with split K, SiLU, product,
+ * stores.
  *
  * Read the first comment of blackwell_dual_gemm.cuh before. */
 #ifndef BLACKWELL_EPILOGUE_CUH
@@ -20,7 +21,7 @@ struct output_row {
     uint16_t *to;
     int32_t columns;
     bool vectorized; /* rows of C are aligned to 16 bytes: 16-byte stores */
-    bool sectors;    /* likewise for 32 bytes */
+    bool sectors;    /* the same for 32 bytes */
     struct tmem_addr acc;
     int group;
 };
@@ -64,8 +65,8 @@ static __device__ __forceinline__ void load_acc(float (&acc)[columns], struct tm
     await_loads(acc);
 }
 
-/* Where four columns of a thread's row lie in a received part: neighbouring threads have neighbouring
- * addresses. */
+/* Offset in bytes of four columns of a thread's row in a received part: neighbouring threads have
+ * neighbouring addresses. */
 static __device__ __forceinline__ uint32_t received_offset(int column) {
     return (column / VECTOR_FLOATS * TILE_M + threadIdx.x % TILE_M) * (uint32_t)sizeof(float4);
 }

@@ -1,4 +1,4 @@
-/* How the Blackwell GEMMs describe a problem's operands to TMA: those of the dual GEMM, or of a group. */
+/* The tensor maps of a problem's operands for the Blackwell GEMMs: those of the dual GEMM, or of a group. */
 #ifndef BLACKWELL_OPERANDS_H
 #define BLACKWELL_OPERANDS_H
 

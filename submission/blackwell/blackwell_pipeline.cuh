@@ -13,7 +13,8 @@ namespace blackwell {
 
 /* ---- load ---- */
 
-/* Where a CTA's TMA boxes start: rows of A and of B, rows of scale tiles, and the first stage along K. */
+/* The first coordinates of a CTA's TMA boxes: rows of A and of B, rows of scale tiles, and the first stage
+ * along K. */
 struct box_coord {
     int32_t m, n, batch;
     int32_t first_stage, tiles_k;
@@ -31,8 +32,8 @@ static __device__ __forceinline__ struct box_coord find_boxes(const struct tile_
             coord.n / SCALE_TILE_ROWS * tiles_k};
 }
 
-/* How many rows after the first operand the second one starts, and whether its scale factors are in the same
- * scale tile or in the next one. */
+/* The distance in rows from the first operand to the second, and whether both have their scale factors in the
+ * same scale tile. */
 template <class T> struct second_operand {
     static constexpr int rows = T::products == 2 ? 0 : T::tile_n;
     static constexpr bool same_scales = rows % SCALE_TILE_ROWS != 0;

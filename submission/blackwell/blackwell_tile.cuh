@@ -173,8 +173,8 @@ static __device__ __forceinline__ void meet_ctas(void) {
     barrier_cluster_wait_acquire();
 }
 
-/* After a warp's last access to TMEM: arrives at the kernel's last cluster barrier; TMEM is deallocated after
- * it. */
+/* Arrives at the kernel's last cluster barrier, after which TMEM is deallocated.  A warp calls it after its
+ * last access to TMEM. */
 static __device__ __forceinline__ void leave_tmem(void) {
     tcgen05_fence_before_thread_sync();
     barrier_cluster_arrive_relaxed();

@@ -27,7 +27,7 @@ int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t
 int64_t blackwell_tile_cost_ps(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k,
                                int64_t l, int clusters_at_once);
 
-/* How many clusters run at once, a CTA on each SM, if the SMs lie as is assumed for a B200. */
+/* The number of clusters that run at once, a CTA on each SM, if the SMs lie as is assumed for a B200. */
 int blackwell_clusters_at_once(const struct blackwell_config *config, int sms);
 
 /* The index of the cheapest configuration, the first listed among equals; clusters_at_once[i] clusters of

@@ -18,7 +18,7 @@
 /* The sizes of an argument struct that read_struct() accepts. */
 struct struct_type {
     const char *name;         /* "custom_kernel_args" */
-    size_t bytes;             /* in this version of the library */
+    size_t bytes;             /* size in this version of the library */
     size_t oldest_bytes;      /* the required members; those after them count as zero if missing */
     const char *oldest_lacks; /* names the members that may be missing, for messages; NULL for none */
 };

@@ -24,7 +24,7 @@
 #define SCALE_TILE_GROUPS 4
 #define SCALE_TILE_BYTES  512
 #define SCALE_TILE_K      (SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS)
-#define SCALE_ENTRIES     32 /* in a tile */
+#define SCALE_ENTRIES     32 /* entries of a tile */
 #define SCALE_ENTRY_BYTES (SCALE_TILE_BYTES / SCALE_ENTRIES)
 #define SCALE_WORD_BYTES  SCALE_TILE_GROUPS /* one row of a tile */
 #define SCALE_TILE_WORDS  SCALE_TILE_ROWS

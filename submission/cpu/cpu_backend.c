@@ -28,7 +28,7 @@ enum {
     MAX_PACKED_A_BYTES = 8 * 1024 * 1024, /* ... a packed block fits a last-level cache */
     NEAR_A_BYTES = 1024 * 1024,           /* packed A up to this size stays in a 2 MB L2 cache */
     TASKS_PER_THREAD = 4,                 /* evens out threads of unequal speed */
-    MACS_PER_THREAD = 4 * 1000 * 1000,    /* with fewer multiply-adds, a thread costs more than it saves */
+    MACS_PER_THREAD = 4 * 1000 * 1000,    /* a thread with fewer costs more than it saves */
 };
 
 /* The tasks of one problem: a whole dual GEMM, or one group of the grouped GEMM. */

@@ -1,4 +1,4 @@
-/* From accumulators to rows of C: SiLU, product, stores. */
+/* The epilogue, from accumulators to rows of C: SiLU, product, stores. */
 #ifndef GEFORCE_EPILOGUE_CUH
 #define GEFORCE_EPILOGUE_CUH
 

@@ -1,4 +1,4 @@
-/* How the GeForce GEMMs describe a problem's operands to TMA: those of the dual GEMM, or of a group. */
+/* The tensor maps of a problem's operands for the GeForce GEMMs: those of the dual GEMM, or of a group. */
 #ifndef GEFORCE_OPERANDS_H
 #define GEFORCE_OPERANDS_H
 

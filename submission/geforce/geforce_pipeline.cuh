@@ -67,7 +67,7 @@ template <class T, class P> static __device__ __forceinline__ void load(shared_t
 
 /* ---- main loop ---- */
 
-/* Where a lane reads in a stage: offsets in bytes from the stage's start. */
+/* A lane's places in a stage: offsets in bytes from the stage's start. */
 template <class T> struct lane_places {
     uint32_t a, b;            /* chunk of the lane's row of A and of B1, for the first block's first ldmatrix */
     uint32_t sfa[T::a_words]; /* words of A's scale factors that the lane supplies, in a step's tile */

@@ -75,7 +75,7 @@ template <class T> struct layout_of {
     static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier has MBARRIER_BYTES bytes");
 };
 
-/* Which tile of C the CTA computes. */
+/* The tile of C that the CTA computes. */
 struct tile_coord {
     int32_t m, n, batch; /* first row of A, first row of B */
 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMES_BYTES 256 /* for the names of a backend's tiles in a message; longer lists are cut */
+#define NAMES_BYTES 256 /* room for a backend's tile names in a message; longer lists are cut */
 
 /* The chips of a compute capability (NVIDIA, "CUDA GPU Compute Capability"). */
 static const char *chips_of(int capability) {

@@ -57,7 +57,7 @@ int gpu_available(int32_t device, const int *capabilities, int count, char *deta
 int32_t gpu_acquire_device(const struct problem *problem, int *before);
 int32_t gpu_release_device(const struct problem *problem, int before, int32_t status);
 
-/* How many SMs the device has. */
+/* Sets *sms to the number of the device's SMs; returns a status. */
 int32_t gpu_count_sms(int32_t device, int *sms);
 
 /* A number that follows from the arguments, and the largest that the backend can run. */

@@ -77,8 +77,8 @@ struct launch {
 /* Raises the kernel's limit on dynamic shared memory, once for each device. */
 int32_t gpu_allow_shared_memory(int32_t device, const struct launch *launch);
 
-/* How many clusters of the launch fit the current device at once, or -1 if the driver does not say.  Call
- * gpu_allow_shared_memory first. */
+/* The number of the launch's clusters that fit the current device at once, or -1 if the driver does not say.
+ * Call gpu_allow_shared_memory first. */
 int gpu_clusters_at_once(const struct launch *launch);
 
 /* Launches on the problem's queue.  With PDL the kernel may start before the previous kernel is complete, and

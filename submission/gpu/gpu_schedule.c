@@ -3,8 +3,8 @@
 #include <string.h>
 
 enum {
-    MANY_WAVES = 16,  /* from here on the last wave's end hardly matters */
-    MOST_UNITS = 512, /* that are simulated one by one */
+    MANY_WAVES = 16,  /* with more waves, the last one's end hardly matters */
+    MOST_UNITS = 512, /* most units that are simulated one by one */
 };
 
 /* Units that are free at the same time. */

@@ -1,4 +1,4 @@
-/* From a backend's list of tiles, an X macro in its config, to a table: for host code that needs no CUDA.
+/* Makes a table of a backend's list of tiles, an X macro in its config, for host code that needs no CUDA.
  *
  *     enum { HOPPER_TILES = GPU_COUNT_TILES(HOPPER_CONFIGS) };
  *     const struct hopper_config hopper_configs[HOPPER_TILES] = {HOPPER_CONFIGS(GPU_TILE_ROW)};

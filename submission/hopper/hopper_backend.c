@@ -11,7 +11,7 @@
 #include "narrow/hopper_narrow_backend.h"
 #include "narrow/hopper_narrow_selection.h"
 
-/* How a persistent GEMM dequantizes A ahead of its tiles (hopper_config.h). */
+/* The dequantization of A ahead of a persistent GEMM's tiles (hopper_config.h). */
 struct ahead {
     int64_t tiles_m, row_tiles, band_tiles;
     int64_t parts, parts_before, items;
@@ -29,12 +29,12 @@ struct launch_plan {
     int64_t a_bytes, scale_bytes, counters_bytes;
 };
 
-/* Where the GEMM reads its operands. */
+/* The addresses of the GEMM's operands. */
 struct operands {
     uint8_t *a; /* fp16, in scratch memory */
     const uint8_t *sfb1, *sfb2;
     uint8_t *permuted_sfb1, *permuted_sfb2; /* scratch memory; NULL if the caller's are used */
-    uint32_t *counters;                     /* in scratch memory */
+    uint32_t *counters;                     /* scratch memory */
 };
 
 /* The tile that the environment names, else the tiles of least predicted time on `sms` SMs. */
@@ -54,13 +54,13 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_c
         {"n", problem->n, MAX_DIMENSION},
         {"k", problem->k, MAX_DIMENSION},
         {"l", problem->l, MAX_GRID_YZ},
-        /* In fp16, and with K padded to at most twice its length, A takes eight times its bytes. */
+        /* A takes eight times its bytes in fp16 with K padded to at most twice its length. */
         {"the size of a in bytes", problem->l * problem->m * (problem->k / 2), INT64_MAX / 16},
     };
     return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
 }
 
-/* Whether CTAs of a launch take one tile after another; then the launch counts its tiles in 32 bits. */
+/* True if CTAs of a launch take one tile after another; then the launch counts its tiles in 32 bits. */
 static bool is_persistent(const struct hopper_config *config, int64_t tiles, int sms) {
     return config->persistent && tiles <= INT32_MAX - sms;
 }

@@ -56,7 +56,8 @@ struct hopper_config {
 /* One warpgroup more than the consumers': the producer's. */
 #define CTA_THREADS(warpgroups) (((warpgroups) + 1) * WARPGROUP_THREADS)
 
-/* How many CTAs of a tile run at once on `sms` SMs, one an SM, in whole clusters; at least one cluster. */
+/* The number of a tile's CTAs that run at once on `sms` SMs, one an SM, in whole clusters; at least one
+ * cluster. */
 #define CTAS_AT_ONCE(sms, cluster) (((sms) < (cluster) ? 1 : (sms) / (cluster)) * (int64_t)(cluster))
 
 /* A in fp16; B1 and B2 in fp4; their scale factors. */

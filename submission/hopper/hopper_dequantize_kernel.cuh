@@ -86,7 +86,7 @@ static __device__ __forceinline__ struct grouped_part grouped_part_of(uint32_t i
     return {index / CHUNK_PARTS, index % CHUNK_PARTS / 2, index % 2};
 }
 
-/* Where the part's box of a row starts, in a group with `rows` rows, padded to whole eights
+/* The address of the part's box of a row, in a group with `rows` rows, padded to whole eights
  * (hopper_grouped_config.h). */
 static __device__ __forceinline__ uint8_t *
 grouped_box(const dequantize_params &p, const struct grouped_part &part, uint32_t row, uint32_t rows) {

@@ -1,4 +1,4 @@
-/* From accumulators to rows of C: SiLU, product, staging in shared memory, stores. */
+/* The epilogue, from accumulators to rows of C: SiLU, product, staging in shared memory, stores. */
 #ifndef HOPPER_EPILOGUE_CUH
 #define HOPPER_EPILOGUE_CUH
 

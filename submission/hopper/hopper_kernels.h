@@ -17,7 +17,7 @@ extern "C" {
 
 /* ---- the dual GEMM ---- */
 
-/* How many rows of each operand exist, and where the data without a tensor map lie. */
+/* Sizes of the operands, and addresses of the data without a tensor map. */
 struct hopper_dual_gemm_params {
     const uint8_t *sfb1, *sfb2; /* blocked, K padded to a multiple of STAGE_K */
     uint16_t *c;                /* [batch][m][n], fp16 bits */
@@ -98,7 +98,8 @@ struct hopper_group {
     int32_t tile; /* number in HOPPER_GROUPED_TILES, and that tile's columns */
     int32_t tile_m, stages;
     int32_t parts; /* CTAs that share a tile's K, next to each other: 1 or 2 */
-    /* If 2: a word for each tile, zero before the launch, and the accumulators of one of the parts. */
+    /* With two parts: a word for each tile, zero before the launch, and the accumulators of one of the parts.
+     */
     uint32_t *arrivals;
     void *sums;
 };

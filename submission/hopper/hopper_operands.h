@@ -1,4 +1,5 @@
-/* How the wgmma GEMMs describe a problem's operands to the device: those of the dual GEMM, or of a group. */
+/* The tensor maps and parameters of a problem's operands for the wgmma GEMMs: those of the dual GEMM, or of a
+ * group. */
 #ifndef HOPPER_OPERANDS_H
 #define HOPPER_OPERANDS_H
 

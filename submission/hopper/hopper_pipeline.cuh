@@ -138,9 +138,8 @@ static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[step
     }
 }
 
-/* Where a consumer warpgroup is in the ring, and the stage whose empty barrier it still has to signal; -1 for
- * none.
- */
+/* A consumer warpgroup's place in the ring, and the stage whose empty barrier it still has to signal; -1 for
+ * none. */
 struct consumed {
     struct ring ring;
     int previous;

@@ -133,7 +133,7 @@ template <class T> struct layout_of {
 
 /* ---- place ---- */
 
-/* Which tile of C this CTA computes, and which stages of the tile's K. */
+/* The tile of C that this CTA computes, and its stages of the tile's K. */
 struct tile_coord {
     int32_t m, n, batch;         /* first row of A, first row of B */
     int32_t first_row;           /* first row of C stored; earlier rows belong to the previous tile */

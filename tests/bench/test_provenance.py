@@ -68,7 +68,7 @@ def test_a_digest_tells_where_one_file_ends(checkout):
     assert len(found) == 4
 
 
-def test_a_host_is_told_from_others_and_not_named(monkeypatch):
+def test_hosts_are_distinguished_without_their_names(monkeypatch):
     names = set()
     for name in ("alpha.example.org", "beta.example.org"):
         monkeypatch.setattr(provenance.platform, "node", lambda name=name: name)

@@ -136,7 +136,7 @@ ALONG_X = (True, False, False)
 
 
 def looks(axes):
-    """Whether there are grid lines for x and for y, and a spine on the left."""
+    """Three booleans: grid lines for x, grid lines for y, a spine on the left."""
     lines = [axis.get_gridlines()[0].get_visible() for axis in (axes.xaxis, axes.yaxis) if axis.get_gridlines()]
     return (*(*lines, False)[:2], axes.spines.left.get_visible())
 

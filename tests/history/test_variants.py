@@ -87,7 +87,7 @@ def test_a_variant_has_a_part_in_rounds_or_is_a_baseline():
         ("triton", None, ""),
     ],
 )
-def test_a_variants_name_is_told_in_words(name, commit, words):
+def test_a_variants_name_is_explained_in_words(name, commit, words):
     assert variants.meaning(name, commit) == words
 
 

@@ -173,7 +173,7 @@ def test_a_cache_that_others_can_write_to_is_refused(monkeypatch, tmp_path, mode
             bundle_loader._cache_root()
 
 
-def test_a_cache_that_cannot_be_made_is_told_with_the_cure(monkeypatch, tmp_path):
+def test_a_cache_that_cannot_be_made_is_reported_with_the_cure(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "cache", tmp_path / "file"):
         monkeypatch.setenv("NVFP4_CACHE", str(place))

@@ -137,7 +137,7 @@ def test_every_source_is_there_and_compiles_as_the_board_compiles_it(tmp_path):
         assert done.returncode == 0, done.stderr
 
 
-def test_the_board_is_told_what_shapes_the_code():
+def test_the_solution_has_makes_flags():
     """The Makefile's flags: no contraction, the target's chips, the target's macros."""
     options = execbench.solution("b200")["spec"]["compile_options"]
     assert options["cflags"][:5] == ["-x", "c", "-std=gnu11", "-O3", "-ffp-contract=off"]
@@ -213,7 +213,7 @@ def test_a_wrong_workload_is_named(folder, line, text):
 
 
 def test_the_boards_own_loader_accepts_them(tmp_path):
-    """Where NVIDIA/SOL-ExecBench is installed."""
+    """The folder of an installed NVIDIA/SOL-ExecBench."""
     if importlib.util.find_spec("sol_execbench") is None:
         pytest.skip("sol_execbench is not installed")
     from sol_execbench.core import Definition, Solution, Workload
@@ -225,7 +225,7 @@ def test_the_boards_own_loader_accepts_them(tmp_path):
     assert Solution(**execbench.solution()).definition == definition.name
 
 
-def test_why_there_is_no_solution_is_said(monkeypatch, capsys, tmp_path):
+def test_the_reason_for_no_solution_is_reported(monkeypatch, capsys, tmp_path):
     def refuse(target):
         raise execbench.BundleError(f"nothing fits {target}")
 

@@ -199,7 +199,7 @@ def test_a_round_is_measured_again_by_this_python(tmp_path):
     assert environment["PYTHON"] == sys.executable and environment["PATH"].endswith(os.environ["PATH"])
 
 
-def test_beside_a_step_that_waits_no_gap_is_told():
+def test_no_gap_is_reported_next_to_a_step_that_waits():
     one, two, three = (
         ledger.Step(n, "", "", base, us, us / base) for n, base, us in ((1, 9.0, 8.0), (2, 8.5, 7.0), (4, 6.0, 5.0))
     )
@@ -208,7 +208,7 @@ def test_beside_a_step_that_waits_no_gap_is_told():
     assert ledger.Ledger(9.0, "", [one, two, three]).gaps() == [(1, 2, 8.5 / 8.0), (2, 4, 6.0 / 7.0)]
 
 
-def test_a_gap_between_steps_of_more_than_two_percent_is_told(monkeypatch):
+def test_a_gap_between_steps_of_more_than_two_percent_is_reported(monkeypatch):
     gaps = [(1, 2, 1.0199), (2, 3, 1.0201), (3, 4, 0.9801), (4, 5, 0.9799)]
     monkeypatch.setattr(ledger, "load", lambda tank: SimpleNamespace(gaps=lambda: gaps))
     found = [problem.partition(": ")[2] for problem in ledger.problems(Tank(ROOT)) if "without a round" in problem]

@@ -159,7 +159,7 @@ def test_the_layout_is_inferred_if_only_one_fits(problem):
 
 @pytest.mark.parametrize("place", range(3))
 def test_ambiguous_rows_are_refused_unless_their_layout_is_stated(problem, place):
-    """Also as fake tensors, and also 128 rows of scale factors for 72 rows of codes."""
+    """The tensors are real or fake, and 128 rows of scale factors come with 128 or with 72 rows of codes."""
     codes, scales = problem
     name = ("sfa", "sfb1", "sfb2")[place]
     for whole in (128, 72):  # the tensor has 128 rows in both cases

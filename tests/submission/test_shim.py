@@ -261,7 +261,7 @@ def test_a_tensor_with_the_negative_bit_is_refused(index):
 
 
 @pytest.mark.parametrize("which", [READ_IN_TEN, (0,), (1,), (6,), (9,)])
-def test_a_fake_tensor_is_told(which):
+def test_a_fake_tensor_is_reported(which):
     data = list(problem())
     with FakeTensorMode() as mode:
         for index in which:

@@ -241,7 +241,7 @@ def test_a_call_takes_the_current_queue_unless_one_is_given(data, monkeypatch):
 
 
 def test_the_shim_alone_runs_on_the_default_queue_and_checks_cs_memory(library_path, monkeypatch):
-    """As in a bundle, which has no package around it."""
+    """The module is loaded as in a bundle, which has no package around it."""
     monkeypatch.setenv("NVFP4_LIBRARY", str(library_path))
     spec = importlib.util.spec_from_file_location("alone", submission.submission.__file__)
     module = importlib.util.module_from_spec(spec)

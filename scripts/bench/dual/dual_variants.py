@@ -17,7 +17,7 @@ from scripts.bench.dual.dual_problem import Problem
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG_VARIABLES = tuple(f"NVFP4_{backend}_CONFIG" for backend in BACKENDS)
-HALF_TOLERANCE = 2e-2  # for baselines that round both products to fp16, relative to the largest output
+HALF_TOLERANCE = 2e-2  # tolerance of baselines that round both products to fp16, relative to the largest output
 
 
 def load_shim(library: str, checkout: Path = ROOT) -> Callable[..., torch.Tensor]:

@@ -59,11 +59,11 @@ class Charge:
     order: int
     slots: float = 0  # machine instructions after those of the previous one, up to and including its own
     before: float = 0  # cycles since the issue of the previous one
-    after: float = 0  # for the last one of a block: cycles until the next block
+    after: float = 0  # cycles until the next block, in the last one of a block
     reads: int = NO_BARRIER
     waits: int = 0
     parameters: int = 0  # lines of launch parameters that it reads, a bit each
-    asked: list[int] = field(default_factory=_never)  # for each of ANSWERED: cycles since the last one it waits for
+    asked: list[int] = field(default_factory=_never)  # cycles since the last one it waits for, for each of ANSWERED
     pipes: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PIPES, 0.0))
 
 
@@ -166,7 +166,7 @@ def name_waits(module: Module, function: Function, blocks: list[list[Instruction
 
 
 def homes(blocks: list[list[Instruction]], block_of: dict[int, int]) -> dict[int, dict[int, int]]:
-    """For each PTX block, the blocks of machine code where it is at home and its number of instructions there.
+    """The blocks of machine code of each PTX block, and its number of instructions in each.
 
     A block whose instructions are all scattered among other blocks is at home where it ends.
     """
@@ -185,7 +185,7 @@ def homes(blocks: list[list[Instruction]], block_of: dict[int, int]) -> dict[int
 
 
 def innermost(found: dict[int, dict[int, int]], depth: list[int], waiting: set[int]) -> dict[int, set[int]]:
-    """For each block, the copies that run most often: those in the innermost loop; for a wait, its first test.
+    """The copies of each block that run most often: those in the innermost loop; for a wait, its first test.
 
     Small loops that exist only in machine code (lanes that issue a copy in turn) belong to the block around them.
     """
@@ -330,7 +330,7 @@ class _Answers:
         self.now, self.since = 0, dict[int, tuple[int, int]]()  # barrier that the answer releases -> kind, time
 
     def take(self, item: Instruction) -> list[int]:
-        """For each kind: cycles since the last read that the instruction waits for; NEVER for none."""
+        """Cycles since the last read that the instruction waits for, by kind; NEVER if there is none."""
         asked = _never()
         for barrier in [at for at in self.since if item.waits >> at & 1]:
             kind, when = self.since.pop(barrier)

@@ -78,7 +78,7 @@ def diff_command(data: dict[str, Any]) -> str:
 
 
 def what_changed(data: dict[str, Any]) -> str:
-    """How to see the round's change, in Markdown; "" if nothing was built."""
+    """The command that shows the round's change, in Markdown; "" if nothing was built."""
     if diff_command(data):
         return f"What changed: `{diff_command(data)}`."
     if data["base"]["commit"]:

@@ -22,8 +22,8 @@ struct blackwell_extended_params {
         interleave; /* rows of gate, then of up, in turn in one tensor; 0 for two tensors or a plain product */
 };
 
-/* For two tensors: the kernel of configuration number `index` of BLACKWELL_CONFIGS, NULL if it splits K.  For
- * one tensor: that of BLACKWELL_GROUPED_CONFIGS. */
+/* The kernel for two tensors of configuration number `index` of BLACKWELL_CONFIGS, NULL if it splits K; and the
+ * kernel for one tensor of number `index` of BLACKWELL_GROUPED_CONFIGS. */
 const void *blackwell_extended_apart_kernel(int index);
 const void *blackwell_extended_joint_kernel(int index);
 

@@ -134,7 +134,7 @@ static inline void dequantize_words(struct bf16_b_step to[static WORD_STEPS], co
 
 /* ---- packing ---- */
 
-/* From the scaling of B (BF16_OF_B) to that of A (BF16_OF_A): exponent + 224, except for zero and NaN. */
+/* Converts the scaling of B (BF16_OF_B) to that of A (BF16_OF_A): exponent + 224, except for zero and NaN. */
 static inline __m512i as_of_a(__m512i values) {
     const __m512i magnitudes = _mm512_and_si512(values, _mm512_set1_epi16(0x7fff));
     __mmask32 finite = _mm512_test_epi16_mask(magnitudes, magnitudes) &

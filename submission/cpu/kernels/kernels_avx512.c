@@ -126,7 +126,7 @@ static void multiply(void *sums, const void *packed_a, const void *packed_b, int
     }
 }
 
-/* From four columns, each with four groups of four lanes, the sums of the lanes: [group][column]. */
+/* The sums of the lanes, [group][column], of four columns with four groups of four lanes each. */
 static inline __m512i add_quads(const __m512i columns[4]) {
     __m512i first = _mm512_add_epi32(_mm512_unpacklo_epi32(columns[0], columns[1]),
                                      _mm512_unpackhi_epi32(columns[0], columns[1]));

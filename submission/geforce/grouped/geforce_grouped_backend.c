@@ -20,7 +20,7 @@ static int64_t tile_columns(int tile) {
     return 2 * (int64_t)geforce_grouped_configs[tile].tile_n;
 }
 
-/* In cycles. */
+/* Predicted time of a tile in cycles. */
 static int64_t tile_time(int tile, int64_t k) {
     return geforce_grouped_tile_cycles(&geforce_grouped_configs[tile], k);
 }

@@ -36,7 +36,7 @@ PTX void mbarrier_arrive(struct mbarrier barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier.address) : "memory");
 }
 
-/* On a barrier of any CTA of the cluster, by its address in the cluster's window. */
+/* Arrives on a barrier of any CTA of the cluster, by its address in the cluster's window. */
 PTX void mbarrier_arrive_cluster(uint32_t barrier) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -53,7 +53,7 @@ PTX void fence_proxy_async_global(void) {
     asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-/* Whether the phase of this parity is complete; may suspend the thread for a while first. */
+/* True if the phase of this parity is complete; may suspend the thread for a while first. */
 PTX bool mbarrier_try_wait_parity(struct mbarrier barrier, uint32_t parity) {
     uint32_t done;
     asm volatile("{\n\t.reg .pred p;\n\t"
@@ -397,7 +397,7 @@ PTX uint32_t twice_low(uint32_t halves) {
     return both;
 }
 
-/* Likewise the high half. */
+/* The same with the high half. */
 PTX uint32_t twice_high(uint32_t halves) {
     uint32_t both;
     asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {high, high};}" : "=r"(both) : "r"(halves));

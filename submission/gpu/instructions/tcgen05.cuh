@@ -38,12 +38,12 @@ template <int ctas> PTX void tcgen05_dealloc(struct tmem_addr address, uint32_t 
 
 /* ---- order ---- */
 
-/* Before the synchronization that tells other threads that this one's tcgen05 operations are complete. */
+/* Orders this thread's completed tcgen05 operations before the synchronization that follows. */
 PTX void tcgen05_fence_before_thread_sync(void) {
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
 
-/* After such a synchronization, in the other threads. */
+/* Orders the tcgen05 operations that follow after such a synchronization, in the other threads. */
 PTX void tcgen05_fence_after_thread_sync(void) {
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }

@@ -20,8 +20,8 @@ struct extended_plan {
     int64_t a_bytes, scale_bytes; /* scratch memory: A in fp16; sfb1 or sfb2, permuted */
 };
 
-/* Whether a tile holds whole pieces of interleaved rows; or, for a plain product, whether the scale factors of
- * its two halves are the same distance apart for all rows. */
+/* True if a tile holds whole pieces of interleaved rows; or, for a plain product, if the scale factors of its
+ * two halves are the same distance apart for all rows. */
 static bool suits(const struct hopper_config *config, const struct extension *extension) {
     const int tile_n = hopper_tile_n(config);
     if (extension->plain) {

@@ -240,7 +240,7 @@ static int32_t launch_group_permute_scales(const struct group_plan *group, uint8
                                      HOPPER_PDL_VARIABLE);
 }
 
-/* At most HOPPER_MOST_GROUPS groups, in one launch of each kernel. */
+/* Runs at most HOPPER_MOST_GROUPS groups, in one launch of each kernel. */
 static int32_t launch_groups(const struct grouped_plan *plan, const struct group_plan *groups, int64_t count,
                              uint8_t *scratch) {
     struct hopper_many_groups many;

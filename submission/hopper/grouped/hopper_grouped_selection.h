@@ -1,4 +1,4 @@
-/* How the grouped GEMM cuts groups into tiles.  Host only, pure, tested without a GPU. */
+/* The division of groups into tiles.  Host only, pure, tested without a GPU. */
 #ifndef HOPPER_GROUPED_SELECTION_H
 #define HOPPER_GROUPED_SELECTION_H
 

@@ -162,7 +162,7 @@ static __device__ __forceinline__ void ask_for_a(const struct hopper_narrow_para
 
 /* ---- load ---- */
 
-/* Where a lane's rows start, [block][B1, B2]. */
+/* The addresses of a lane's rows, [block][B1, B2]. */
 template <class T> struct b_rows {
     const uint8_t *fp4[T::blocks][2], *scales[T::blocks][2];
 };

@@ -138,7 +138,7 @@ int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t
                                      (layout.split_k > 1 ? costs->reduction_ps : 0));
 }
 
-/* Whether the tile of single warps is faster than `teams`, a tile of warpgroups with as many rows. */
+/* True if the tile of single warps is faster than `teams`, a tile of warpgroups with as many rows. */
 static bool prefer_warps(const struct hopper_narrow_config *teams, const struct hopper_narrow_config *warps,
                          int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
     struct hopper_narrow_layout of_teams, of_warps;

@@ -1,4 +1,4 @@
-/* How a problem with few rows of A is shared among the chip's SMs.  Host only, pure, tested without a GPU. */
+/* The division of a problem with few rows of A among the chip's SMs.  Host only, pure, tested without a GPU. */
 #ifndef HOPPER_NARROW_SELECTION_H
 #define HOPPER_NARROW_SELECTION_H
 
@@ -15,9 +15,9 @@ extern const struct hopper_narrow_costs {
     int64_t phase_ps;     /* another phase of A: a wait for its bytes, and for all warps */
     int64_t overlay_ps;   /* a wait for both CTAs, before partial sums overwrite what they read */
     int64_t reduction_ps; /* partial sums from another CTA, and the start of a cluster */
-    /* For a whole call, to compare it with other kernels: */
+    /* Times of a whole call, to compare it with other kernels: */
     int64_t call_step_ps; /* a step, as step_ps, without its products */
-    int64_t call_row_ps;  /* its products with a row of A */
+    int64_t call_row_ps;  /* products of a step with a row of A */
     int64_t call_team_ps; /* a step of a tile of warpgroups, products included */
     int64_t call_ps;      /* everything but steps and reduction */
 } hopper_narrow_costs;

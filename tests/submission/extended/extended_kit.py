@@ -100,7 +100,7 @@ def as_rows(scales: torch.Tensor, m: int, n: int) -> torch.Tensor:
 
 
 def wrong_bits(case: Case, found: object) -> str:
-    """How an output differs from the reference's bits; "" if it does not (a NaN being any NaN)."""
+    """A message about the bits in which an output differs from the reference; "" if none (all NaNs are equal)."""
     want = extended.reference(case.codes, case.scales, case.extension)
     if case.extension.output != NVFP4:
         same = (found == want) | (found.isnan() & want.isnan())
@@ -113,7 +113,7 @@ def wrong_bits(case: Case, found: object) -> str:
 
 
 def wrong_values(case: Case, found: object) -> str:
-    """How far an output lies outside the oracle's error and its own rounding; "" if it does not."""
+    """A message about elements outside the oracle's error and the output's rounding; "" if there are none."""
     want, error = extended.oracle(case.codes, case.scales, case.extension)
     output = case.extension.output
     if output != NVFP4:

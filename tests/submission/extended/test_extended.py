@@ -183,7 +183,7 @@ def test_a_wrong_tensor_is_named():
             gated_gemm(*given, weights="stacked")
 
 
-def test_an_older_library_is_told_apart(monkeypatch):
+def test_an_older_library_is_refused_with_the_version_needed(monkeypatch):
     from submission import extended_operator as shim
 
     monkeypatch.setattr(shim, "_call", shim._lacking)

@@ -83,7 +83,7 @@ class Call:
         assert all((self.tensors[name] == 0xA5).all() for name in ("c", "sfc") if name in self.tensors)
 
     def wrong(self):
-        """How the outputs of the batches differ from the oracle's; by rows."""
+        """A message about the first batch whose output differs from the oracle's; "" if there is none."""
         kinds = (torch.float16, torch.bfloat16)
         for i, case in enumerate(self.cases):
             c = torch.from_numpy(self.tensors["c"][i])

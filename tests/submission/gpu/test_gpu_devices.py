@@ -1,4 +1,4 @@
-"""Which devices a GPU backend accepts, and what a call does when the CUDA runtime fails."""
+"""Devices that a GPU backend accepts, and calls during which the CUDA runtime fails."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_problem_whose_last_wave_would_be_short_is_two_launches(fake, tiles):
 
 
 def test_a_persistent_tile_launches_at_most_one_cta_an_sm(fake, tiles, monkeypatch):
-    """With fewer tiles than SMs, as many, and one more; with as many as 32 bits count, and with more."""
+    """Tiles: fewer than SMs, as many, and one more; as many as 32 bits count, and more."""
     tile = persistent_tile(tiles)
     with_tile(monkeypatch, HOPPER, tile)
     row = tuple(tiles.table[HOPPER]["tiles"][tile].values())

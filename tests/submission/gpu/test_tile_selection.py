@@ -113,7 +113,7 @@ def test_few_rows_get_the_layout_of_least_cost(tiles):
 
 
 def test_the_tile_chosen_is_within_a_twentieth_of_the_best_one_timed(tiles):
-    """On an H200, each tile forced at each of these shapes; and the calls that are two launches now."""
+    """Times on an H200 with each tile forced at each of these shapes; and the calls that are now two launches."""
     times = measured.load("h200_choice")["median_us"]
     names = [name for table in ("tiles", "narrow_tiles") for name in tiles.table["hopper"][table] if name in times]
     shapes = [tuple(map(int, shape.split("x"))) for shape in times["auto"]]

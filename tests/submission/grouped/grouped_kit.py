@@ -1,4 +1,4 @@
-"""For the tests of the grouped GEMM: groups, exact sums in float64, and calls through the C ABI.
+"""Helpers of the grouped GEMM's tests: groups, exact sums in float64, and calls through the C ABI.
 
 As cpu_kit's problems, groups are decoded from the format's definition, and every tensor ends where an
 inaccessible page begins. The padding of blocked scale factors is NaN.
