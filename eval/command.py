@@ -108,7 +108,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE",
-        help="time the submission and FILE in turns: faster, slower or no difference",
+        help="time the submission and FILE in pairs of processes: faster, slower or no difference",
     )  # fmt: skip
     options = parser.parse_args(arguments)
     options.case_file = CaseFile(options.cases) if options.cases else None

@@ -1,107 +1,123 @@
-"""Compares two submissions: timed rounds in turns on one machine, and the ratio of their times."""
+"""Compares two submissions: pairs of processes, one after the other, and the ratio of their times."""
 
 from __future__ import annotations
 
-import contextlib
+import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import torch
 
 from eval.cases import Case
 from eval.hardware import chip
 from eval.judge import judges_of
-from eval.session import Session, Timings, tolerance_us
-from eval.stats import Ratio, ratio_interval
-from eval.supervisor import Limits, Result, case_seeds, fresh_seeds, inputs_that_fit, take_over
+from eval.session import Session, Timings
+from eval.stats import Ratio, paired_interval, verdict
+from eval.supervisor import (
+    Limits,
+    Result,
+    Tolerance,
+    case_seeds,
+    fresh_seeds,
+    inputs_that_fit,
+    measure_tolerance,
+    take_over,
+)
 from eval.workers.worker import Failure
 from reference.problems.interface import BOARD
 
-MIN_PAIRS = 10  # fewer give no useful interval
-MOST_PAIRS = 60
+MIN_PAIRS = 8  # fewer give no useful interval
+MOST_PAIRS = 20
+ROUNDS = 3  # timed ones of each process
+WIDEST = 0.1  # a wider interval that holds 1 decides nothing
 
 
 @dataclass
 class Comparison:
-    """Both results of a case; `ratio` is the submission's time over the baseline's, if both passed."""
+    """Both results of a case; `ratio` is the submission's time over the baseline's, if both passed.
+
+    The results have one time for each process: processes differ more than the rounds of one.
+    """
 
     own: Result
     baseline: Result
     ratio: Ratio | None = None
 
 
+def words(ratio: Ratio) -> str:
+    """What a ratio says of the submission."""
+    return verdict(ratio, widest=WIDEST)
+
+
 class _Side:
-    """One of the two submissions: its worker and its times."""
+    """One of the two submissions: its result and all of its timed rounds."""
 
-    def __init__(self, submission: Path, result: Result, device: torch.device, limits: Limits) -> None:
-        self.result, self._small_us = result, limits.small_us
-        self._judges = judges_of(result.data, result.case.shape)
+    def __init__(self, path: Path, result: Result, device: torch.device, limits: Limits, tolerance: Tolerance) -> None:
+        self._path, self.result, self._device, self._limits = path, result, device, limits
+        result.inputs, result.tolerance_us = tolerance.inputs, tolerance.round_us / tolerance.inputs
         self._floor = chip.Limit(result.case.shape, device)
-        self.session = Session(submission, result.case, device, result.inputs, limits.answer_s, result.data)
+        self._timings = Timings(result.inputs, tolerance.round_us, limits.small_us)
 
-    def begin(self) -> None:
-        """Measures what a round costs apart from its calls, then loads and checks the submission."""
-        tolerance = tolerance_us(self.session.null_overheads_us(self.result.inputs))
-        self._timings = Timings(self.result.inputs, tolerance, self._small_us)
-        self.session.load()
-        self.session.round(case_seeds(self.result.case.seed, self.result.inputs), self._judges[0], "check")
+    def time_process(self) -> None:
+        """Runs the submission in a process of its own, which ends before this returns, and keeps its median time.
 
-    def round(self) -> None:
-        """One timed round."""
-        made, _ = self.session.round(fresh_seeds(self.result.inputs), self._judges[1], "time_round")
-        self._floor.hold(made.claimed_us / self.result.inputs)
-        # Every round counts, so that pairs stay pairs; where the claim does not stand, by the parent's clock.
-        self.result.rounds_us.append(self._timings.add(made))
-        self.result.doubted = self._timings.doubted
+        Raises Failure or chip.Impossible.
+        """
+        result = self.result
+        own, fresh = judges_of(result.data, result.case.shape)
+        session = Session(self._path, result.case, self._device, result.inputs, self._limits.answer_s, result.data)
+        checked, times_us = result.checked, []
+        try:
+            with session:
+                session.load()
+                session.round(case_seeds(result.case.seed, result.inputs), own, "check")
+                for _ in range(ROUNDS):
+                    made, _ = session.round(fresh_seeds(result.inputs), fresh, "time_round")
+                    self._floor.hold(made.claimed_us / result.inputs)
+                    times_us.append(self._timings.add(made))
+        finally:
+            take_over(result, session)
+            result.checked += checked
+            result.doubted = self._timings.doubted
+        if session.left:
+            raise Failure(session.left)
+        result.rounds_us.append(median(times_us))
 
     def end(self) -> None:
-        """Raises Failure if the times were a lie."""
-        if said := self._timings.lie():
+        """Raises Failure if the times mean nothing."""
+        if said := self._timings.unmeasured(self._limits.most_tolerance) or self._timings.lie():
             raise Failure(said)
 
 
-@contextlib.contextmanager
-def _blamed_on(result: Result):  # noqa: ANN202
-    """Records an error in the block as that side's."""
+def run_comparison(
+    submission: Path, baseline: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD,
+    tolerance: Tolerance | None = None,
+) -> Comparison:  # fmt: skip
+    """Checks and times both submissions in pairs of processes, in random order, on inputs that neither has seen.
+
+    Only one of them runs at a time, and nothing of it is left when the other one starts.
+    """
+    inputs = inputs_that_fit(case.shape, device, limits.inputs)
+    compared = Comparison(Result(case, inputs=inputs, data=data), Result(case, inputs=inputs, data=data))
+    result, begin, pairs = compared.own, time.monotonic(), 0
     try:
-        yield
+        measured = tolerance or measure_tolerance(case, device, limits)
+        sides = [
+            _Side(path, result, device, limits, measured)
+            for path, result in ((submission, compared.own), (baseline, compared.baseline))
+        ]
+        while pairs < MIN_PAIRS or (pairs < MOST_PAIRS and time.monotonic() - begin < limits.wall_s):
+            for side in random.SystemRandom().sample(sides, 2):
+                result = side.result
+                side.time_process()
+            pairs += 1
+        for side in sides:
+            result = side.result
+            side.end()
     except (Failure, chip.Impossible, OSError) as failure:
         result.error = str(failure)
-        raise
-
-
-def _take_turns(sides: list[_Side], limits: Limits) -> None:
-    """Makes pairs of rounds until time is up, reversing the order with each pair."""
-    begin, pairs = time.monotonic(), 0
-    while pairs < MIN_PAIRS or (pairs < MOST_PAIRS and time.monotonic() - begin < limits.wall_s):
-        for side in sides if pairs % 2 == 0 else sides[::-1]:
-            with _blamed_on(side.result):
-                side.round()
-        pairs += 1
-    for side in sides:
-        with _blamed_on(side.result):
-            side.end()
-
-
-def run_comparison(
-    submission: Path, baseline: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD
-) -> Comparison:
-    """Checks both submissions, then times them in turns on inputs that neither has seen."""
-    inputs = max(1, inputs_that_fit(case.shape, device, 2 * limits.inputs) // 2)
-    compared = Comparison(Result(case, inputs=inputs, data=data), Result(case, inputs=inputs, data=data))
-    sides: list[_Side] = []
-    with contextlib.suppress(Failure, chip.Impossible, OSError), contextlib.ExitStack() as stack:
-        for path, result in ((submission, compared.own), (baseline, compared.baseline)):
-            with _blamed_on(result):
-                side = _Side(path, result, device, limits)
-                sides.append(side)
-                stack.enter_context(side.session)
-                side.begin()
-        _take_turns(sides, limits)
-        compared.ratio = ratio_interval(compared.own.rounds_us, compared.baseline.rounds_us)
-    for side in sides:
-        take_over(side.result, side.session)
-        if side.result.error:
-            compared.ratio = None
+        return compared
+    compared.ratio = paired_interval([(compared.own.rounds_us, compared.baseline.rounds_us)])
     return compared

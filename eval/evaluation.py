@@ -36,6 +36,13 @@ from eval.supervisor import (
 from eval.workers.worker import Failure
 from reference.problems.interface import BOARD
 
+Runner = Callable[..., Result]  # takes the submission, case, device, limits and kind of data; benchmarks a tolerance
+RUNNERS: dict[str, Runner] = {
+    "test": run_test,
+    "benchmark": run_benchmark,
+    "leaderboard": run_benchmark,
+    "profile": run_profile,
+}
 BENCHMARKS = ("benchmark", "leaderboard")
 NS_PER_US = 1000
 
@@ -109,10 +116,8 @@ def evaluate(
             else:
                 out.log(f"{kind}.{index}.spec", case.spec)
             begin = time.monotonic()
-            if mode in BENCHMARKS:
-                result = run_benchmark(submission, case, device, limits, data, tolerance)
-            else:
-                result = (run_test if mode == "test" else run_profile)(submission, case, device, limits, data)
+            known = () if tolerance is None else (tolerance,)
+            result = RUNNERS[mode](submission, case, device, limits, data, *known)
             result.seconds = time.monotonic() - begin
             results.append(result)
             if out is not None:
@@ -138,10 +143,10 @@ def compare(
     """Times two submissions in turns on the cases (with fail_fast, up to the first failure), showing progress."""
     compared: list[Comparison] = []
     with report.progress("compare", len(cases)) as step:
-        for case in cases:
+        for case, tolerance in zip(cases, _tolerances(cases, device, limits), strict=True):
             step(clean(case.spec))
             begin = time.monotonic()
-            one = run_comparison(submission, baseline, case, device, limits, data)
+            one = run_comparison(submission, baseline, case, device, limits, data, tolerance)
             one.own.seconds = one.baseline.seconds = time.monotonic() - begin
             compared.append(one)
             keep(compared)

@@ -102,13 +102,34 @@ def geomean_ratio_interval(pairs: Sequence[tuple[Sequence[float], Sequence[float
     return _interval(geometric_mean(median(a) / median(b) for a, b in pairs), means)
 
 
-def verdict(ratio: Ratio, noise: float = 0.0) -> str:
+# Student's t: 99.5 % of the distribution with 1, 2, ... degrees of freedom lie below.
+_T_995 = (
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,
+    2.898, 2.878, 2.861,
+)  # fmt: skip
+PAIRED_CONFIDENCE = 0.99
+
+
+def paired_interval(shapes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Ratio:
+    """The geometric mean of the ratios of paired times, over shapes, with Student's interval at PAIRED_CONFIDENCE.
+
+    Each pair is one independent measurement, so the interval includes the variation between processes.
+    """
+    logs = [[math.log(x / y) for x, y in zip(a, b, strict=True)] for a, b in shapes]
+    middle = mean(mean(each) for each in logs)
+    error = math.sqrt(sum(stdev(each) ** 2 / len(each) for each in logs)) / len(logs)
+    reach = _T_995[min(len(_T_995), *(len(each) - 1 for each in logs)) - 1] * error
+    return Ratio(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
+
+
+def verdict(ratio: Ratio, noise: float = 0.0, widest: float = math.inf) -> str:
     """'faster', 'slower', or 'no difference' when the interval, widened by `noise`, holds 1.
 
-    `noise` is the noise floor of an A/A run, as a relative difference.
+    `noise` is the noise floor of an A/A run, as a relative difference. An interval that holds 1 and is wider than
+    `widest` decides nothing: 'too busy to decide'.
     """
     if ratio.high < 1 - noise:
         return "faster"
     if ratio.low > 1 + noise:
         return "slower"
-    return "no difference"
+    return "no difference" if ratio.high - ratio.low <= widest else "too busy to decide"

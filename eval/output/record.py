@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from eval.comparison import Comparison
+from eval.comparison import Comparison, words
 from eval.hardware import chip
 from eval.output import origin
-from eval.stats import relative_spread, verdict
+from eval.stats import relative_spread
 from eval.supervisor import Result
 
 
@@ -109,7 +109,7 @@ def comparison_record(given: Given, baseline: Path, compared: Sequence[Compariso
                 "submission": case_record(one.own, chip_name),
                 "baseline": case_record(one.baseline, chip_name),
                 "ratio": one.ratio._asdict() if one.ratio else None,
-                "verdict": verdict(one.ratio) if one.ratio else None,
+                "verdict": words(one.ratio) if one.ratio else None,
             }
             for one in compared
         ],

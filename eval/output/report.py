@@ -12,11 +12,11 @@ from statistics import geometric_mean, median
 
 import torch
 
-from eval.comparison import Comparison
+from eval.comparison import Comparison, words
 from eval.hardware import chip
 from eval.output import origin, record
 from eval.output.text import clean
-from eval.stats import CONFIDENCE, Ratio, geomean_ratio_interval, relative_spread, verdict
+from eval.stats import PAIRED_CONFIDENCE, Ratio, paired_interval, relative_spread
 from eval.supervisor import Result
 from reference.problems.interface import BOARD
 
@@ -233,16 +233,16 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
                 time_text(one.own.median_us),
                 time_text(one.baseline.median_us),
                 *ratio_texts(one.ratio),
-                verdict(one.ratio),
+                words(one.ratio),
             ]
         )
     if len(compared) > 1 and all(one.ratio for one in compared):
-        ratio = geomean_ratio_interval([(one.own.rounds_us, one.baseline.rounds_us) for one in compared])
-        rows.append(["geometric mean", "", "", *ratio_texts(ratio), verdict(ratio)])
-    interval = f"{100 * CONFIDENCE:.0f} % interval"
+        ratio = paired_interval([(one.own.rounds_us, one.baseline.rounds_us) for one in compared])
+        rows.append(["geometric mean", "", "", *ratio_texts(ratio), words(ratio)])
+    interval = f"{100 * PAIRED_CONFIDENCE:.0f} % interval"
     sizes = columns([one.own for one in compared])
     header = [sizes, "submission", "baseline", "ratio", interval, "the submission is"]
-    print_table(f"{chip_name}: median times of a call, both in turns", header, rows)
+    print_table(f"{chip_name}: median times of a call, in pairs of processes", header, rows)
     print_failures([one.own for one in compared])
     failed = [replace(one.baseline, error=f"the baseline: {one.baseline.error}") for one in compared]
     print_failures([result for result, one in zip(failed, compared, strict=True) if one.baseline.error])

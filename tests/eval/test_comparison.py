@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from eval.hardware import chip
 from eval.output import report
 from eval.output.record import Given, comparison_record
 from eval.session import Round
-from eval.stats import Ratio
-from eval.supervisor import Limits, Result
+from eval.stats import Ratio, paired_interval
+from eval.supervisor import Limits, Result, Tolerance
 from eval.workers.worker import Failure
 
 CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1111")
@@ -30,11 +31,15 @@ class Scripted:
 
     made = ()
 
-    def __init__(self, submission, case, device, inputs, answer_s, data):
+    running = None
+
+    def __init__(self, submission, case, device, inputs, answer_s, data="board"):
+        assert Scripted.running is None, "one at a time"
         self.name, self.inputs = str(submission), inputs
+        Scripted.running = self
         self.printed, self.sandbox, self.backend, self.libraries = "", "all of it", "", []
         self.worst_error, self.wrong, self.checked, self.left = 0.5, None, 0, ""
-        self.noise = random.Random(inputs)
+        self.noise = random.Random(len(Scripted.made))
         Scripted.made.append(self)
 
     def __enter__(self):
@@ -42,6 +47,7 @@ class Scripted:
 
     def __exit__(self, *_):
         Scripted.asked.append((self.name, "close"))
+        Scripted.running = None
 
     def null_overheads_us(self, count):
         return [1.0, 2.0, 3.0]
@@ -61,8 +67,9 @@ class Scripted:
 
 @pytest.fixture
 def scripted(monkeypatch):
-    Scripted.made, Scripted.asked = [], []
+    Scripted.made, Scripted.asked, Scripted.running = [], [], None
     monkeypatch.setattr(comparison, "Session", Scripted)
+    monkeypatch.setattr(comparison, "measure_tolerance", lambda *_: Tolerance(4.0, 4.0, 2))
     monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 10**15)
     monkeypatch.setattr("eval.hardware.chip.attributes", lambda device: chip.Attributes("chip", 1e12, 0.0))
     monkeypatch.setattr("eval.hardware.chip.impossible_us", lambda shape, what: 10.0)
@@ -72,21 +79,54 @@ def compared(own, baseline):
     return run_comparison(Path(own), Path(baseline), CASE, CPU, LIMITS)
 
 
-def test_both_are_checked_then_timed_in_turns_of_changing_order(scripted):
+def test_pairs_of_processes_run_one_at_a_time_in_random_order(scripted):
     one = compared("fast", "slow")
     assert len(one.own.rounds_us) == len(one.baseline.rounds_us) == comparison.MIN_PAIRS
     assert one.ratio.high < 1 and one.ratio.ratio == pytest.approx(1 / 1.1, rel=0.02)
-    assert Scripted.asked[:2] == [("fast", "check"), ("slow", "check")]
-    timed = [name for name, what in Scripted.asked if what == "time_round"]
-    assert timed[:8] == ["fast", "slow", "slow", "fast", "fast", "slow", "slow", "fast"]
-    assert {name for name, what in Scripted.asked[-2:] if what == "close"} == {"fast", "slow"}
-    assert [session.inputs for session in Scripted.made] == [2, 2]
+    assert comparison.words(one.ratio) == "faster"
+    process = ["check", *["time_round"] * comparison.ROUNDS, "close"]
+    names = [session.name for session in Scripted.made]
+    assert Scripted.asked == [(name, what) for name in names for what in process]
+    pairs = [tuple(names[i : i + 2]) for i in range(0, len(names), 2)]
+    assert set(pairs) <= {("fast", "slow"), ("slow", "fast")} and len(pairs) == comparison.MIN_PAIRS
+    assert {session.inputs for session in Scripted.made} == {2}
+    for _ in range(9):
+        Scripted.made.clear()
+        compared("fast", "slow")
+        if len({session.name for session in Scripted.made[::2]}) == 2:
+            break
+    else:
+        pytest.fail("the order never changed")
     assert compared("slow", "fast").ratio.low > 1
 
 
 def test_a_submission_against_itself_shows_no_difference(scripted):
     ratio = compared("same", "same").ratio
-    assert ratio.low <= 1 <= ratio.high
+    assert ratio.low <= 1 <= ratio.high and comparison.words(ratio) == "no difference"
+
+
+def test_a_wide_interval_decides_nothing():
+    assert comparison.words(Ratio(1.0, 0.9, 1.2)) == "too busy to decide"
+    assert comparison.words(Ratio(1.3, 1.1, 1.6)) == "slower"
+
+
+def test_identical_times_with_noise_between_processes_differ_rarely():
+    noise = random.Random(7)
+
+    def processes():
+        return [100.0 * noise.lognormvariate(0.0, 0.1) for _ in range(comparison.MIN_PAIRS)]
+
+    found = [comparison.words(paired_interval([(processes(), processes())])) for _ in range(400)]
+    assert sum(word in ("faster", "slower") for word in found) <= 8
+    assert "too busy to decide" in found
+
+
+def test_the_interval_by_hand():
+    """Logs of the ratios are 0.1 and 0.3: mean 0.2, deviation 0.1414, standard error 0.1; t is 63.657."""
+    a, b = [math.exp(0.1), math.exp(0.3)], [1.0, 1.0]
+    ratio = paired_interval([(a, b)])
+    assert ratio == pytest.approx((math.exp(0.2), math.exp(0.2 - 6.3657), math.exp(0.2 + 6.3657)))
+    assert paired_interval([(a, b), (b, a)]).ratio == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -109,17 +149,21 @@ def test_a_failure_is_that_sides_alone(scripted, own, baseline, error, whose):
     assert sorted(opened) == sorted(closed)
 
 
-def test_two_submissions_for_real():
+def test_two_submissions_for_real(monkeypatch):
+    monkeypatch.setattr(comparison, "MIN_PAIRS", 2)
     honest = Path(__file__).resolve().parents[1] / "adversarial" / "honest" / "honest.py"
     one = run_comparison(honest, honest, CASE, CPU, Limits(answer_s=60, inputs=2, wall_s=0.0))
     assert one.own.passed and one.baseline.passed, (one.own.error, one.baseline.error)
-    assert one.ratio.low <= one.ratio.ratio <= one.ratio.high and one.own.checked >= 2 * comparison.MIN_PAIRS
+    assert (
+        one.ratio.low <= one.ratio.ratio <= one.ratio.high
+        and one.own.checked >= 2 * comparison.MIN_PAIRS * comparison.ROUNDS
+    )
 
 
 def results(own_us, baseline_us, **own):
     return Comparison(
-        Result(CASE, rounds_us=[own_us], **own),
-        Result(CASE, rounds_us=[baseline_us]),
+        Result(CASE, rounds_us=[own_us] * 3, **own),
+        Result(CASE, rounds_us=[baseline_us] * 3),
         Ratio(own_us / baseline_us, 0.4, 0.6),
     )
 
@@ -127,7 +171,7 @@ def results(own_us, baseline_us, **own):
 def test_the_table_says_both_times_the_ratio_and_the_verdict(capsys):
     report.print_comparisons([results(10.0, 20.0), results(5.0, 10.0)], "chip")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "chip: median times of a call, both in turns"
+    assert lines[0] == "chip: median times of a call, in pairs of processes"
     assert lines[3].endswith("  faster") and "0.4000 to 0.6000" in lines[3]
     assert lines[3].split()[:8] == ["8", "16", "64", "10", "us", "20", "us", "0.5000"]
     assert lines[5].split()[:3] == ["geometric", "mean", "0.5000"]

@@ -306,7 +306,7 @@ def test_every_tolerance_is_measured_before_any_submission_runs(monkeypatch):
     order, passed = [], supervisor.Result(CASE)
     given = supervisor.Tolerance(1.0, 1.0, 3)
     monkeypatch.setattr(evaluation, "measure_tolerance", lambda case, *_: order.append(case.shape.m) or given)
-    monkeypatch.setattr(evaluation, "run_benchmark", lambda *words: order.append(("run", words[-1])) or passed)
+    monkeypatch.setitem(evaluation.RUNNERS, "benchmark", lambda *words: order.append(("run", words[-1])) or passed)
     other = parse_case("m: 9; n: 16; k: 64; l: 1; seed: 1111")
     evaluation.evaluate("benchmark", None, [CASE, other, CASE], CPU, None)
     assert order == [8, 9, *[("run", given)] * 3]

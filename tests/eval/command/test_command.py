@@ -52,6 +52,7 @@ def runs(monkeypatch):
         return Result(case, error="wrong" if failed else "", rounds_us=[] if failed else ROUNDS, report="R", inputs=2)
 
     monkeypatch.setattr(evaluation, "RUNNERS", dict.fromkeys(evaluation.RUNNERS, runner))
+    monkeypatch.setattr(evaluation, "_tolerances", lambda cases, device, limits: [None] * len(cases))
     return asked
 
 
