@@ -89,7 +89,7 @@ def ref_kernel(data: Data) -> list[torch.Tensor]:
         if has_fp4_tensor_cores(a) and whole:
             product = scaled_product((a, b), (sfa, sfb), 0)
         else:
-            left, right = (nvfp4.decode(*of) for of in ((a[..., 0], sfa[..., 0]), (b[..., 0], sfb[..., 0])))
+            left, right = (nvfp4.decode(*pair) for pair in ((a[..., 0], sfa[..., 0]), (b[..., 0], sfb[..., 0])))
             product = exact_product(left, right)
         results.append(product.half().unsqueeze(-1))
     return results
@@ -103,7 +103,7 @@ def oracle_with_error(data: Data, roundings: float | None = None) -> list[Oracle
     """
     oracles = []
     for (a, b), (sfa, sfb) in _products(data):
-        left, right = (nvfp4.decode(*of).double() for of in ((a[..., 0], sfa[..., 0]), (b[..., 0], sfb[..., 0])))
+        left, right = (nvfp4.decode(*pair).double() for pair in ((a[..., 0], sfa[..., 0]), (b[..., 0], sfb[..., 0])))
         relative = (left.shape[1] / nvfp4.GROUP_ELEMS if roundings is None else roundings) * 2.0**-23
         error = relative * (left.abs() @ right.abs().t())
         oracles.append(Oracle((left @ right.t()).unsqueeze(-1), error.unsqueeze(-1)))

@@ -160,7 +160,7 @@ struct custom_kernel_grouped_args {
     uint32_t group_bytes;                    /* sizeof(struct custom_kernel_group) */
     uint32_t reserved;                       /* 0 */
     const struct custom_kernel_group *group; /* host memory, of any alignment; copied during the call */
-    void *queue;                             /* as in struct custom_kernel_args */
+    void *queue;                             /* see struct custom_kernel_args */
 };
 
 /* Computes c = a b^T for every group, under the rules of custom_kernel(): if one argument of one group is

@@ -274,7 +274,9 @@ def _read_by_library(data: Sequence[Sequence[object]], queue: int | None) -> tup
         if any(map(_is_neg, outputs)):
             return _NOT_AS_EXPECTED, []
         if _is_plain is not None:
-            tensors = [tensor for members in zip(data[0], data[2], strict=True) for of in members for tensor in of]
+            tensors = [
+                tensor for members in zip(data[0], data[2], strict=True) for group in members for tensor in group
+            ]
             if not _is_plain(tensors, [tensor.nbytes for tensor in tensors]):
                 return _NOT_AS_EXPECTED, []
         if queue is None and _current_queue is not None:

@@ -154,9 +154,9 @@ def produced_inputs() -> Verdict:
         source, data = poisoned(m, 4096, 7168, 1, seed=3), poisoned(m, 4096, 7168, 1, seed=4)
         want = custom_kernel(source).clone()
         for _ in range(20):
-            for to, of in zip(data[:9], source[:9], strict=True):
+            for to, value in zip(data[:9], source[:9], strict=True):
                 to.view(torch.uint8).zero_()
-                to.view(torch.uint8).copy_(of.view(torch.uint8))
+                to.view(torch.uint8).copy_(value.view(torch.uint8))
             custom_kernel(data)
         torch.cuda.synchronize()
         yield f"inputs of {m} rows made just before", same_bits(data[-1], want), "stale inputs were read"

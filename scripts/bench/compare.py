@@ -124,8 +124,8 @@ class Kind(NamedTuple):
 
 KINDS = {
     "dual_gemm": Kind(
-        lambda: custom_kernel, lambda *of: load_shim(*of), lambda *of: Problem(*of), lambda of: wanted(of),
-        lambda *of: ours(*of), baseline, lambda *of: check(*of),
+        lambda: custom_kernel, lambda *args: load_shim(*args), lambda *args: Problem(*args),
+        lambda problem: wanted(problem), lambda *args: ours(*args), baseline, lambda *args: check(*args),
         BASELINES, "baselines/dual_baselines.py", CUDA_BASELINES, 24, ",",
     ),
     "group_gemm": Kind(

@@ -106,15 +106,15 @@ AMX_LEAST_ROWS = 8  # submission/cpu/kernels/tiles.h: BF16_LEAST_ROWS
 
 def cpu_rows(data: dict[str, Any]) -> str:
     """The set that the library takes where there is AMX, over M, with its ratio to torch's bf16, round by round."""
-    of = data["rows_of_b_as_they_lie"]
-    shapes = [tuple(map(int, shape.split("x"))) for shape in of["ms"]]
+    record = data["rows_of_b_as_they_lie"]
+    shapes = [tuple(map(int, shape.split("x"))) for shape in record["ms"]]
     weights = list(dict.fromkeys(shape[1:] for shape in shapes))
     rows = []
     for m in dict.fromkeys(shape[0] for shape in shapes):
         name = "amx" if m >= AMX_LEAST_ROWS else "avx512"
         cells = []
         for n, k in weights:
-            ms, ratio = (of[what].get(f"{m}x{n}x{k}", {}).get(name) for what in ("ms", "paired"))
+            ms, ratio = (record[what].get(f"{m}x{n}x{k}", {}).get(name) for what in ("ms", "paired"))
             cells.append("" if ms is None else f"{ms:.1f} ({ratio:.2f})")
         rows.append([str(m), {"amx": "AMX", "avx512": "AVX-512"}[name], *cells])
     return f"{data['chip']}, 2 threads; torch {data['versions']['torch']}; ms a call (ours / torch bf16):\n\n" + table(

@@ -88,7 +88,7 @@ def run_tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -
         medians, rows = tables.run_medians(tank, run), []
         shapes = sorted(of_run[0]["measurement"]["shapes"], key=shape_key)
         columns = shapes if len(shapes) <= MOST_COLUMNS else []  # else the round's page has them, a row each
-        for variant in sorted(medians, key=lambda name, of=medians: geometric_mean(of[name].values())):
+        for variant in sorted(medians, key=lambda name, times=medians: geometric_mean(times[name].values())):
             commits = [d[s]["commit"] for d in of_run for s in ("candidate", "base") if d[s]["variant"] == variant]
             commit, times = (commits[0] if commits else None), medians[variant]
             cells = [f"{times[shape]:.2f}" if shape in times else NO_DATA for shape in columns]

@@ -62,7 +62,7 @@ def test_the_index_names_each_data_set_and_each_reads():
     assert set(re.findall(r"\]\((\w+\.json(?:\.gz)?)\)", index)) == files
     for name in files:
         found = measured.load(name.split(".")[0])
-        assert found.keys() & {"chip", "device", "processor", "environment"}, name  # where it was measured
+        assert found.keys() & {"chip", "device", "processor", "environment"}, name  # the machine that was measured
 
 
 def test_a_bench_result_is_kept_and_shown(tmp_path, monkeypatch, capsys):

@@ -55,7 +55,7 @@ def test_a_failing_and_a_hanging_step_are_recorded_and_the_next_one_runs(tmp_pat
     assert outcomes[1].exit_status is None and outcomes[1].log_tail == "started\n"
     assert "FileNotFoundError" in outcomes[2].log_tail
     assert outcomes[3].exit_status == -6
-    time.sleep(max(0.0, begin + 4.0 - time.monotonic()))  # by now the child would have written
+    time.sleep(max(0.0, begin + 4.0 - time.monotonic()))  # longer than the child would need to write
     assert not (tmp_path / "alive").exists()
 
 

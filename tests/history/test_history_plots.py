@@ -64,7 +64,7 @@ def test_lines_are_the_floor_the_baselines_and_the_best_so_far(series):
     assert list(best.get_xdata()) == [0, 1, 2, 3, 4] and list(best.get_ydata()) == [40.0, 40.0, 40.0, 36.0, 36.0]
     assert best.get_drawstyle() == "steps-post" and best.get_color() == plots.OURS
     series.rounds[0] = (4, "rejected", 40.0, False)
-    assert list(drawn(series).lines[-1].get_xdata()) == [3, 4]  # from the first adopted step
+    assert list(drawn(series).lines[-1].get_xdata()) == [3, 4]  # the line begins at the first adopted step
 
 
 def test_axes_hold_every_mark_and_name_rounds_and_times(series):
@@ -174,7 +174,7 @@ def test_a_row_shows_prediction_and_measurement():
     assert [text.get_text() for text in axes.texts] == [
         "0001 Some idea",
         "0003 A title that is too long to stand beside its row",  # it has a line of its own
-        "no chip: counted",  # in place of the dot
+        "no chip: counted",  # text that replaces the dot
         "0004 Theirs (inherited)",
     ]
     assert axes.get_ylim() == (2.6, -0.8) and list(axes.get_yticks()) == []

@@ -81,7 +81,7 @@ def test_the_toolkit_is_where_nvcc_says(tmp_path):
     )
     with pytest.raises(ImportError, match=r"nvcc, .* has no libcudart_static\.a"):
         bundle_loader._cuda_toolkit(nvcc, tmp_path)
-    for libraries in ("targets/x86_64-linux/lib", "lib", "lib64"):  # in reverse order of the search
+    for libraries in ("targets/x86_64-linux/lib", "lib", "lib64"):  # the reverse order of the search
         runtime = toolkit / libraries / "libcudart_static.a"
         runtime.parent.mkdir(parents=True)
         runtime.write_text("")

@@ -27,7 +27,7 @@ def model(*ratios, error=10.0):
     ("ratios", "state", "reason"),
     [
         ((0.8, 0.85), "adopted", "beyond the model's error, 10.0 %"),
-        ((0.9, 0.9), "inconclusive", "within the model's error"),  # on the edge
+        ((0.9, 0.9), "inconclusive", "within the model's error"),  # a gain that equals the error
         ((0.95, 0.99), "inconclusive", "within the model's error"),
         ((1.0, 1.0), "rejected", "no gain"),
         ((0.6, 1.02), "rejected", "over 1.01"),

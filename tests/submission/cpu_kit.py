@@ -166,7 +166,7 @@ def check(problem, got):
     up_error = chain * (a @ b2.transpose(0, 2, 1))
     error = 1.1 * gate_error * (abs(up) + up_error) + abs(silu(gate)) * up_error  # |silu'| < 1.1
     error += 2.0**-21 * abs(want)  # exp, division and product, at 1 to 2 ulp each
-    highest = 65520 - 1e-3  # from here on fp16 rounds to infinity
+    highest = 65520 - 1e-3  # larger values round to infinity in fp16
     over = np.isinf(got)
     assert not np.isnan(got).any()
     assert (abs(want)[over] + error[over] >= highest).all(), "infinity where the result fits"

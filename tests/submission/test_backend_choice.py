@@ -30,7 +30,7 @@ from tests.submission.cpu_kit import (
 HOPPER, BLACKWELL, GEFORCE = "hopper", "blackwell", "geforce"
 NUMBERS = {"cpu": 1, HOPPER: 2, BLACKWELL: 3, GEFORCE: 4}
 FAKES = (HOPPER, BLACKWELL, GEFORCE)
-LISTED = (BLACKWELL, GEFORCE, HOPPER)  # in the order of automatic choice
+LISTED = (BLACKWELL, GEFORCE, HOPPER)  # the order of automatic choice
 
 
 class Seen(ctypes.Structure):

@@ -205,7 +205,7 @@ def test_a_thread_is_started_for_each_four_million_products(with_faults):
         assert threads_of(250, 250) == 2
         assert threads_of(250, 374) == 2
         assert threads_of(250, 375) == 3
-        assert threads_of(125, 125, 64, 4) == 2  # in all batches
+        assert threads_of(125, 125, 64, 4) == 2  # threads of all batches
         assert threads_of(250, 250, 320) == 5
         assert threads_of(250, 250, 640) == 5  # no more than asked for
         assert threads_of(2048, 16, 448, OMP_NUM_THREADS="20") == 4  # no more than tasks: four blocks of rows

@@ -113,14 +113,14 @@ def produced_inputs() -> Verdict:
     source, data = poisoned(shape, 3), poisoned(shape, 4)
     want = kept(custom_kernel(source))
     pairs = [
-        (to, of)
+        (to, value)
         for (a, b, _), right, factors, others in zip(data[0], source[0], data[2], source[2], strict=True)
-        for to, of in zip((a, b, *factors), (*right[:2], *others), strict=True)
+        for to, value in zip((a, b, *factors), (*right[:2], *others), strict=True)
     ]
     for _ in range(20):
-        for to, of in pairs:
+        for to, value in pairs:
             to.view(torch.uint8).zero_()
-            to.view(torch.uint8).copy_(of.view(torch.uint8))
+            to.view(torch.uint8).copy_(value.view(torch.uint8))
         custom_kernel(data)
     wait()
     yield "inputs made just before", same_bits([c for _, _, c in data[0]], want), "stale inputs were read"

@@ -36,9 +36,9 @@ def shape_of(parts: tuple[int | str, ...]) -> GroupGemm:
     """The sizes of a shape's text; a single value holds for every group."""
     values = [tuple(map(int, str(part).split(","))) for part in parts]
     groups = max(map(len, values))
-    if any(len(of) not in (1, groups) for of in values) or len(values) != 3:
+    if any(len(part) not in (1, groups) for part in values) or len(values) != 3:
         raise ValueError(f"{' '.join(map(str, parts))}: expected M N K, each of {groups} values or of one")
-    return GroupGemm(*(of if len(of) == groups else of * groups for of in values))
+    return GroupGemm(*(part if len(part) == groups else part * groups for part in values))
 
 
 class Problem:
@@ -53,8 +53,8 @@ class Problem:
         ]
         self.dequantized = [
             [
-                tuple(self._half(code, scale) for code, scale in zip(of[:2], factors, strict=True))
-                for of, factors in both
+                tuple(self._half(code, scale) for code, scale in zip(part[:2], factors, strict=True))
+                for part, factors in both
             ]
             for both in (zip(data[0], data[1], strict=True) for data in self.data)
         ]
@@ -109,8 +109,8 @@ def baseline(problem: Problem, name: str) -> Call:
 
 def _cublas_groups(problem: Problem) -> Call:
     work = [
-        [(a, b.t(), c[..., 0]) for (a, b), c in zip(of, problem.outputs(i), strict=True)]
-        for i, of in enumerate(problem.dequantized)
+        [(a, b.t(), c[..., 0]) for (a, b), c in zip(part, problem.outputs(i), strict=True)]
+        for i, part in enumerate(problem.dequantized)
     ]
 
     def call(i: int) -> None:
@@ -126,8 +126,8 @@ def _grouped_mm(problem: Problem) -> Call:
         raise ValueError("groups of different N or K; expected one N and one K")
     ends = torch.tensor(problem.shape.m, device=problem.device).cumsum(0).int()
     work = [
-        (torch.cat([a for a, _ in of]).bfloat16(), torch.stack([b for _, b in of]).bfloat16().transpose(1, 2))
-        for of in problem.dequantized
+        (torch.cat([a for a, _ in part]).bfloat16(), torch.stack([b for _, b in part]).bfloat16().transpose(1, 2))
+        for part in problem.dequantized
     ]
     last: list[Any] = [0, None]
 

@@ -55,7 +55,7 @@ def compare(tank: Tank, run: str, base: str, candidate: str) -> dict[str, Any]:
         if wrong or not data["correct"][variant]:
             raise RoundError(f"run {run}: {variant} gives wrong results or was not checked ({', '.join(wrong)})")
     shapes = {}
-    if len({tuple(of) for variant in (base, candidate) for of in data["counters"][variant].values()}) > 1:
+    if len({tuple(counts) for variant in (base, candidate) for counts in data["counters"][variant].values()}) > 1:
         raise RoundError(f"run {run}: {base} and {candidate} do not have the same counters")
     both = data["counters"][base].keys() & data["counters"][candidate].keys()
     for shape in sorted(both, key=shape_key):

@@ -19,7 +19,7 @@ EXPORT int fake_current;
 EXPORT int fake_clusters[16];         /* most active clusters, by CTAs per cluster; negative: the query fails */
 EXPORT char fake_failing[NAME_BYTES]; /* the function that fails ... */
 EXPORT int fake_successes;            /* ... after so many calls that do not */
-EXPORT int fake_error;                /* with this error */
+EXPORT int fake_error;                /* the error that it returns */
 EXPORT int fake_no_entry;             /* the driver has no entry point */
 
 /* Read by tests: a line per call. */

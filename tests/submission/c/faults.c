@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 int threads_started; /* since the test set it to zero */
-int memory_blocks;   /* likewise */
+int memory_blocks;   /* the same */
 int blocks_kept;     /* allocated and not yet freed */
 int64_t most_bytes;  /* largest block since the test set it to zero */
 int least_alignment; /* least alignment of a block since the test set it to a large number */

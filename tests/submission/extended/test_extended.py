@@ -100,7 +100,7 @@ def test_nans_pass_and_mark_their_group():
 
 def test_scale_factors_past_the_last_row_are_zeros():
     _, scales = call(random_case(130, 64, 64, Extension(output=NVFP4)), True)
-    memory = scales.view(torch.uint8).permute(2, 1, 0, 4, 3).reshape(256, 4)  # by rows
+    memory = scales.view(torch.uint8).permute(2, 1, 0, 4, 3).reshape(256, 4)  # a row for each row of codes
     assert (memory[130:] == 0).all() and (memory[:130] != 0).all()
 
 

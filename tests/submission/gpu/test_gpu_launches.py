@@ -217,7 +217,7 @@ def test_blackwells_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, 
         maps = [line[1:] for line in fake.log("encode")]
         b_box = (
             columns if tail == 0 and splits == 1 else columns // ctas
-        )  # with one MMA each CTA of a pair copies one B
+        )  # each CTA of a pair copies one B if one MMA takes both
         fp4 = [("a", m, 128), ("b1", n, b_box), ("b2", n, b_box)]
         scales = list(zip(places, (sfa_tiles, sfb_tiles, sfb_tiles), strict=True))
         half_k = k // 2

@@ -150,7 +150,7 @@ def test_a_storage_that_was_shrunk_is_refused(monkeypatch):
     data = problem()
     data[0][2][2].untyped_storage().resize_(8)
     with monkeypatch.context() as alone:
-        alone.setattr(shim, "_is_plain", None)  # as in a bundle
+        alone.setattr(shim, "_is_plain", None)  # a bundle has none
         with pytest.raises(ValueError, match="c of group 2 has 4160 bytes, of which its storage holds 8"):
             custom_kernel(data)
     data = problem()

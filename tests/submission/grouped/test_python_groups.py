@@ -67,14 +67,14 @@ def test_wrong_objects_are_refused_and_nothing_else_changes():
             for place, value in which:
                 data = changed(data, place, value)
             shim._check_groups(data)
-            continue  # by chance as it should be
+            continue  # the random change happens to be valid
         except (IndexError, KeyError, TypeError, ValueError):
             refused += 1
         for group in right[0]:
             group[2].fill_(WRITTEN)
         objects = [one for one in taken(data) if isinstance(one, (list, tuple, torch.Tensor))]
         counts = [sys.getrefcount(one) for one in (*objects, torch.Tensor)]
-        negative = any(isinstance(c, torch.Tensor) and c.is_neg() for c in objects)  # which the shim asks
+        negative = any(isinstance(c, torch.Tensor) and c.is_neg() for c in objects)  # the shim refuses negative views
         status = shim._call_python(shim._functions_address, data, 0)
         assert negative or status == shim._NOT_AS_EXPECTED, which
         assert [sys.getrefcount(one) for one in (*objects, torch.Tensor)] == counts
