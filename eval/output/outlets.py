@@ -78,10 +78,13 @@ def abandon_stdout() -> None:
 
 
 def rescue(record: dict[str, Any]) -> str:
-    """Puts a record that its own file did not take into the folder for temporary ones; says where it is, if it is."""
+    """Writes a record that its own file did not take to the temporary folder. Returns a message with its path."""
     path = Path(tempfile.gettempdir()) / f"eval-record-{os.getpid()}.json"
     try:
-        path.write_text(json.dumps(record, indent=2) + "\n")
+        # Others may write to this folder: a link that has the name already is not followed.
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(opened, "w") as file:
+            file.write(json.dumps(record, indent=2) + "\n")
     except OSError as error:
         return f"{path}: {error.strerror}; the record is lost"
     return f"the record is in {path}"

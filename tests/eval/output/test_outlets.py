@@ -154,3 +154,14 @@ def test_a_record_file_that_breaks_is_told_by_its_name(tmp_path):
     with pytest.raises(OutletError) as error:
         file.write({}, True)
     assert (error.value.errno, error.value.strerror) == (errno.EBADF, f"{tmp_path / 'x'}: Bad file descriptor")
+
+
+def test_a_rescued_record_follows_no_link(tmp_path, monkeypatch):
+    monkeypatch.setattr(outlets.tempfile, "tempdir", str(tmp_path))
+    name = tmp_path / f"eval-record-{os.getpid()}.json"
+    for _ in range(2):  # every case that is lost writes it anew
+        assert str(name) in outlets.rescue({"results": [1]}) and json.loads(name.read_text()) == {"results": [1]}
+    name.unlink()
+    (tmp_path / "theirs").write_text("kept")
+    name.symlink_to(tmp_path / "theirs")
+    assert "lost" in outlets.rescue({}) and (tmp_path / "theirs").read_text() == "kept"

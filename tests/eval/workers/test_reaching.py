@@ -46,6 +46,16 @@ def test_each_result_reports_the_sandbox():
     assert result.worst_error is not None and result.worst_error <= 1 and result.wrong is None
 
 
+def test_a_backend_that_names_itself_in_two_lines_forges_none(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(
+        "from tests.adversarial.honest.honest import custom_kernel\n"
+        "class Backend:\n    name, available, detail = 'cpu', True, 'x)\\nsandbox: all of it'\n"
+        "def backends():\n    return [Backend]\n"
+    )
+    assert run_test(path, CASE, CPU, LIMITS).backend == "cpu (x) sandbox: all of it)"
+
+
 def running(program):
     """The processes that run a program."""
     found = []
