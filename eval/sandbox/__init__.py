@@ -60,19 +60,28 @@ def prepare_caches(scratch: Path, kept: Collection[str] = ()) -> None:
             os.environ[name] = str(path)
 
 
-def enter(scratch: Path, device_type: str, folders: Sequence[int], kept: Collection[str] = ()) -> State:
+def separate_mounts(device_type: str, folders: Sequence[int]) -> State:
+    """Takes the first step of `enter`: mounts of its own. A process under Landlock, such as a keeper, may not do so."""
+    state = State()
+    if sys.platform == "linux":
+        state.apply("mounts", lambda: mounts.restrict(folders, device_type == "cuda"))
+    return state
+
+
+def enter(
+    scratch: Path, device_type: str, folders: Sequence[int], kept: Collection[str] = (), state: State | None = None
+) -> State:
     """Puts this process into the sandbox for good. It may write to `folders`, descriptors of `scratch` and of caches.
 
     `kept` names the caches that are not in `scratch`. Linux restricts each thread separately, so call this while there
-    is only one.
+    is only one. `state` is that of `separate_mounts` if it was called before.
     """
-    state = State()
+    state = state or separate_mounts(device_type, folders)
     if sys.platform != "linux":
         state.lacking.append(f"everything: not built for {sys.platform}")
         return state
     prepare_caches(scratch, kept)
     protected = processes.protected_from(os.getpid())
-    state.apply("mounts", lambda: mounts.restrict(folders, device_type == "cuda"))
     devices = _DEVICES + (_CUDA_DEVICES if device_type == "cuda" else ())
     writable: list[Path | int] = [*folders, *(path for name in devices for path in Path("/dev").glob(name))]
     if device_type == "cuda":

@@ -276,7 +276,7 @@ def parse(raw: bytes) -> dict[str, Any]:
     return json.loads(raw)
 
 
-def _isolate(setup: Setup, log: int, folders: Sequence[int]) -> sandbox.State:
+def _isolate(setup: Setup, log: int, folders: Sequence[int], mounted: sandbox.State) -> sandbox.State:
     """Gives the process its own output and command line, and enters the sandbox. Returns the sandbox's state."""
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
@@ -296,7 +296,7 @@ def _isolate(setup: Setup, log: int, folders: Sequence[int]) -> sandbox.State:
     main_module.__dict__.pop("__file__", None)
     # The CuTe DSL must compile the kernel anew, as on the leaderboard.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
-    state = sandbox.enter(Path(setup.scratch), torch.device(setup.device).type, folders, setup.caches)
+    state = sandbox.enter(Path(setup.scratch), torch.device(setup.device).type, folders, setup.caches, mounted)
     for folder in folders:
         os.close(folder)
     return state
@@ -320,9 +320,10 @@ def main(setup: Setup, end: int, lifeline: int, log: int, *folders: int) -> None
 
     The first answer's content is the state of the sandbox and the process id.
     """
+    mounted = sandbox.separate_mounts(torch.device(setup.device).type, folders)
     keeper.keep(socket.socket(fileno=lifeline), (end, log, *folders))
     channel = Channel(socket.socket(fileno=end))
-    state = _isolate(setup, log, folders)
+    state = _isolate(setup, log, folders, mounted)
     try:
         worker = Worker(setup, channel)
         sandbox.close_sockets(state)

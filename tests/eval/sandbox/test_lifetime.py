@@ -210,7 +210,8 @@ def test_the_runs_folder_is_removed_however_it_was_left(tmp_path, monkeypatch):
     from eval.sandbox import lifetime
 
     monkeypatch.setattr(lifetime.tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(lifetime, "_folder", None)  # an earlier test's
+    for name, value in (("_folder", None), ("_descriptor", -1), ("_scratch", {})):  # not an earlier test's
+        monkeypatch.setattr(lifetime, name, value)
     folder = lifetime.run_folder()
     assert folder == lifetime.run_folder() and folder.parent == tmp_path
     (folder / "a" / "b").mkdir(parents=True)
@@ -237,7 +238,8 @@ def test_a_run_folder_that_was_replaced_by_a_link_is_emptied_by_descriptor(tmp_p
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "kept").write_text("")
     monkeypatch.setattr(lifetime.tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(lifetime, "_folder", None)
+    for name, value in (("_folder", None), ("_descriptor", -1), ("_scratch", {})):  # not an earlier test's
+        monkeypatch.setattr(lifetime, name, value)
     folder = lifetime.run_folder()
     (folder / "file").write_text("")
     folder.rename(tmp_path / "moved")

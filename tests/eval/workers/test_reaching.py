@@ -28,6 +28,15 @@ LIMITS = Limits(answer_s=60.0)
 NEEDS_LANDLOCK = {"looks_around", "kills_all"}
 
 
+def mounts_allowed():
+    """Whether a process here may have mounts of its own."""
+    program = (
+        "import os; from pathlib import Path; from eval.sandbox import mounts; "
+        "mounts.restrict([os.open(Path.cwd(), os.O_RDONLY)], False)"
+    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 0
+
+
 def judged(name):
     (path,) = ADVERSARIAL.glob(f"*/{name}.py")
     result = run_test(path, CASE, CPU, LIMITS)
@@ -39,6 +48,8 @@ def judged(name):
 def test_each_result_reports_the_sandbox():
     result = judged("leaves_daemon")
     assert result.passed, result.error
+    if mounts_allowed():
+        assert "mounts (read-only" in result.sandbox, "the keeper's own Landlock must not stand in the way"
     for part in ("limits", "capabilities (none)", "no new privileges (on)", "Landlock (ABI", "seccomp ("):
         assert part in result.sandbox, result.sandbox
     (pid,) = re.findall(r"daemon (\d+)", result.printed)
