@@ -8,6 +8,7 @@ how long its calls took; the claim counts as far as the parent's own time suppor
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -32,8 +33,8 @@ from reference.problems.interface import BOARD, Output, blank
 
 NULL_ROUNDS = 7
 NULL_ROUNDS_WARMING_UP = 2
-# Noise on the machine widens a batch of null rounds. If none of this many batches is quiet, the cheapest rounds count.
-NULL_BATCHES = 5
+# Noise on the machine widens a batch of null rounds. If no batch is quiet for so long, the cheapest rounds count.
+NULL_SEARCH_S = 3.0
 QUIET = 1.5  # a batch whose tolerance is at most this times its median is quiet enough
 NULL_SEED = 0  # null rounds never look at their inputs
 # A round with real calls may cost this much more than a null round: caches are cold, threads spin.
@@ -104,7 +105,8 @@ class Session:
         for _ in range(NULL_ROUNDS_WARMING_UP):
             self._exchange("round", count)
         all_us: list[float] = []
-        for _ in range(NULL_BATCHES):
+        give_up = time.monotonic() + NULL_SEARCH_S
+        while time.monotonic() < give_up or not all_us:
             made = [self._exchange("round", count)[0] for _ in range(NULL_ROUNDS)]
             batch = [max(0.0, one.span_us - one.claimed_us) for one in made]
             if tolerance_us(batch) <= QUIET * median(batch):

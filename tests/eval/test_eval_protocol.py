@@ -41,6 +41,15 @@ def run(*arguments, popcorn=True, **environment):
         return done.returncode, lines.read().splitlines(), done.stdout + done.stderr
 
 
+def measured(*arguments, **options):
+    """run(), again if other tests loaded the machine so much that a case was not measured."""
+    for _ in range(4):
+        code, lines, printed = run(*arguments, **options)
+        if "not measured" not in printed + "".join(lines):
+            break
+    return code, lines, printed
+
+
 def run_script(root, *arguments):
     """run() as the leaderboard has it: eval.py in an interpreter of its own, and a pipe for the lines."""
     read, write = os.pipe()
@@ -80,7 +89,7 @@ def test_a_failing_test_reports_its_error_and_exits_112(root, cases):
 def test_benchmarks_report_figures_in_nanoseconds(root, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text(SPECS[0])
-    code, lines, printed = run("leaderboard", path)
+    code, lines, printed = measured("leaderboard", path)
     assert code == 0, printed
     assert lines[:2] == ["benchmark-count: 1", f"benchmark.0.spec: {SPECS[0]}"]
     keys = ["runs", "mean", "std", "err", "best", "worst"]
@@ -177,7 +186,7 @@ def test_an_unusable_descriptor_exits_111(root, cases, descriptor):
 
 def test_without_a_descriptor_a_person_gets_tables_and_json(root, cases, tmp_path):
     record = tmp_path / "out.json"
-    code, lines, printed = run("benchmark", cases, "--json", record, popcorn=False)
+    code, lines, printed = measured("benchmark", cases, "--json", record, popcorn=False)
     assert (code, lines) == (0, [])
     for text in ("128 128 256", "40 72 64 x 2", "geometric mean", "speed of light", "spread"):
         assert text in printed
