@@ -29,7 +29,7 @@ SEED_LIMIT = 1 << 63  # torch takes seeds below this
 MIN_ROUNDS = 3
 MIN_TIMED_S = 0.1
 TARGET_RELATIVE_ERROR = 1e-3
-# On a CPU the threads of the last call may keep the harness waiting this long.
+# On a CPU the threads of the last call may delay the harness's clock by this much in a call.
 SMALL_US = 250.0
 MOST_TOLERANCE = 0.2  # of a call's time, on a CPU
 MEMORY_SHARE = 0.5  # of free memory, for inputs and outputs
@@ -50,7 +50,7 @@ class Limits:
 
 
 def limits_for(device: torch.device, mode: str) -> Limits:
-    """The leaderboard's limits on a GPU; on a CPU, where a call takes a thousand times longer, smaller ones."""
+    """The limits of a mode: the leaderboard's on a GPU; on a CPU, where calls take longer, fewer inputs, less time."""
     judged = mode == "leaderboard"
     if device.type == "cuda":
         return Limits(timing_s=30.0, max_rounds=1000) if judged else Limits()

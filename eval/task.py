@@ -1,4 +1,4 @@
-"""The leaderboard's type names, for submissions with `from task import input_t, output_t`."""
+"""The leaderboard's type names, unchecked, for submissions with `from task import input_t, output_t`."""
 
 import torch
 

@@ -32,12 +32,12 @@ REFUSED = (
     "setns", "unshare", "open_by_handle_at", "move_pages", "migrate_pages",
     "shmget", "semget", "msgget", "mq_open",  # these objects outlive every process
 )  # fmt: skip
-# Calls that name a process, by the argument that does so: refused for the protected processes.
+# Call -> index of the argument that names a process. Refused if it names a protected one.
 _BY_PROCESS = {
     "kill": 0, "tkill": 0, "tgkill": 0, "rt_sigqueueinfo": 0, "rt_tgsigqueueinfo": 0, "sched_setaffinity": 0,
 }  # fmt: skip
 _EVERY_PROCESS = -1  # of kill
-# Calls that name a process, by the argument that does so: allowed only for the calling thread and the worker itself.
+# The same, but allowed only if it names the calling thread (0) or the worker.
 _OWN_ONLY = {
     "prlimit64": 0, "sched_setparam": 0, "sched_setscheduler": 0, "sched_setattr": 0, "setpriority": 1, "ioprio_set": 1,
 }  # fmt: skip
@@ -94,7 +94,10 @@ def _one_of(first: int, second: int) -> list[_Instruction]:
 
 
 def program(machine: str, protected: Sequence[int], signals_scoped: bool, own: int) -> list[_Instruction]:
-    """The filter. No call may name the `protected` processes (positive) and groups (negative); `own` is the worker."""
+    """The filter. Calls of _BY_PROCESS may not name `protected`: thread ids (positive) and process groups (negative).
+
+    own: the worker's process id.
+    """
     head = _head(machine)
     for name in REFUSED if signals_scoped else (*REFUSED, "pidfd_send_signal"):
         head += _rule(name, _refuse())
@@ -104,7 +107,7 @@ def program(machine: str, protected: Sequence[int], signals_scoped: bool, own: i
     for name, argument in _OWN_ONLY.items():
         which = [_load(0), _instruction(_JUMP_EQUAL, _WHICH[name], 1, 0), _refuse()] if name in _WHICH else []
         head += _rule(name, *which, _load(argument), *_one_of(0, own))
-    # One block for all calls of the kind, after everything else: it can be longer than a conditional jump.
+    # One block for all calls of the kind, after everything else: it can be longer than a conditional jump reaches.
     block = [_load(0)]
     for process in (*protected, _EVERY_PROCESS):
         block += [_instruction(_JUMP_EQUAL, process, 0, 1), _refuse()]

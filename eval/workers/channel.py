@@ -40,11 +40,11 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Sends a message with descriptors. Raises OSError if the other end is closed or full."""
+        """Sends a message with descriptors. Raises OSError if the other end is closed or does not read."""
         self.send_bytes(json.dumps(message).encode(), descriptors)
 
     def send_bytes(self, raw: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Sends bytes as one message. Raises OSError if the other end is closed or full."""
+        """Sends bytes as one message. Raises OSError if the other end is closed or does not read."""
         self._socket.settimeout(SEND_S)
         try:
             socket.send_fds(self._socket, [raw], list(descriptors))

@@ -27,7 +27,7 @@ from typing import Any
 from eval.output.protocol import hidden_from_children
 from eval.sandbox import kernel, lifetime
 
-_NUMBER = struct.Struct("<i")  # a process's number, then its exit code
+_NUMBER = struct.Struct("<i")  # one int; a status socket carries two in turn: the process id, then the exit code
 _REQUEST_BYTES = 1 << 16
 _MOST_DESCRIPTORS = 16
 _WITHOUT_PIDFD_MS = 50  # how often to poll children on kernels without pidfd (before Linux 5.3)
@@ -171,7 +171,7 @@ def _reported(children: dict[int, tuple[int, int]], patience_ms: float | None, r
 
 
 def _serve(requests: socket.socket, harness: int, bound: bool) -> None:
-    """Serves fork requests; returns in each worker once that has ended, and in the template after the last request."""
+    """Serves fork requests. Returns in each fork after its worker.main, and in the template after the last one."""
     os.setsid()  # the harness alone handles a terminal's signals
     if sys.platform == "linux":
         with contextlib.suppress(kernel.Refused):

@@ -88,7 +88,7 @@ static float compute_f32(unsigned op, float a, float b, float c) {
                           : fmaf(a, b, c);
 }
 
-/* Forms with .ftz, .sat or another rounding mode. */
+/* Forms with .ftz, .sat or another rounding mode, and every f32x2. */
 static enum next general_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     float *d = row(run, insn->op[0]);
     const float *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
@@ -259,7 +259,7 @@ void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
     }
     d->insn->floating.operation = (uint8_t)op;
     if (op == OP_DIV && (mod(d, "approx") || mod(d, "full"))) {
-        d->insn->floating.rounding = RND_RN; /* PTX allows 2 ulp; this is correctly rounded */
+        d->insn->floating.rounding = RND_RN;
     } else {
         d->insn->floating.rounding = (uint8_t)mod_rounding(d);
     }

@@ -66,6 +66,23 @@ def test_a_worker_inherits_only_its_own_descriptors(two):
     assert not sockets(first.keeper) & (sockets(first.pid) | sockets(second.pid) | sockets(second.keeper))
 
 
+def descriptors(pid):
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def test_the_template_keeps_no_descriptor_of_a_finished_worker():
+    counts = []
+    for _ in range(3):
+        worker = Running()
+        worker.session.close()
+        limit = time.monotonic() + 10
+        while counts and descriptors(worker.template) > counts[0] and time.monotonic() < limit:
+            time.sleep(0.01)  # until it has reported the worker's end
+        counts.append(descriptors(worker.template))
+    assert counts[1] <= counts[0]
+    assert counts[2] <= counts[0]
+
+
 def test_a_worker_sees_the_environment_of_the_moment(two, monkeypatch):
     monkeypatch.setenv("NVFP4_OF_THE_MOMENT", "set")
     monkeypatch.setenv("POPCORN_SEED", "secret")
