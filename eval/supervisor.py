@@ -31,8 +31,7 @@ MIN_TIMED_S = 0.1
 TARGET_RELATIVE_ERROR = 1e-3
 # On a CPU the threads of the last call may delay the harness's clock by this much in a call.
 SMALL_US = 250.0
-# Of a call's time, on a CPU: null rounds on a virtual machine of two cores cost 3 to 7 ms a call, whatever the load.
-MOST_TOLERANCE = 0.5
+MOST_TOLERANCE = 0.5  # of a call's time, on a CPU, where null rounds may cost milliseconds a call even at rest
 MEMORY_SHARE = 0.5  # of free memory, for inputs and outputs
 
 
