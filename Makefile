@@ -230,7 +230,7 @@ rerun: ## rounds: build both commits of round R, measure again, say whether its 
 	@test -n "$(R)" || { echo 'rerun: give R=N, the number of a measured round'; exit 2; }
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.rounds rerun $(R)
 
-history: ## rounds: render the record as one page with plots, build/history/index.html
+history: ## rounds: render the record as pages with plots, build/history/index.html
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.history
 
 compare: ## measure: on a CUDA device: check the backend, time it against cuBLAS and Triton (PROBLEM=)

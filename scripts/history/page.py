@@ -1,4 +1,4 @@
-"""The history as one self-contained HTML page."""
+"""The history's pages in HTML: the stories, a page a chapter of rounds, and a page of all variants."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from scripts.history import markdown, plots, variants
-from scripts.history.data import by_commit, chip_of, shape_series
+from scripts.history import markdown, plots, stories, variants
+from scripts.history.data import chip_of, shape_series
 from scripts.history.style import CSS
 from scripts.rounds import ledger
 from scripts.rounds.check import noise_or_none
@@ -18,19 +18,31 @@ from scripts.rounds.pages.round_page import NO_DATA
 from scripts.rounds.pages.words import diff_command, plain
 
 Resolve = Callable[[str], str | None]
+INDEX, VARIANTS = "index.html", "variants.html"
 
 
-def resolver(repo_url: str | None, folder: str) -> Resolve:
-    """Maps links of a Markdown file in `folder` (from the root) to the page: rounds by anchor, files by repository."""
+def slug(title: str) -> str:
+    """A chapter's file name."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") + ".html"
+
+
+def round_files(rounds: list[dict[str, Any]]) -> dict[str, str]:
+    """Number of each round, four digits -> the file of its chapter."""
+    return {f"{data['number']:04d}": slug(tables.chapter(data)) for data in rounds}
+
+
+def resolver(repo_url: str | None, folder: str, files: dict[str, str]) -> Resolve:
+    """Maps links of a Markdown file in `folder` (from the root): rounds to their chapters, files to the repository."""
 
     def resolve(target: str) -> str | None:
         if re.match(r"https?://", target):
             return target
         found = re.search(r"(?:^|/)(\d{4})-[a-z0-9-]+/round\.(?:md|json)", target)
-        if found:
-            return f"#round-{found[1]}"
+        number = found[1] if found else None
         if target.startswith("round.json"):
-            return f"#round-{folder.rsplit('/', 1)[-1][:4]}"
+            number = folder.rsplit("/", 1)[-1][:4]
+        if number:
+            return f"{files[number]}#round-{number}" if number in files else None
         if repo_url is None:
             return None
         parts = folder.split("/")
@@ -70,26 +82,6 @@ def _diff(data: dict[str, Any], repo_url: str | None) -> str:
     return f" Difference: [{base[:9]}...{candidate[:9]}]({repo_url}/compare/{base}...{candidate})."
 
 
-def _tiles(tank: Tank, rounds: list[dict[str, Any]]) -> str:
-    ours = [r for r in rounds if "inherited" not in r]
-    counts = {
-        "rounds of our own": len(ours),
-        "measured on a chip": sum(r["measurement"] is not None for r in ours),
-        "inherited": len(rounds) - len(ours),
-    }
-    tiles = [(str(count), label) for label, count in counts.items()]
-    head = ledger.headline(tank)
-    if head:
-        tiles.insert(0, (f"{head['us']:.1f} us", f"geometric mean now, {head['chip']}"))
-        if head["of_cublas"]:
-            label = tables.targets(tank)["hopper"]["baselines"]["cublas_one_gemm"]
-            tiles.insert(1, (f"{head['of_cublas']:.2f}", f"of the time of {label}"))
-    found = ledger.load(tank)
-    if found:
-        tiles.insert(0, (f"{found.first_us:.1f} us", f"{found.first_words}"))
-    return "".join(f'<div class="tile"><b>{html.escape(v)}</b>{html.escape(label)}</div>' for v, label in tiles)
-
-
 def _key(series: list) -> str:
     """The legend as HTML, so that it wraps on a phone."""
     items = []
@@ -109,111 +101,186 @@ def _key(series: list) -> str:
     return f'<ul class="key">{"".join(items)}</ul>'
 
 
-def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
-    """The whole page; `repo_url` is the repository's web address, for links, or None."""
-    rounds = tank.all()
-    resolve = resolver(repo_url, "shark_tank")
-
-    def html_of(text: str) -> str:
-        return markdown.render(text, resolve)
-
-    series = shape_series(tank, rounds)
-    chip = chip_of(rounds)
-    index = "".join(
-        f"<h3>{html.escape(title)}</h3>{coloured(html_of(tables.progress_table(members)))}"
-        for title, members in tables.chapters(rounds)
-    )
-    shape_plots = "".join(
-        "<figure>" + plots.svg(plots.shape_figure(one), f"s{i}", f"time by round, {one.shape}, {chip}") + "</figure>"
-        for i, one in enumerate(series)
-    )
-    prediction = "".join(
-        "<figure>" + plots.svg(figure, f"p{i}", "predicted and measured ratio by round") + "</figure>"
-        for i, figure in enumerate(plots.prediction_figures(by_commit(tank, rounds)))
-    )
-    steps = ledger.load(tank)
-    waterfall = (
-        f"<figure class='one'>{plots.svg(plots.ledger_figure(steps), 'l', 'time by step')}</figure>" if steps else ""
-    )
-    runs = "".join(
-        f"<h3>Run {html.escape(run)}</h3><p>{html.escape(sentence)}</p>{coloured(html_of(text))}"
-        for run, sentence, text in variants.run_tables(tank, rounds, repo_url)
-    )
-    details = []
-    for data in rounds:
-        folder = round_page.round_id(data)
-        text = round_page.whole_page(
-            data, (tank.rounds_dir / folder / "round.md").read_text(), noise_or_none(tank, data)
-        )
-        text = re.sub(r"\A# .*\n", "", text)
-        body = markdown.render(text, resolver(repo_url, f"shark_tank/rounds/{folder}"), shift=2)
-        commits = ""
-        if data["measurement"]:
-            ahead = data["measurement"]["prediction_commit"]
-            pairs = [("prediction", ahead)] if ahead else []
-            pairs += [(side, data[side]["commit"]) for side in ("base", "candidate")]
-            named = ", ".join(f"{name} {commit_text(commit, repo_url)}" for name, commit in pairs)
-            commits = html_of(f"Commits: {named}." + _diff(data, repo_url))
-        state = VERDICTS.get(data["state"], "")
-        title = (
-            f"{data['number']:04d} {html.escape(data['title'])} "
-            f'(<span class="{state}">{html.escape(round_page.state_text(data))}</span>)'
-            f'<span class="short">{html.escape(plain(data))}</span>'
-        )
-        details.append(  # The anchor is inside, so that following a link to it opens the round.
-            f'<details><summary>{title}</summary><div id="round-{data["number"]:04d}">{commits}{coloured(body)}</div>'
-            "</details>"
-        )
+def shell(title: str, body: str, tank: Tank, repo_url: str | None) -> str:
+    """A whole page around `body`."""
+    commit = tank.commit("HEAD")
     at = f"Generated from commit {commit_text(commit, repo_url)}. " if commit else ""
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>NVFP4 dual GEMM: history of the optimisation rounds</title>
+<title>{html.escape(title)}</title>
 <link rel="icon" href="data:,">
 <style>{CSS}</style>
 </head>
 <body>
-<h1>NVFP4 dual GEMM: history of the optimisation rounds</h1>
-<p>Every idea that was meant to make the kernel faster, with its prediction, its measurement and its verdict by a rule
-fixed in advance. Ratios are candidate time / base time: below 1 is faster.</p>
-<div class="tiles">{_tiles(tank, rounds)}</div>
-<nav><a href="#ledger">Step by step</a><a href="#times">Times</a><a href="#predictions">Predictions</a>
-<a href="#rounds">Rounds</a>
-<a href="#failures">What did not work</a><a href="#shapes">Per shape</a><a href="#variants">All variants</a>
-<a href="#calibration">Calibration</a><a href="#learnings">Learnings</a><a href="#details">Round by round</a></nav>
-<h2 id="ledger">From the first right kernel to now</h2>
+<h1>{html.escape(title)}</h1>
+{body}
+<p class="soft">{markdown.inline(at, str)}Raw samples, environments and the check that recomputes every
+figure are in the repository under shark_tank/.</p>
+</body>
+</html>
+"""
+
+
+def _tile(value: str, label: str) -> str:
+    return f'<div class="tile"><b>{html.escape(value)}</b>{html.escape(label)}</div>'
+
+
+def _story(story: stories.Story, place: int, html_of: Callable[[str], str], files: dict[str, str]) -> str:
+    told = story.told
+    tiles = ""
+    if story.start_us:
+        tiles += _tile(f"{story.start_us:.1f} us", f"start: {told.get('start_words', 'the first right kernel')}")
+    if story.now_us:
+        tiles += _tile(f"{story.now_us:.1f} us", "now, geometric mean")
+    if story.of_peer:
+        tiles += _tile(f"{story.of_peer:.2f}", f"of the time of {told['now']['peer_words']}")
+    figure = ""
+    if story.steps:
+        drawn = plots.svg(plots.waterfall_figure(story.steps), f"w{place}", f"time by step, {told['title']}")
+        figure = f'<figure class="one">{drawn}</figure>'
+    places = "".join(f'<a href="{slug(title)}">{html.escape(title)}: its rounds</a>' for title in told["chapters"])
+    places = places if set(files.values()) >= {slug(title) for title in told["chapters"]} else ""
+    drawings = "".join(
+        f"<h3>{when}</h3><pre class='scroll' tabindex='0'>{html.escape(told[key].strip(chr(10)))}</pre>"
+        for when, key in (("The kernel before", "before"), ("The kernel now", "after"))
+    )
+    return f"""<section><h2 id="{told["id"]}">{html.escape(told["title"])}</h2>
+<p class="soft">{html.escape(told["evidence"])}.</p>
+<div class="tiles">{tiles}</div>
+{html_of(told["words"])}
+{figure}<p>{html.escape(story.sentence)}</p>
+{html_of(story.now)}
+{drawings}<nav>{places}</nav></section>"""
+
+
+def index_page(tank: Tank, repo_url: str | None) -> str:
+    """The first page: a story a problem, how good the predictions were, the rounds by chapter, what they taught."""
+    rounds = tank.all()
+    files = round_files(rounds)
+    resolve = resolver(repo_url, "shark_tank", files)
+
+    def html_of(text: str) -> str:
+        return markdown.render(text, resolve)
+
+    told = stories.load(tank)
+    ours = [data for data in rounds if "inherited" not in data]
+    measured = sum(data["measurement"] is not None for data in ours)
+    counts = (
+        f"{len(ours)} rounds of our own, {measured} measured on a chip; {len(rounds) - len(ours)} of others before."
+    )
+    figure = plots.calibration_figure(rounds)
+    calibration = plots.svg(figure, "c", "measured ratio by predicted ratio") if figure else ""
+    chapters = "".join(
+        f"<details><summary>{html.escape(title)}: {len(members)} rounds, "
+        f"{sum(data['state'] == 'adopted' for data in members)} adopted</summary>"
+        f'<p><a href="{slug(title)}">All of these rounds in full</a></p>'
+        f"{coloured(html_of(tables.index_table(members)))}</details>"
+        for title, members in tables.chapters(rounds)
+    )
+    links = "".join(f'<a href="#{one.told["id"]}">{html.escape(one.told["title"])}</a>' for one in told)
+    body = f"""<p>How each kernel got fast: where it began, what each kept idea was worth, where it stands. Every idea
+has a prediction made before its measurement, and a verdict by a rule fixed in advance. Ratios are candidate time / base
+time: below 1 is faster. {counts}</p>
+<nav>{links}<a href="#predictions">Predictions</a><a href="#rounds">Rounds</a><a href="#learnings">Learnings</a>
+<a href="{VARIANTS}">All variants</a></nav>
+{"".join(_story(one, place, html_of, files) for place, one in enumerate(told))}
+<h2 id="predictions">Prediction against measurement</h2>
+<p>A mark is a round: the middle of its predicted interval, and the measured ratio. On the line the prediction was
+right; above it the round promised too much.</p>
+<figure class="one">{calibration}</figure>
+{html_of(tables.calibration_table(rounds))}
+<h2 id="rounds">Rounds</h2>
+{chapters}
+<h2 id="learnings">Learnings</h2>
+{html_of(re.sub(r"^# .*", "", (tank.dir / "LEARNINGS.md").read_text()))}"""
+    return shell("NVFP4 kernels: how each got fast", body, tank, repo_url)
+
+
+def _details(tank: Tank, data: dict[str, Any], repo_url: str | None, files: dict[str, str]) -> str:
+    """A round, folded: its text, tables and commits."""
+    folder = round_page.round_id(data)
+    text = round_page.whole_page(data, (tank.rounds_dir / folder / "round.md").read_text(), noise_or_none(tank, data))
+    resolve = resolver(repo_url, f"shark_tank/rounds/{folder}", files)
+    body = markdown.render(re.sub(r"\A# .*\n", "", text), resolve, shift=2)
+    commits = ""
+    if data["measurement"]:
+        ahead = data["measurement"]["prediction_commit"]
+        pairs = [("prediction", ahead)] if ahead else []
+        pairs += [(side, data[side]["commit"]) for side in ("base", "candidate")]
+        named = ", ".join(f"{name} {commit_text(commit, repo_url)}" for name, commit in pairs)
+        commits = markdown.render(f"Commits: {named}." + _diff(data, repo_url), resolve)
+    state = VERDICTS.get(data["state"], "")
+    title = (
+        f"{data['number']:04d} {html.escape(data['title'])} "
+        f'(<span class="{state}">{html.escape(round_page.state_text(data))}</span>)'
+        f'<span class="short">{html.escape(plain(data))}</span>'
+    )
+    # The anchor is inside, so that following a link to it opens the round.
+    return (
+        f'<details><summary>{title}</summary><div id="round-{data["number"]:04d}">{commits}{coloured(body)}</div>'
+        "</details>"
+    )
+
+
+def chapter_page(tank: Tank, title: str, members: list[dict[str, Any]], repo_url: str | None) -> str:
+    """A chapter's rounds in full, with what did not work; the dual GEMM on Hopper has its times and steps too."""
+    rounds = tank.all()
+    files = round_files(rounds)
+    resolve = resolver(repo_url, "shark_tank", files)
+
+    def html_of(text: str) -> str:
+        return markdown.render(text, resolve)
+
+    own = ""
+    if title == tables.BENCHMARK_CHAPTER:
+        series, chip = shape_series(tank, rounds), chip_of(rounds)
+        shape_plots = "".join(
+            "<figure>"
+            + plots.svg(plots.shape_figure(one), f"s{i}", f"time by round, {one.shape}, {chip}")
+            + "</figure>"
+            for i, one in enumerate(series)
+        )
+        own = f"""<h2 id="ledger">From the first right kernel to now</h2>
 <p>Each step is a round that was kept, in the order of its commits. Within a row both times are of one run, so that the
 ratio holds; "since the step before" is the ratio between the runs of two rounds.</p>
-{waterfall}
 {html_of(ledger.ledger_table(tank))}
 <h2 id="times">Time per call by round, {html.escape(chip)}</h2>
 <p>Rounds in the order of the commits that they measured. A mark is the candidate's time; the line is the kernel that
 stood. A kept round off the line measured a feature that the kernel already had, or a tile chosen later.</p>
 <div class="plots">{shape_plots}</div>
 {_key(series)}
-<h2 id="predictions">Prediction against measurement</h2>
-<p>Grey: the predicted ratio. A dot is the measured one, in the colour of the verdict.</p>
-<div class="plots">{prediction}</div>
-<h2 id="rounds">Rounds</h2>
-{index}
-<h2 id="failures">What did not work</h2>
-{html_of(tables.failures_table(rounds))}
 <h2 id="shapes">Per shape, against the floor and the baselines</h2>
 {html_of(tables.shapes_table(tank, rounds))}
-<h2 id="variants">All variants, losers included</h2>
+"""
+    body = f"""<nav><a href="{INDEX}">All stories</a><a href="{VARIANTS}">All variants</a></nav>
+{own}<h2 id="failures">What did not work</h2>
+{html_of(tables.failures_table(members))}
+<h2 id="details">Round by round</h2>
+{"".join(_details(tank, data, repo_url, files) for data in members)}"""
+    return shell(title, body, tank, repo_url)
+
+
+def variants_page(tank: Tank, repo_url: str | None) -> str:
+    """Every variant of every run, losers included."""
+    rounds = tank.all()
+    resolve = resolver(repo_url, "shark_tank", round_files(rounds))
+    runs = "".join(
+        f"<h2>Run {html.escape(run)}</h2><p>{html.escape(sentence)}</p>{coloured(markdown.render(text, resolve))}"
+        for run, sentence, text in variants.run_tables(tank, rounds, repo_url)
+    )
+    body = f"""<nav><a href="{INDEX}">All stories</a></nav>
 <p>A variant is a build of the library with its settings: <code>base/auto</code> is the library before the change, with
 its own choice of tile, <code>auto</code> the library after it; a name like <code>f64x128</code> forces one tile.</p>
-{runs or "<p>No variant has been measured yet.</p>"}
-<h2 id="calibration">Calibration of the predictions</h2>
-{html_of(tables.calibration_table(rounds))}
-<h2 id="learnings">Learnings</h2>
-{html_of(re.sub(r"^# .*", "", (tank.dir / "LEARNINGS.md").read_text()))}
-<h2 id="details">Round by round</h2>
-{"".join(details)}
-<p class="soft">{markdown.inline(at, resolve)}Raw samples, environments and the check that recomputes every
-figure are in the repository under shark_tank/.</p>
-</body>
-</html>
-"""
+{runs or "<p>No variant has been measured yet.</p>"}"""
+    return shell("All variants, losers included", body, tank, repo_url)
+
+
+def pages(tank: Tank, repo_url: str | None) -> dict[str, str]:
+    """File name -> HTML of the whole history."""
+    found = {INDEX: index_page(tank, repo_url), VARIANTS: variants_page(tank, repo_url)}
+    for title, members in tables.chapters(tank.all()):
+        found[slug(title)] = chapter_page(tank, title, members, repo_url)
+    return found

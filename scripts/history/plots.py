@@ -1,9 +1,11 @@
-"""Plots of the rounds: time per shape by round, and prediction against measurement."""
+"""Plots of the rounds: time per shape by round, steps as a waterfall, prediction against measurement."""
 
 from __future__ import annotations
 
 import io
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from scripts.history.data import PNG_KEYWORD, ShapeSeries
-from scripts.rounds.ledger import Ledger
-from scripts.rounds.model import VIEWPOINTS
+from scripts.history.stories import Step
 from scripts.rounds.pages import round_page
 
 matplotlib.use("Agg")
@@ -27,10 +28,6 @@ OURS, BASELINES, FLOOR = "#2f7de1", ("#c26a00", "#7a8f00", "#a04fd6", "#d13a72")
 # A verdict has its own colour and its own mark, so that either alone identifies it.
 KEPT, DROPPED, OPEN = "#0b8f5a", "#d9363e", "#a67c00"
 MARKS = {"adopted": ("o", KEPT), "rejected": ("x", DROPPED), "inconclusive": ("s", OPEN)}
-PREDICTIONS_A_FIGURE = 13
-# Text in place of the dot of a round without a time.
-NO_TIME = {"simulated": "no chip: counted", "compiled": "no chip: compiled", "predicted": "not measured"}
-VIEW_MARKS = dict(zip(VIEWPOINTS, "^sD", strict=True))
 STYLE = {
     "font.size": 9,
     "font.family": "DejaVu Sans",
@@ -125,83 +122,55 @@ def shape_figure(series: ShapeSeries) -> Figure:
         return figure
 
 
-def _prediction_row(axes: Axes, at: float, data: dict[str, Any]) -> None:
-    """Title, predicted interval, viewpoints, and the measured ratio or the reason why there is none."""
-    low, high = round_page.predicted_geomean(data)
-    title = f"{data['number']:04d} {data['title']}" + (" (inherited)" if "inherited" in data else "")
-    place = {"transform": axes.get_yaxis_transform(), "va": "center"}
-    axes.text(0.0, at - 0.42, title, fontsize=8, **place)
-    axes.plot([low, high], [at, at], color=FLOOR, linewidth=7, alpha=0.45, solid_capstyle="butt")
-    for name, view in (data["prediction"] or {"viewpoints": {}})["viewpoints"].items():
-        axes.plot([view["ratio"]], [at], VIEW_MARKS[name], color=BASELINES[0], markersize=4.5)
-    found = data["measurement"]["geomean"] if data["measurement"] else None
-    ratio = found["ratio"] if found else round_page.inherited_ratio(data)
-    color = MARKS.get(round_page.verdict_state(data) or "", ("s", OPEN))[1]
-    if ratio:
-        if found:
-            axes.plot([found["low"], found["high"]], [at, at], color=color, linewidth=2)
-        axes.plot([ratio], [at], "o", color=color, markersize=6)
-    else:
-        axes.text(1.0, at, NO_TIME.get(data["evidence"], "no time"), fontsize=7.5, ha="right", **place)
-
-
-def prediction_figure(rounds: list[dict[str, Any]], limits: tuple[float, float] | None = None) -> Figure | None:
-    """Two lines a round, narrow enough for a phone: title, prediction and measurement. None without a prediction."""
-    rows = [data for data in rounds if round_page.predicted_geomean(data)]
-    if not rows:
+def calibration_figure(rounds: list[dict[str, Any]]) -> Figure | None:
+    """All measured rounds: predicted against measured ratio, in the colours of the verdicts. None without one."""
+    marks: dict[str, list[tuple[float, float]]] = {}
+    for data in rounds:
+        predicted = round_page.predicted_geomean(data)
+        if predicted and data["measurement"]:
+            verdict = round_page.verdict_state(data) or "inconclusive"
+            point = (math.sqrt(predicted[0] * predicted[1]), data["measurement"]["geomean"]["ratio"])
+            marks.setdefault(verdict if verdict in MARKS else "inconclusive", []).append(point)
+    if not marks:
         return None
+    values = [value for points in marks.values() for point in points for value in point]
+    low, high = 0.95 * min(values), 1.05 * max(values)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.4, 1.2 + 0.4 * len(rows)), layout="constrained")
+        figure = Figure(figsize=(4.4, 4.2), layout="constrained")
         axes = figure.subplots()
-        for at, data in enumerate(rows):
-            _prediction_row(axes, at, data)
-        axes.axvline(1.0, color=INK, linewidth=0.8)
-        axes.set_yticks([])
-        axes.spines.left.set_visible(False)
-        axes.set_ylim(len(rows) - 0.4, -0.8)
-        if limits:
-            axes.set_xlim(*limits)
-        axes.set_xlabel("candidate time / base time (below 1 is faster)")
-        axes.grid(axis="x", color=FLOOR, alpha=0.25, linewidth=0.6)
-        handles = [
-            Line2D([], [], color=FLOOR, alpha=0.45, linewidth=7, label="predicted"),
-            *(Line2D([], [], linestyle="", marker=m, color=BASELINES[0], label=v) for v, m in VIEW_MARKS.items()),
-            Line2D([], [], color=KEPT, marker="o", label="measured"),
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=1.2, columnspacing=1.2)
+        axes.plot([low, high], [low, high], color=INK, linewidth=0.8)
+        for verdict, points in marks.items():
+            marker, color = MARKS[verdict]
+            axes.scatter(*zip(*points, strict=True), marker=marker, s=24, color=color, label=verdict)
+        for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+            scale("log")
+            axis.set_major_locator(FixedLocator([v / 10 for v in range(1, 30) if low <= v / 10 <= high]))
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_xlim(low, high)
+        axes.set_ylim(low, high)
+        axes.grid(color=FLOOR, alpha=0.25, linewidth=0.6)
+        axes.set_xlabel("predicted ratio (middle of the interval)")
+        axes.set_ylabel("measured ratio")
+        figure.legend(loc="outside lower center", ncols=3)
         return figure
 
 
-def prediction_figures(rounds: list[dict[str, Any]]) -> list[Figure]:
-    """Prediction figures of PREDICTIONS_A_FIGURE rounds each, on one scale."""
-    rows = [data for data in rounds if round_page.predicted_geomean(data)]
-    values = [value for data in rows for value in round_page.predicted_geomean(data)]
-    values += [data["measurement"]["geomean"]["ratio"] for data in rows if data["measurement"]]
-    values += [ratio for data in rows if (ratio := round_page.inherited_ratio(data))]
-    limits = (0.95 * min(values), 1.05 * max(values)) if values else None
-    parts = [rows[at : at + PREDICTIONS_A_FIGURE] for at in range(0, len(rows), PREDICTIONS_A_FIGURE)]
-    return [prediction_figure(part, limits) for part in parts]
-
-
-def ledger_figure(ledger: Ledger) -> Figure:
+def waterfall_figure(steps: Sequence[Step]) -> Figure:
     """One bar a step, from its time before to its time after."""
-    rows = ledger.steps
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.4, 1.0 + 0.42 * len(rows)), layout="constrained")
+        figure = Figure(figsize=(4.4, 0.9 + 0.42 * len(steps)), layout="constrained")
         axes = figure.subplots()
-        for at, step in enumerate(rows):
+        for at, step in enumerate(steps):
             place = {"transform": axes.get_yaxis_transform(), "va": "center"}
-            axes.text(0.0, at - 0.38, f"{step.number:04d} {step.title}", fontsize=8, **place)
-            if step.ratio is None:
-                axes.text(0.0, at, "not measured yet", fontsize=7.5, **place)
-                continue
-            axes.barh(at, step.base_us - step.candidate_us, left=step.candidate_us, height=0.34, color=KEPT)
-            axes.text(step.candidate_us, at, f"{step.candidate_us:.1f} ", fontsize=8, ha="right", va="center")
+            axes.text(0.0, at - 0.38, f"{step.number:04d} {step.words}", fontsize=8, **place)
+            axes.barh(at, step.before_us - step.after_us, left=step.after_us, height=0.34, color=KEPT)
+            axes.text(step.after_us, at, f"{step.after_us:.1f} ", fontsize=8, ha="right", va="center")
         axes.set_yticks([])
         axes.spines.left.set_visible(False)
-        axes.set_ylim(len(rows) - 0.5, -0.8)
-        axes.set_xlim(0, 1.05 * ledger.first_us)
-        axes.set_xlabel(f"us a call, geometric mean; the first right kernel took {ledger.first_us:.1f}")
+        axes.set_ylim(len(steps) - 0.5, -0.8)
+        axes.set_xlim(0, 1.05 * max(step.before_us for step in steps))
+        axes.set_xlabel("us a call, geometric mean")
         axes.grid(axis="x", color=FLOOR, alpha=0.25, linewidth=0.6)
         return figure
 

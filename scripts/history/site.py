@@ -1,4 +1,4 @@
-"""Render the history of the rounds: build/history/index.html, PNG plots, and shark_tank/progress.png."""
+"""Render the history of the rounds: build/history/index.html, its further pages, and shark_tank/progress.png."""
 
 from __future__ import annotations
 
@@ -38,16 +38,11 @@ def write_progress(tank: Tank, path: Path) -> bool:
 
 
 def write_history(tank: Tank, out: Path, repo_url: str | None) -> Path:
-    """Write the page and its plots into `out`; returns the page's path."""
+    """Write the pages into `out`; returns the first one's path."""
     out.mkdir(parents=True, exist_ok=True)
-    write_progress(tank, out / "progress.png")
-    rounds = tank.all()
-    figure = plots.prediction_figure(rounds)
-    if figure:
-        plots.png(figure, out / "prediction.png", series_digest(shape_series(tank, rounds)))
-    path = out / "index.html"
-    path.write_text(page.page(tank, repo_url, tank.commit("HEAD")))
-    return path
+    for name, text in page.pages(tank, repo_url).items():
+        (out / name).write_text(text)
+    return out / page.INDEX
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from scripts.history import data, plots
 from scripts.history.data import ShapeSeries
-from scripts.rounds.ledger import Ledger, Step
+from scripts.history.stories import Step
 
 FLOOR_US, PEER_US = 4.0, {"cuBLAS": 20.0, "Triton": 30.0}
 ROUNDS = [
@@ -141,72 +141,26 @@ def looks(axes):
     return (*(*lines, False)[:2], axes.spines.left.get_visible())
 
 
-def test_a_row_shows_prediction_and_measurement():
-    assert plots.prediction_figure([a_round(1, prediction=None)]) is None
-    rows = [
-        a_round(1),
-        a_round(2, prediction=None),
-        a_round(3, measurement=None, evidence="simulated", title="A title that is too long to stand beside its row"),
-        {
-            "number": 4, "title": "Theirs", "prediction": None, "measurement": None,
-            "evidence": "inherited", "verdict": None,
-            "inherited": {"predicted": [0.6, 0.7], "figures": [{"after_us": 3.0, "before_us": 4.0}]},
-        },
-    ]  # fmt: skip
-    (axes,) = plots.prediction_figure(rows).axes
-    found = [
-        ([round(x, 4) for x in line.get_xdata()], list(line.get_ydata()), line.get_marker()) for line in axes.lines
-    ]
-    interval = [0.4, 0.6]
-    assert found == [
-        (interval, [0, 0], "None"),
-        ([0.5], [0], "D"),
-        ([0.7], [0], "^"),
-        ([0.93, 0.97], [0, 0], "None"),
-        ([0.95], [0], "o"),
-        (interval, [1, 1], "None"),
-        ([0.5], [1], "D"),
-        ([0.7], [1], "^"),
-        ([0.6, 0.7], [2, 2], "None"),
-        ([0.75], [2], "o"),
-        ([1.0, 1.0], [0, 1], "None"),
-    ]
-    assert [text.get_text() for text in axes.texts] == [
-        "0001 Some idea",
-        "0003 A title that is too long to stand beside its row",  # it has a line of its own
-        "no chip: counted",  # text that replaces the dot
-        "0004 Theirs (inherited)",
-    ]
-    assert axes.get_ylim() == (2.6, -0.8) and list(axes.get_yticks()) == []
-    assert axes.get_xlabel() == "candidate time / base time (below 1 is faster)"
-    assert looks(axes) == ALONG_X
-    labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
-    assert labels == ["predicted", "performance", "practicality", "theory", "measured"]
+def test_a_mark_is_the_predicted_and_the_measured_ratio():
+    assert plots.calibration_figure([a_round(1, prediction=None), a_round(2, measurement=None)]) is None
+    rows = [a_round(1), a_round(2, verdict={"state": "rejected"}), a_round(3, prediction=None)]
+    (axes,) = plots.calibration_figure(rows).axes
+    # Predicted: geometric means of 0.8 and 0.2, and of 0.9 and 0.4, are 0.4 and 0.6; their middle is sqrt(0.24).
+    for marks, colour in zip(axes.collections, (plots.KEPT, plots.DROPPED), strict=True):
+        assert marks.get_offsets().tolist() == [pytest.approx([0.24**0.5, 0.95])]
+        assert tuple(marks.get_facecolor()[0]) == to_rgba(colour)
+    assert axes.get_xlim() == axes.get_ylim()
+    (right,) = axes.lines
+    assert list(right.get_xdata()) == list(right.get_ydata())
 
 
-def test_many_predictions_are_parts_on_one_scale():
-    assert plots.prediction_figures([]) == []
-    rows = [a_round(number) for number in range(plots.PREDICTIONS_A_FIGURE + 1)]
-    rows[-1]["measurement"] = {"geomean": {"ratio": 1.5, "low": 1.4, "high": 1.6}}
-    first, last = (figure.axes[0] for figure in plots.prediction_figures(rows))
-    assert first.get_xlim() == last.get_xlim() == pytest.approx((0.95 * 0.4, 1.05 * 1.5))
-    assert [len([t for t in axes.texts if "Some idea" in t.get_text()]) for axes in (first, last)] == [13, 1]
-
-
-def test_the_ledger_is_a_bar_a_step():
-    steps = [
-        Step(9, "One", "", 90.0, 60.0, 0.667),
-        Step(51, "Two", "", None, None, None),
-        Step(10, "X", "", 61.0, 40.0, 0.656),
-    ]
-    (axes,) = plots.ledger_figure(Ledger(90.0, "the first", steps)).axes
+def test_a_waterfall_is_a_bar_a_step():
+    steps = [Step(9, "One", 90.0, 60.0), Step(10, "X", 61.0, 40.0)]
+    (axes,) = plots.waterfall_figure(steps).axes
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(60.0, 30.0), (40.0, 21.0)]
-    assert axes.get_xlabel() == "us a call, geometric mean; the first right kernel took 90.0"
     assert axes.get_xlim() == (0, 1.05 * 90.0)
     assert list(axes.get_yticks()) == [] and looks(axes) == ALONG_X
-    assert [text.get_text() for text in axes.texts] == [
-        "0009 One", "60.0 ", "0051 Two", "not measured yet", "0010 X", "40.0 ",
-    ]  # fmt: skip
+    assert [text.get_text() for text in axes.texts] == ["0009 One", "60.0 ", "0010 X", "40.0 "]
 
 
 def test_a_plot_in_the_page_takes_its_colours_and_width(series):

@@ -44,6 +44,9 @@ def _link(data: dict[str, Any], base: str) -> str:
 _BACKENDS = {name: backend.title for name, backend in GPU_BACKENDS.items()} | {"cpu": "CPU"}
 
 
+BENCHMARK_CHAPTER = f"{_BACKENDS['hopper']}: dual GEMM"
+
+
 def chapter(data: dict[str, Any]) -> str:
     """The chapter of the record that a round belongs to: its backend and its shapes."""
     if "inherited" in data:
@@ -70,27 +73,23 @@ def _short_ratio(data: dict[str, Any]) -> str:
     return f"{ratio:.3f}" if ratio else NO_DATA
 
 
+def index_table(rounds: list[dict[str, Any]], base: str = "") -> str:
+    """Rounds in a line each."""
+    rows = [[_link(data, base), data["title"], _short_ratio(data), state_text(data)] for data in rounds]
+    return table(["round", "idea", "ratio", "state"], rows)
+
+
 def rounds_index(rounds: list[dict[str, Any]], base: str = "") -> str:
     """All rounds in a line each, folded by chapter."""
     parts = []
     for title, members in chapters(rounds):
         kept = sum(data["state"] == "adopted" for data in members)
-        rows = [[_link(data, base), data["title"], _short_ratio(data), state_text(data)] for data in members]
         parts.append(
             f"<details><summary>{title}: {len(members)} rounds, {kept} adopted</summary>\n\n"
-            + table(["round", "idea", "ratio", "state"], rows)
+            + index_table(members, base)
             + "\n\n</details>"
         )
     return "\n\n".join(parts)
-
-
-def progress_table(rounds: list[dict[str, Any]], base: str = "") -> str:
-    """Every round: prediction, measurement, verdict, evidence."""
-    rows = [
-        [_link(r, base), r["title"], r["backend"], predicted_text(r), measured_text(r), state_text(r), r["evidence"]]
-        for r in rounds
-    ]
-    return table(["round", "idea", "backend", "predicted", "measured ratio", "state", "evidence"], rows)
 
 
 def failures_table(rounds: list[dict[str, Any]], base: str = "") -> str:
