@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 LABEL = re.compile(r"([\w$]+)\s*:(?!:)")
@@ -46,6 +47,11 @@ class Module:
     text: str
     statements: list[Statement]
     functions: list[Function]
+
+    @cached_property
+    def has_tcgen05(self) -> bool:
+        """Whether any instruction is one of Blackwell's."""
+        return any(statement.name.startswith("tcgen05.") for statement in self.statements)
 
 
 class _Reader:

@@ -293,3 +293,32 @@ def test_a_run_repeats_until_all_modules_have_machine_code(tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.machine", "a.ptx", "b.machine", "b.ptx"]
     assert (tmp_path / "a.machine").read_text().startswith("machine-code 4\nfunction k ")
     assert assemble_left(tmp_path) == 0
+
+
+TENSOR_PTX = """
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry k()
+{
+    .reg .b32 %r<8>;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];
+    barrier.cluster.arrive.relaxed;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 32;
+    ret;
+}
+"""
+
+
+def test_blackwells_instructions_are_where_machine_code_carries_them_out():
+    """Not where what prepares them is, which ptxas spreads over a block: 0 load, 1 arrival, 2 dealloc, 3 ret."""
+    code = [
+        instruction(1, "BSSY B0, `(.L_x_1)"), instruction(0, "R2UR UR4, R2"), instruction(0, "LDTM R1, tmem[UR4]"),
+        instruction(2, "LDS R4, [R5]"), instruction(1, "UCGABAR_ARV"), instruction(1, "BSYNC B0"),
+        instruction(2, "UTCATOMSWS.AND URZ, UR4"), instruction(2, "ATOMS.AND RZ, [R5], R4"), instruction(3, "EXIT"),
+    ]  # fmt: skip
+    for place, item in enumerate(code):
+        item.address = 16 * place
+    module = ptx.marked(TENSOR_PTX)
+    found = match.charges(module, module.functions[0], code)
+    assert {at: charge.order // 16 for at, charge in found.items()} == {0: 2, 1: 4, 2: 6, 3: 8}
