@@ -155,9 +155,9 @@ TEST_READY := $(MAKE) --no-print-directory -j$$(($(JOBS) + 1)) test-python build
 test-python:
 	@mkdir -p $(BUILD) && scripts/setup.sh test > $(TEST_PYTHON)
 
-# dual_gemm or group_gemm.
+# dual_gemm, group_gemm, gemm or gemv, or a leaderboard's name, such as nvfp4_gemm.
 PROBLEM ?= dual_gemm
-run: ## start: set up, build, run the ten tests and four benchmarks on the best backend here (PROBLEM=group_gemm)
+run: ## start: set up, build, run a problem's tests and benchmarks on the best backend here (PROBLEM=group_gemm, gemm, gemv)
 	+@$(READY) && ./nvfp4 eval test --problem $(PROBLEM) && ./nvfp4 eval benchmark --problem $(PROBLEM)
 
 # Programs that tests run, built first because tests run in parallel.

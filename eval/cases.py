@@ -18,6 +18,7 @@ from reference.problems.interface import Problem, Shape
 MOST_DIGITS = 19  # of 2^63
 FILE_BYTES = 1 << 20
 SHOWN_CHARACTERS = 60  # of a refused value
+ROOT = Path(__file__).resolve().parent.parent
 _INTEGER = "[+-]?[0-9]+"
 _LIST = rf"\[\s*{_INTEGER}(?:\s*,\s*{_INTEGER})*\s*\]"
 
@@ -48,12 +49,15 @@ def _shown(text: str) -> str:
     return clean(shortened(text, SHOWN_CHARACTERS))
 
 
-def problem_of(line: str) -> Problem:
-    """The problem that most of a line's names and lists belong to; on a tie, the first problem."""
+def problem_of(line: str, preferred: Problem | None = None) -> Problem:
+    """The problem that most of a line's names and lists belong to, and of which it lacks the fewest; on a tie, the
+    preferred problem or the first."""
     found = re.findall(r"(\w+)\s*:\s*(\[?)", line)
+    names = {name for name, _ in found}
 
-    def fits(problem: Problem) -> int:
-        return sum((name in problem.keys) + (bool(bracket) and name in problem.lists) for name, bracket in found)
+    def fits(problem: Problem) -> tuple[int, int, bool]:
+        own = sum((name in problem.keys) + (bool(bracket) and name in problem.lists) for name, bracket in found)
+        return own, own and -len(set(problem.keys) - names), problem is preferred
 
     return max(PROBLEMS.values(), key=fits)
 
@@ -125,9 +129,15 @@ class CaseFile:
         except ValueError as error:
             raise CasesError(f"{self._path}: {_shown(str(error))}") from None
 
-    def problem(self) -> Problem:
-        """The problem of the first line. Raises CasesError if the file cannot be read."""
-        return problem_of(next(filter(str.strip, self._lines), ""))
+    def problem(self, preferred: Problem | None = None) -> Problem:
+        """The problem in whose folder the file is, else that of the first line, where `preferred` wins a tie.
+
+        Raises CasesError if the file cannot be read.
+        """
+        line = next(filter(str.strip, self._lines), "")
+        folder = Path(self._path).absolute().parent
+        of_folder = (problem for problem in PROBLEMS.values() if folder == ROOT / problem.cases)
+        return next(of_folder, None) or problem_of(line, preferred)
 
     def cases(self, secret: int | None = None, problem: Problem | None = None) -> list[Case]:
         """Every case; without `problem`, the first line decides. Raises CasesError with the file and line."""

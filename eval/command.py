@@ -21,7 +21,7 @@ from eval.output import outlets, protocol
 from eval.output.outlets import tell
 from eval.output.protocol import DescriptorError, Protocol
 from eval.output.text import TOLD_CHARACTERS, clean, shortened
-from reference.problems import DEFAULT, PROBLEMS
+from reference.problems import DEFAULT, PROBLEMS, problem_of_submission, short_name
 from reference.problems.interface import BOARD, FULL, KINDS, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,12 +70,17 @@ def _is_file(path: Path) -> bool:
 
 
 def _problem(options: argparse.Namespace) -> Problem:
-    """The problem that --problem names, else the case file's, else the default."""
-    if options.problem or options.case_file is None:
-        return PROBLEMS[options.problem] if options.problem else DEFAULT
-    with contextlib.suppress(CasesError):  # reading the cases reports the error later
-        return options.case_file.problem()
-    return DEFAULT
+    """The problem that --problem names, else the case file's, else the submission's, else the default.
+
+    The lines of some problems have the same keys; the submission's problem then decides.
+    """
+    if options.problem:
+        return PROBLEMS[options.problem]
+    of_submission = problem_of_submission(options.submission) if options.submission else None
+    if options.case_file is not None:
+        with contextlib.suppress(CasesError):  # reading the cases reports the error later
+            return options.case_file.problem(of_submission)
+    return of_submission or DEFAULT
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
@@ -90,7 +95,10 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help=f"one case a line: {examples}; or SOL-ExecBench's workload.jsonl in the folder of its definition.json "
         "(default: the leaderboard's cases for the mode)",
     )
-    parser.add_argument("--problem", choices=PROBLEMS, help=f"default: the case file's, or {DEFAULT.name}")
+    parser.add_argument(
+        "--problem", type=short_name, choices=PROBLEMS,
+        help=f"also as nvfp4_...; default: the case file's, else the submission's, else {DEFAULT.name}",
+    )  # fmt: skip
     parser.add_argument(
         "--submission", type=Path, metavar="FILE", help="default: this package's own kernel for the problem"
     )

@@ -8,26 +8,16 @@ from typing import Any
 
 import torch
 
-from reference import full_data, nvfp4
+from reference import full_data, nvfp4, product_reference
 from reference.check import Oracle, compare, compare_with_oracle
 from reference.device import default_device
-from reference.operands import (
-    LEADERBOARD_CODE_MASK,
-    exact_product,
-    full_scales,
-    has_fp4_tensor_cores,
-    random_codes,
-    scaled_product,
-)
+from reference.operands import LEADERBOARD_CODE_MASK, whole_scales
 
 # abc_tensors, sfasfb_tensors, sfasfb_reordered_tensors, problem_sizes: lists with a tuple per group.
 Data = tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]
-SCALED_MM_MULTIPLE = 128  # M and N of torch._scaled_mm
 
 
-def _one_or_two(shape: tuple[int, int, int], generator: torch.Generator) -> torch.Tensor:
-    drawn = torch.randint(1, 3, shape, dtype=torch.uint8, device=generator.device, generator=generator)
-    return drawn.float().to(torch.float8_e4m3fn).view(torch.uint8)
+BOARD = product_reference.Board(LEADERBOARD_CODE_MASK, whole_scales(1, 2))
 
 
 def generate_input(
@@ -52,14 +42,9 @@ def generate_input(
             raise ValueError(f"{name} has {len(values)} values; expected {g}, as g says")
     device = torch.device(device) if device is not None else default_device()
     generator = torch.Generator(device).manual_seed(seed)
-    mask, draw = (0xFF, full_scales) if full else (LEADERBOARD_CODE_MASK, _one_or_two)
     abc, plain, blocked = [], [], []
     for index, (rows, columns, depth) in enumerate(zip(m, n, k, strict=True)):
-        a, b = (random_codes(count, depth, 1, mask, generator) for count in (rows, columns))
-        factors = [
-            draw((1, count, depth // nvfp4.GROUP_ELEMS), generator).view(torch.float8_e4m3fn).permute(1, 2, 0)
-            for count in (rows, columns)
-        ]
+        (a, b), factors = product_reference.operands((rows, columns), depth, 1, BOARD, generator, full)
         if full:
             factors = full_data.with_nans(factors, seed + index)
         c = torch.empty((1, rows, columns), dtype=torch.float16, device=device).permute(1, 2, 0)
@@ -80,34 +65,15 @@ def _products(data: Data) -> list[tuple[tuple[torch.Tensor, torch.Tensor], tuple
 def ref_kernel(data: Data) -> list[torch.Tensor]:
     """a_i @ b_i^T of every group as a list of new float16 tensors (M, N, 1); data as for custom_kernel.
 
-    Products are fp32, rounded to fp16 once.  They use the chip's fp4 tensor cores if it has them and M and N are
-    multiples of 128, else exactly dequantized operands with TF32 off.
+    Products are fp32, rounded to fp16 once.
     """
-    results = []
-    for (a, b), (sfa, sfb) in _products(data):
-        whole = a.shape[0] and all(x.shape[0] % SCALED_MM_MULTIPLE == 0 for x in (a, b))
-        if has_fp4_tensor_cores(a) and whole:
-            product = scaled_product((a, b), (sfa, sfb), 0)
-        else:
-            left, right = (nvfp4.decode(*pair) for pair in ((a[..., 0], sfa[..., 0]), (b[..., 0], sfb[..., 0])))
-            product = exact_product(left, right)
-        results.append(product.half().unsqueeze(-1))
-    return results
+    return [product_reference.product(*pairs, 0).half().unsqueeze(-1) for pairs in _products(data)]
 
 
 def oracle_with_error(data: Data, roundings: float | None = None) -> list[Oracle]:
-    """a_i @ b_i^T in float64, not rounded, with a bound on the error of fp32 sums.
-
-    The bound is `roundings` times 2^-23 of the sum of magnitudes.  None means K/16, the worst case of a sum of K/16
-    terms, rounded or truncated.
-    """
-    oracles = []
-    for (a, b), (sfa, sfb) in _products(data):
-        left, right = (nvfp4.decode(*pair).double() for pair in ((a[..., 0], sfa[..., 0]), (b[..., 0], sfb[..., 0])))
-        relative = (left.shape[1] / nvfp4.GROUP_ELEMS if roundings is None else roundings) * 2.0**-23
-        error = relative * (left.abs() @ right.abs().t())
-        oracles.append(Oracle((left @ right.t()).unsqueeze(-1), error.unsqueeze(-1)))
-    return oracles
+    """a_i @ b_i^T in float64, not rounded, with the bound of product_reference.product_oracle()."""
+    found = [product_reference.product_oracle(*pairs, 0, roundings) for pairs in _products(data)]
+    return [Oracle(value.unsqueeze(-1), error.unsqueeze(-1)) for value, error in found]
 
 
 def oracle(data: Data) -> list[torch.Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -12,6 +12,8 @@ from reference import nvfp4
 LEADERBOARD_CODE_MASK = 0xBB
 # HW: fp4 tensor cores come with compute capability 10.0 (PTX ISA, tcgen05.mma kind::mxf4nvf4).
 FP4_COMPUTE_CAPABILITY = (10, 0)
+# Draws scale factors, as bytes, of shape (L, rows, K/16).
+Draw = Callable[[tuple[int, int, int], torch.Generator], torch.Tensor]
 
 
 def random_codes(rows: int, k: int, batches: int, mask: int, generator: torch.Generator) -> torch.Tensor:
@@ -19,6 +21,17 @@ def random_codes(rows: int, k: int, batches: int, mask: int, generator: torch.Ge
     shape = (batches, rows, k // 2)
     random = torch.randint(0, 256, shape, dtype=torch.uint8, device=generator.device, generator=generator)
     return (random & mask).view(torch.float4_e2m1fn_x2).permute(1, 2, 0)
+
+
+def whole_scales(lowest: int, highest: int) -> Draw:
+    """Scale factors that are integers, each as likely."""
+
+    def draw(shape: tuple[int, int, int], generator: torch.Generator) -> torch.Tensor:
+        options = {"dtype": torch.uint8, "device": generator.device, "generator": generator}
+        drawn = torch.randint(lowest, highest + 1, shape, **options)
+        return drawn.float().to(torch.float8_e4m3fn).view(torch.uint8)
+
+    return draw
 
 
 def full_scales(shape: tuple[int, int, int], generator: torch.Generator) -> torch.Tensor:

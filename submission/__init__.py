@@ -5,14 +5,16 @@
     plain_gemm      a @ b^T with scales, in fp16, bf16 or NVFP4
     swizzle_scales, linear_scales           convert scale factors between the two layouts
     custom_kernel, custom_kernel_grouped    the leaderboards' dual GEMM and grouped GEMM, on their own data
+    custom_kernel_product                   the leaderboards' GEMM and matrix-vector product, on their own data
     backends        what the library can run here
 
 The package is `nvfp4_gemm` when installed, and `submission` in a checkout.
 """
 
-from . import group_submission, memory_check, submission
+from . import group_submission, memory_check, product_submission, submission
 from .extended_operator import gated_gemm, plain_gemm
 from .group_submission import custom_kernel as custom_kernel_grouped
+from .product_submission import custom_kernel as custom_kernel_product
 from .scale_layouts import linear_scales, swizzle_scales
 from .submission import Backend, backends, custom_kernel
 from .torch_operator import dual_gemm
@@ -22,6 +24,7 @@ __all__ = [
     "backends",
     "custom_kernel",
     "custom_kernel_grouped",
+    "custom_kernel_product",
     "dual_gemm",
     "gated_gemm",
     "linear_scales",
@@ -32,7 +35,8 @@ __all__ = [
 _version = submission._library.custom_kernel_version()
 __version__ = f"{_version >> 16}.{_version >> 8 & 0xFF}.{_version & 0xFF}"
 
-submission._is_plain = group_submission._is_plain = memory_check.is_plain
+for _shim in (submission, group_submission, product_submission):
+    _shim._is_plain = memory_check.is_plain
 
 
 def __dir__() -> list[str]:

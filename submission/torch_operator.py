@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import group_submission, submission
+from . import group_submission, product_submission, submission
 from .scale_layouts import (
     LINEAR,
     SWIZZLED,
@@ -211,7 +211,8 @@ def _register() -> torch.library.Library | None:
 
 
 _library = _register()
-submission._current_queue = group_submission._current_queue = current_queue
+for _shim in (submission, group_submission, product_submission):
+    _shim._current_queue = current_queue
 
 
 def dual_gemm(

@@ -1,4 +1,4 @@
-"""The interface between a problem (dual GEMM, grouped GEMM) and the harness, the bundle and the scripts.
+"""The interface between a problem (a folder beside this file) and the harness, the bundle and the scripts.
 
 A `Problem` describes a problem.  A `Shape` holds its sizes in one case; the harness passes it on without looking into
 it.  A kernel gets one object, `data`, with the input tensors and the output to write: a tensor or a list of tensors.
@@ -24,6 +24,7 @@ FP16_BYTES = 2
 GROUP_ELEMS = 16  # elements of K that share a scale factor
 SCALE_TILE_ROWS, SCALE_TILE_K = 128, 64  # a tile of the blocked layout
 K_MULTIPLE = 64
+FOLDER = "reference/problems"  # has a folder for each problem, named as the problem
 
 # Kinds of blocks.  The harness changes some rows until the cache is flushed (eval/lending/canaries.py).
 ACTIVATIONS, WEIGHTS, OTHER = "activations", "weights", "other"
@@ -129,13 +130,11 @@ class Shape(ABC):
 class Problem:
     """A problem."""
 
-    name: str  # the value of --problem
+    name: str  # the value of --problem, and its folder here
     formula: str
     leaderboard: str
     backend_member: str  # the member of struct backend (submission/core/backend.h) that runs it
-    task: str  # path of its text in the checkout
     submission: str  # path of this package's submission
-    cases: str  # the folder of test.txt, benchmark.txt and full.txt
     columns: str  # heading of Shape.text() in a report
     example: str  # a case line
     keys: tuple[str, ...]  # keys of a case line; the last one is the seed
@@ -149,6 +148,16 @@ class Problem:
     # The leaderboard's result for data; and the float64 result with an error bound, given `roundings` of the sums.
     reference: Callable[[tuple[Any, ...]], Output]
     oracle: Callable[[tuple[Any, ...], float | None], Oracle | list[Oracle]]
+
+    @property
+    def cases(self) -> str:
+        """The folder of test.txt, benchmark.txt and full.txt, as a path in the checkout."""
+        return f"{FOLDER}/{self.name}"
+
+    @property
+    def task(self) -> str:
+        """Path of its text in the checkout."""
+        return f"{self.cases}/task.md"
 
 
 def parts(whole: Any) -> list[Any]:

@@ -75,7 +75,7 @@ def few_rows() -> Verdict:
 def leaderboard() -> Verdict:
     """The ten tests and the four benchmarks, with the leaderboard's own check."""
     for name in ("test", "benchmark"):
-        for case in read_cases(ROOT / "eval" / "cases" / f"{name}.txt"):
+        for case in read_cases(ROOT / DEFAULT.cases / f"{name}.txt"):
             data = poisoned(*case.shape, seed=case.seed)
             yield from judged(f"{name} {case.shape.text()}", data, check_implementation)
 
@@ -97,7 +97,7 @@ def edges() -> Verdict:
 
 def full_benchmarks() -> Verdict:
     """Every code and every scale on the benchmark shapes."""
-    for case in read_cases(ROOT / "eval" / "cases" / "benchmark.txt"):
+    for case in read_cases(ROOT / DEFAULT.cases / "benchmark.txt"):
         data = poisoned(*case.shape, seed=7, full=True)
         yield from judged(f"full {case.shape.text()}", data, check_against_oracle)
 

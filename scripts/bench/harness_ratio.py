@@ -21,6 +21,7 @@ from typing import Any
 
 from eval.output.report import print_table
 from eval.stats import ratio_interval
+from reference.problems import DEFAULT
 
 ROOT = Path(__file__).resolve().parents[2]
 SUBMISSIONS = {
@@ -105,7 +106,7 @@ def main() -> int:
     parser.add_argument("old", type=Path)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--shapes", type=int, default=2, help="how many of the benchmark's")
-    parser.add_argument("--cases", type=Path, default=ROOT / "eval" / "cases" / "benchmark.txt")
+    parser.add_argument("--cases", type=Path, default=ROOT / DEFAULT.cases / "benchmark.txt")
     parser.add_argument("--device")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()

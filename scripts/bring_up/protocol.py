@@ -22,6 +22,7 @@ from typing import Any
 from eval.cases import read_cases
 from eval.output.report import print_table, progress
 from eval.stats import relative_spread
+from reference.problems import DEFAULT
 from scripts.bring_up.steps import PASSED, SKIPPED, Outcome, Session, Step
 from scripts.common import tile_table
 from scripts.common.gpu_backends import CHOICES, backend_of_major
@@ -219,7 +220,7 @@ class Day:
 
     def judge(self) -> None:
         """Runs the leaderboard's procedure: the ten tests, and the benchmarks with single-call times."""
-        cases = {name: ROOT / "eval" / "cases" / f"{name}.txt" for name in ("test", "benchmark")}
+        cases = {name: ROOT / DEFAULT.cases / f"{name}.txt" for name in ("test", "benchmark")}
         device: tuple[str, ...] = ()
         if self.dry:
             cases = dict.fromkeys(cases, self.folder / "dry_cases.txt")
@@ -245,7 +246,7 @@ class Day:
 
 
 def benchmark_cases() -> Path:
-    return ROOT / "eval" / "cases" / "benchmark.txt"
+    return ROOT / DEFAULT.cases / "benchmark.txt"
 
 
 def shape_key(shape: tuple[int, ...]) -> str:

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from reference.problems import DEFAULT, PROBLEMS
+from reference.problems import DEFAULT, PROBLEMS, short_name
 from reference.problems.interface import Problem
 from scripts.common.gpu_backends import GPU_BACKENDS, backend_of_major
 from scripts.common.toolchain import BUILD
@@ -52,11 +52,11 @@ submission = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(submission)
 print(time.monotonic() - start)
 from eval.judge import judge_full
-from reference.problems import problem_on
+from reference.problems import DEFAULT, problem_of_submission
 from reference.problems.interface import FULL, blank
 from torch import device as kind
-said = open(sys.argv[1]).readline().split()
-problem = problem_on(said[-1] if said else "")
+from pathlib import Path
+problem = problem_of_submission(Path(sys.argv[1])) or DEFAULT
 devices = ["cpu"] + ["cuda"] * any(one.available for one in submission.backends() if one.name != "cpu")
 for device in devices:
     for shape in problem.trials:
@@ -314,7 +314,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Write the one-file submission.")
     parser.add_argument("--target", choices=["auto", *TARGETS], default="auto")
-    parser.add_argument("--problem", choices=PROBLEMS, default=DEFAULT.name)
+    parser.add_argument("--problem", type=short_name, choices=PROBLEMS, default=DEFAULT.name)
     parser.add_argument("--output", type=Path, help="default: submission_TARGET.py, or PROBLEM_TARGET.py, in BUILD")
     parser.add_argument("--check", action="store_true", help="also run the harness's ten tests")
     parser.add_argument("--cases", type=Path, help="case file for --check")

@@ -339,8 +339,8 @@ def round_shapes(data: dict[str, Any], root: Path) -> list[str]:
 
 
 def benchmark_shapes(root: Path) -> list[str]:
-    """The benchmark's shapes as "MxNxK", from eval/cases/benchmark.txt."""
-    path = root / "eval" / "cases" / "benchmark.txt"
+    """The benchmark's shapes as "MxNxK", from the dual GEMM's benchmark.txt."""
+    path = root / "reference/problems/dual_gemm/benchmark.txt"
     shapes = []
     for line in path.read_text().splitlines():
         fields = dict(part.split(":") for part in line.replace(" ", "").split(";") if ":" in part)

@@ -109,7 +109,7 @@ class Run(NamedTuple):
 
 
 def leaderboard(name: str) -> list[Problem]:
-    text = (ROOT / f"eval/cases/{name}.txt").read_text()
+    text = (ROOT / f"reference/problems/dual_gemm/{name}.txt").read_text()
     return [Problem(*map(int, re.findall(r"\d+", line))) for line in text.splitlines() if line.strip()]
 
 

@@ -38,7 +38,7 @@ def shapes() -> list[tuple[int, int, int]]:
     """M, N, K of the ten tests and the four benchmarks."""
     found = []
     for name in ("test", "benchmark"):
-        for line in (ROOT / f"eval/cases/{name}.txt").read_text().splitlines():
+        for line in (ROOT / f"reference/problems/dual_gemm/{name}.txt").read_text().splitlines():
             sizes = {key: int(value) for key, value in re.findall(r"(\w+):\s*(\d+)", line)}
             if sizes:
                 found.append((sizes["m"], sizes["n"], sizes["k"]))

@@ -42,7 +42,7 @@ struct python_functions {
 /* Result of custom_kernel_grouped_python() if an object is not exactly as expected. */
 #define NOT_AS_EXPECTED (-1)
 
-/* Computes the groups of `data`, the leaderboard's four lists (task_group_gemm.md), with blocked scale factors
+/* Computes the groups of `data`, the leaderboard's four lists (group_gemm/task.md), with blocked scale factors
  * and the automatic backend.  The caller holds the interpreter's lock; it is released while the groups are
  * computed.
  *

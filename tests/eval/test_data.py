@@ -92,14 +92,14 @@ def test_a_fresh_inputs_cancelled_sum_is_right_and_the_boards_is_not(monkeypatch
 
 
 def test_the_cases_of_full_data_have_edges_of_k(root):
-    cases = read_cases(root / "eval" / "cases" / "full.txt")
+    cases = read_cases(root / PROBLEM.cases / "full.txt")
     assert {64, 192, 320, 7168, 16384} <= {case.shape.k for case in cases}
     assert any(case.shape == (1, 1, 64, 1) for case in cases) and any(case.shape.l > 1 for case in cases)
 
 
 @pytest.mark.parametrize("index", [0, 4])
 def test_the_package_is_right_on_full_data(root, library_path, index):
-    case = read_cases(root / "eval" / "cases" / "full.txt")[index]
+    case = read_cases(root / PROBLEM.cases / "full.txt")[index]
     result = run_test(root / "submission" / "submission.py", case, CPU, Limits(answer_s=60), "full")
     assert result.passed, result.error
     assert result.data == "full" and re.match(r"cpu \(\S.*, \d+ threads, ", result.backend)

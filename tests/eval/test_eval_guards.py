@@ -20,8 +20,8 @@ from reference.problems.dual_gemm import DualGemm
 from reference.reference import generate_input
 
 ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
-# Judged by test_eval_cuda.py, test_group_problem.py and test_reaching.py.
-ELSEWHERE = ("cheating_cuda", "grouped", "odd", "reaching")
+# Judged by test_eval_cuda.py, test_group_problem.py, test_product_problems.py and test_reaching.py.
+ELSEWHERE = ("cheating_cuda", "grouped", "odd", "product", "reaching")
 SUBMISSIONS = {path.stem: path for path in ADVERSARIAL.glob("*/*.py") if path.parent.name not in ELSEWHERE}
 CASE = parse_case("m: 256; n: 128; k: 512; l: 1; seed: 1111")
 CPU = torch.device("cpu")

@@ -19,7 +19,7 @@ BENCHMARKS = {(256, 4096, 7168, 1), (512, 4096, 7168, 1), (256, 3072, 4096, 1), 
 
 
 def test_the_case_files_are_the_leaderboards(root):
-    tests = read_cases(root / "eval/cases/test.txt")
+    tests = read_cases(root / "reference/problems/dual_gemm/test.txt")
     assert [case.shape[:3] for case in tests] == [
         (1536, 512, 7168),
         (256, 512, 256),
@@ -32,7 +32,7 @@ def test_the_case_files_are_the_leaderboards(root):
         (512, 768, 7168),
         (4096, 768, 512),
     ]
-    assert {case.shape for case in read_cases(root / "eval/cases/benchmark.txt")} == BENCHMARKS
+    assert {case.shape for case in read_cases(root / "reference/problems/dual_gemm/benchmark.txt")} == BENCHMARKS
     assert all(case.seed == 1111 for case in tests)
 
 

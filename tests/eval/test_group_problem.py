@@ -81,7 +81,7 @@ def test_each_problem_has_its_own_files_and_text(root, monkeypatch):
         shapes = [case.shape for file in files for case in read_cases(file)]
         assert {shape.problem for shape in shapes if shape.problem is not problem} == set()
         assert problem.leaderboard in (root / problem.task).read_text()
-        assert parse_case(problem.example).problem is problem
+        assert parse_case(problem.example, problem=problem).problem is problem
     assert command.parse_arguments(["test"]).problem is DEFAULT
 
 

@@ -86,8 +86,8 @@ def test_the_protocol_on_a_card(day):
             f" --samples samples-{shape}.jsonl --json time-{shape}.json"
             for shape in SHAPES
         ),
-        "eval test [240] eval test eval/cases/test.txt --json eval-test.json",
-        "eval benchmark [240] eval benchmark eval/cases/benchmark.txt --json eval-benchmark.json",
+        "eval test [240] eval test reference/problems/dual_gemm/test.txt --json eval-test.json",
+        "eval benchmark [240] eval benchmark reference/problems/dual_gemm/benchmark.txt --json eval-benchmark.json",
         *(
             f"sanitizer {tool} [300] /cuda/compute-sanitizer --tool {tool} {sanitizer}"
             " check_gpu --only rings --configs hopper1,hopper2"

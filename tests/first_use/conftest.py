@@ -51,7 +51,7 @@ class Newcomer:
             else:
                 (self.checkout / name).unlink(missing_ok=True)
         for cases in ("test.txt", "benchmark.txt"):
-            (self.checkout / "eval" / "cases" / cases).write_text(CASE)
+            (self.checkout / "reference/problems/dual_gemm" / cases).write_text(CASE)
         author = ["-c", "user.name=a test", "-c", "user.email=test@localhost"]
         for command in (["add", "--all"], [*author, "commit", "--quiet", "-m", "Keep one small case"]):
             subprocess.run(["git", "-C", self.checkout, *command], check=True)

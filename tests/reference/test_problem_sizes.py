@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from reference import group_reference, nvfp4
+from reference import group_reference, nvfp4, product_reference
 from reference.problems import dual_gemm, group_gemm
 
 DUAL = dual_gemm.DualGemm(40, 72, 192, 3)
@@ -102,8 +102,8 @@ def test_groups_use_fp4_tensor_cores_for_multiples_of_a_tile(monkeypatch, m, n, 
         asked.append(batch)
         return nvfp4.decode(codes[0][..., 0], scales[0][..., 0]) @ nvfp4.decode(codes[1][..., 0], scales[1][..., 0]).t()
 
-    monkeypatch.setattr(group_reference, "has_fp4_tensor_cores", lambda tensor: True)
-    monkeypatch.setattr(group_reference, "scaled_product", product)
+    monkeypatch.setattr(product_reference, "has_fp4_tensor_cores", lambda tensor: True)
+    monkeypatch.setattr(product_reference, "scaled_product", product)
     data = group_reference.generate_input((m,), (n,), (64,), 1, 5, device=torch.device("cpu"))
     (result,) = group_reference.ref_kernel(data)
     assert result.shape == (m, n, 1)

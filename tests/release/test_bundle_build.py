@@ -325,7 +325,7 @@ class TestCommand:
     def test_the_harness_has_the_last_word(self, run):
         done = run("--check")
         assert (done.status, done.called[0]) == (0, "import")
-        assert done.called[1].endswith("eval/cases/test.txt on the CPU")
+        assert done.called[1].endswith("reference/problems/dual_gemm/test.txt on the CPU")
         done.output.unlink()
         done = run("--check", "--cases", "x.txt", harness=7)
         assert (done.status, done.called[1]) == (1, "x.txt on the CPU") and not done.output.exists()

@@ -77,7 +77,7 @@ def make_tank(root):
     for path, text in ((PROGRAM, PROGRAM_TEXT), ("submission/kernel.c", "")):
         (root / path).parent.mkdir(parents=True)
         (root / path).write_text(text)
-    shutil.copytree(ROOT / "eval" / "cases", root / "eval" / "cases")
+    shutil.copytree(ROOT / "reference" / "problems", root / "reference" / "problems")
     (root / "shark_tank").mkdir()
     for name in ("README.md", "LEARNINGS.md", "targets.json"):
         shutil.copy(ROOT / "shark_tank" / name, root / "shark_tank" / name)

@@ -37,7 +37,7 @@ GAU, NAREG, JIAB = "gau-nernst/gpu-mode-kernels", "NaregAmirianMegan/NVFP4_Kerne
 DUAL_SHAPES = benchmark_shapes(ROOT)
 CALLS = 3
 FLAGS = ["-Xcompiler", "-fno-gnu-unique", "--use_fast_math"]  # the first lets dlclose unload it
-GROUPS = tuple((ROOT / "eval/cases/group_gemm/benchmark.txt").read_text().splitlines())
+GROUPS = tuple((ROOT / "reference/problems/group_gemm/benchmark.txt").read_text().splitlines())
 GROUP_CALL = """
 import json, sys
 import torch

@@ -40,7 +40,8 @@ def test_a_spec_may_be_spaced_and_ordered_freely(line):
         ("m: 1; n: 1; k: 64; l: -1; seed: 0", "l is -1; expected at least 1"),
         ("m: 1; n: 1; k: 32; l: 1; seed: 0", "k is 32; expected a multiple of 64"),
         ("m: 1; n: 1; k: 64; l: 1; seed: -1", "seed is -1; expected at least 0"),
-        ("m: 1; k: 64; l: 1", "no value for n, seed"),
+        ("m: 1; n: 1; l: 1", "no value for k, seed"),
+        ("m: 1; k: 64; l: 1", "no value for seed"),
         ("", "no value for m, n, k, l, seed"),
     ],
 )

@@ -164,7 +164,7 @@ SMALLEST = "m: 256; n: 512; k: 256; l: 1; seed: 1111"
 
 def test_the_harness_judges_the_smallest_of_the_ten_tests_right(root, tmp_path):
     """All ten, of either problem: NVFP4_SIMULATE=1 NVFP4_BACKEND=geforce ./nvfp4 eval test --problem NAME (minutes)."""
-    assert SMALLEST in (root / "eval/cases/test.txt").read_text().splitlines()
+    assert SMALLEST in (root / "reference/problems/dual_gemm/test.txt").read_text().splitlines()
     (tmp_path / "test.txt").write_text(SMALLEST + "\n")
     environment = {**os.environ, "NVFP4_LIBRARY": str(built(LIBRARY)), "NVFP4_BACKEND": "geforce"}
     command = [sys.executable, "eval/eval.py", "test", str(tmp_path / "test.txt")]

@@ -1,4 +1,4 @@
-"""The dual GEMM, C = silu(A @ B1^T) * (A @ B2^T), as the harness knows it (interface.py); task.md states it."""
+"""The dual GEMM, C = silu(A @ B1^T) * (A @ B2^T), as the harness knows it (../interface.py); task.md states it."""
 
 from __future__ import annotations
 
@@ -117,9 +117,7 @@ PROBLEM = Problem(
     formula="C = silu(A @ B1^T) * (A @ B2^T)",
     leaderboard="nvfp4_dual_gemm",
     backend_member="run",
-    task="task.md",
     submission="submission/submission.py",
-    cases="eval/cases",
     columns="M N K",
     example="m: 256; n: 4096; k: 7168; l: 1; seed: 1111",
     keys=("m", "n", "k", "l", "seed"),

@@ -1,4 +1,4 @@
-"""The grouped GEMM, c_i = a_i @ b_i^T, as the harness knows it (interface.py); task_group_gemm.md states it."""
+"""The grouped GEMM, c_i = a_i @ b_i^T, as the harness knows it (../interface.py); task.md states it."""
 
 from __future__ import annotations
 
@@ -151,16 +151,14 @@ PROBLEM = Problem(
     formula="c_i = a_i @ b_i^T",
     leaderboard="nvfp4_group_gemm",
     backend_member="run_grouped",
-    task="task_group_gemm.md",
     submission="submission/group_submission.py",
-    cases="eval/cases/group_gemm",
     columns="M N K of the groups",
     example="m: [96, 128]; n: [128, 256]; k: [256, 512]; g: 2; seed: 1111",
     keys=("m", "n", "k", "g", "seed"),
     lists=frozenset("mnk"),
     inputs=15,
     rounds=100,
-    # Published with the task, B200 at 1.5 GHz (task_group_gemm.md).
+    # Published with the task, B200 at 1.5 GHz (task.md).
     published_us={
         "B200": {
             _alike((80, 176, 128, 72, 64, 248, 96, 160), 4096, 7168): 18.833,

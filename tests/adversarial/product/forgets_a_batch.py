@@ -1,0 +1,14 @@
+"""Cheats: leaves zeros in the last batch of each timed call, once it has been checked."""
+
+from tests.adversarial.product.honest_product import custom_kernel as honest_kernel
+
+_calls = 0
+
+
+def custom_kernel(data):
+    global _calls
+    _calls += 1
+    c = honest_kernel(data)
+    if _calls > 3:
+        c[..., -1].zero_()
+    return c
