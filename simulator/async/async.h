@@ -79,6 +79,7 @@ struct mbarrier {
     int64_t tx;
     uint32_t clock_index;
     uint32_t init_warp, init_time;
+    int init_lane;
     const struct insn *init_insn, *last_insn;
     struct vector_clock *gathered, *released;
     struct cta *cta;

@@ -111,6 +111,7 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     b->cta = cta;
     b->init_insn = b->last_insn = run->insn;
     b->init_warp = run->warp->number;
+    b->init_lane = lane;
     if (run->launch->checks) {
         b->init_time = run->warp->clock->acquired[run->warp->number];
         if (b->gathered == NULL) {
@@ -138,12 +139,16 @@ static void check_init(struct run *run, const struct mbarrier *b, int lane, bool
                          : "uses an mbarrier without a synchronisation with the thread that initialised it");
     }
     if (async && !fenced && clock->async[who] < when) {
-        /* Review only: Triton uses a CTA barrier without a fence, and its kernels run. */
-        bool met = clock->met[who] >= when;
-        sim_note(run->launch, met ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-fence", run->cta,
+        /* Reviews only: Triton uses a CTA barrier without a fence, and its kernels run; chips keep the order of
+         * one thread's initialisation and its own copies. */
+        bool met = clock->met[who] >= when, own = who == run->warp->number && b->init_lane == lane;
+        sim_note(run->launch, met || own ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-fence", run->cta,
                  (int)run->warp->index, lane, run->insn, b->init_insn,
                  met ? "an asynchronous operation signals an mbarrier whose initialisation was followed by a "
                        "barrier, but not by fence.mbarrier_init or fence.proxy.async"
+                 : own
+                     ? "an asynchronous operation signals an mbarrier that the same thread has initialised, "
+                       "without fence.mbarrier_init or fence.proxy.async in between"
                      : "an asynchronous operation signals an mbarrier whose initialisation was not followed by "
                        "fence.mbarrier_init or fence.proxy.async");
     }

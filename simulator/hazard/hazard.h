@@ -71,6 +71,8 @@ void vclock_observe(struct run *run, const struct vector_clock *released);
 void vclock_fence_inits(struct run *run);
 /* The running warp has passed a barrier: all that it has acquired precedes that barrier (`met`). */
 void vclock_meet(struct run *run);
+/* The running warp has seen the phase of an mbarrier: what came before its arrivals precedes it (`met`). */
+void vclock_met_at(struct run *run, const struct vector_clock *released);
 /* Makes everything that a clock has acquired visible to the async proxy. */
 void vclock_fence_async(const struct cluster *cluster, struct vector_clock *clock);
 /* ---- strong accesses and fences (hazard/locations.c) ---- */

@@ -312,6 +312,16 @@ static void sync_address(struct run *run, uint64_t address, enum sync_order orde
     }
 }
 
+/* Only the first address of an instruction tells others: lanes that store to many places pass no message. */
+static void note_time(struct run *run, uint64_t address, bool release, bool *told) {
+    if ((address & WINDOW_MASK) == 0 && !release) {
+        races_noticed(run, address);
+    } else if ((address & WINDOW_MASK) == 0 && !*told) {
+        races_signalled(run, address);
+        *told = true;
+    }
+}
+
 void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool release) {
     const struct insn *insn = run->insn;
     if (!run->launch->checks) {
@@ -322,6 +332,7 @@ void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool r
     }
     struct operand base = insn->op[insn->nop - 1];
     uint64_t before = 0;
+    bool told = false;
     FOR_LANES(rest, mask) {
         uint64_t address = lane_u64(run, base, LANE(rest)) + (uint64_t)insn->offset;
         if (insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER) {
@@ -329,6 +340,7 @@ void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool r
         }
         if (address != before) { /* the lanes mostly use one flag */
             sync_address(run, address, order, release);
+            note_time(run, address, release, &told);
         }
         before = address;
     }

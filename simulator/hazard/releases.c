@@ -1,11 +1,13 @@
-/* Flags in global memory: the releases of each cluster, and which of them other clusters have heard of. */
+/* Flags in global memory: the releases of each cluster, and which of them other clusters have heard of.  A
+ * second book has the signals that order no memory, in the same way. */
 #include <stdlib.h>
 
 #include "releases.h"
 
-#define RELEASED_BYTES ((size_t)64 << 20) /* budget of a launch for the clocks of releases */
-#define READER_BYTES   ((size_t)64 << 20) /* budget of a launch for tables of readers (global/races.c) */
-#define FIRST_ROOM     16
+#define RELEASED_BYTES                                                                                         \
+    ((size_t)64 << 20) /* budget of a launch for the clocks of releases, and for those of signals */
+#define READER_BYTES ((size_t)64 << 20) /* budget of a launch for tables of readers (global/races.c) */
+#define FIRST_ROOM   16
 
 /* A map from 64-bit keys to numbers from 1 on: open addressing, more than half of it free. */
 struct numbers {
@@ -17,8 +19,8 @@ struct numbers {
 /* The releases of a cluster.  Each is stored with all that the cluster had released before. */
 struct released {
     uint32_t count, room;
-    uint32_t **clock; /* by release: the vector `acquired`, then the vector `async` */
-    uint32_t indices; /* length of either vector */
+    uint32_t **clock; /* by release: the vector `acquired`, then the vector `async`; by signal: `causal` */
+    uint32_t indices; /* length of a vector */
 };
 
 /* A flag: for each cluster, the number of the last release that an acquire of this flag learns of. */
@@ -27,8 +29,7 @@ struct flag {
     uint64_t narrow, others; /* releases of scope .cta: 1 + the last cluster, and whether others made one too */
 };
 
-struct races {
-    pthread_mutex_t lock;
+struct book {
     struct numbers clusters; /* by cluster: 1 + index in `released` */
     struct released *released;
     uint32_t released_room;
@@ -36,17 +37,28 @@ struct races {
     struct flag *flag;
     uint32_t flag_room;
     size_t bytes;
-    atomic_size_t reader_bytes;
-    atomic_bool lost; /* releases were dropped for lack of room: an apparent race may be ordered */
+    atomic_bool any, lost; /* lost: entries were dropped for lack of room, so an apparent race may be ordered */
 };
 
-/* The notes of a cluster (releases.h). */
-struct heard {
+enum { RELEASES, SIGNALS, BOOKS };
+
+struct races {
+    pthread_mutex_t lock;
+    struct book book[BOOKS];
+    atomic_size_t reader_bytes;
+};
+
+/* The notes of a cluster from one book (releases.h). */
+struct notes {
     struct {
         uint32_t cluster, release;
     } *note;
     uint32_t count, room;
     struct numbers latest; /* by cluster: the highest release noted */
+};
+
+struct heard {
+    struct notes from[BOOKS];
 };
 
 /* ---- numbers ---- */
@@ -118,23 +130,29 @@ struct races *races_make(void) {
     return races;
 }
 
+static void book_free(struct book *book) {
+    for (uint32_t i = 0; i < book->clusters.count; i++) {
+        for (uint32_t j = 0; j < book->released[i].count; j++) {
+            free(book->released[i].clock[j]);
+        }
+        free(book->released[i].clock);
+    }
+    for (uint32_t i = 0; i < book->flags.count; i++) {
+        numbers_free(&book->flag[i].of);
+    }
+    free(book->released);
+    free(book->flag);
+    numbers_free(&book->clusters);
+    numbers_free(&book->flags);
+}
+
 void races_free(struct races *races) {
     if (races == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < races->clusters.count; i++) {
-        for (uint32_t j = 0; j < races->released[i].count; j++) {
-            free(races->released[i].clock[j]);
-        }
-        free(races->released[i].clock);
+    for (int i = 0; i < BOOKS; i++) {
+        book_free(&races->book[i]);
     }
-    for (uint32_t i = 0; i < races->flags.count; i++) {
-        numbers_free(&races->flag[i].of);
-    }
-    free(races->released);
-    free(races->flag);
-    numbers_free(&races->clusters);
-    numbers_free(&races->flags);
     (void)pthread_mutex_destroy(&races->lock);
     free(races);
 }
@@ -174,12 +192,13 @@ static void *listed(struct numbers *numbers, uint64_t key, void **list, uint32_t
     return (uint8_t *)*list + (*place - 1) * size;
 }
 
-/* Stores a release; returns its number, or 0 if there is no memory. */
-static uint32_t add_release(struct races *races, const struct cluster *cluster,
-                            const struct vector_clock *released) {
-    void *list = races->released;
-    struct released *own = listed(&races->clusters, cluster->number, &list, &races->released_room, sizeof *own);
-    races->released = list;
+/* Stores a release of so many indices, with a second vector or none; returns its number, or 0 if there is no
+ * memory. */
+static uint32_t add_release(struct book *book, const struct cluster *cluster, const uint32_t *first,
+                            const uint32_t *second, uint32_t indices) {
+    void *list = book->released;
+    struct released *own = listed(&book->clusters, cluster->number, &list, &book->released_room, sizeof *own);
+    book->released = list;
     if (own == NULL) {
         return 0;
     }
@@ -192,52 +211,69 @@ static uint32_t add_release(struct races *races, const struct cluster *cluster,
         own->clock = grown;
         own->room = room;
     }
-    const uint32_t indices = cluster->clock_capacity;
-    uint32_t *clock = malloc(2 * indices * sizeof *clock);
+    const uint32_t length = second == NULL ? indices : 2 * indices;
+    uint32_t *clock = malloc(length * sizeof *clock);
     if (clock == NULL) {
         return 0;
     }
     own->indices = indices;
-    for (uint32_t i = 0; i < 2 * indices; i++) {
+    bool grew = false;
+    for (uint32_t i = 0; i < length; i++) {
         uint32_t before = own->count == 0 ? 0 : own->clock[own->count - 1][i];
-        uint32_t now = i < indices ? released->acquired[i] : released->async[i - indices];
+        uint32_t now = i < indices ? first[i] : second[i - indices];
         clock[i] = now > before ? now : before;
+        grew |= now > before;
+    }
+    if (!grew && own->count > 0) {
+        free(clock);
+        return own->count;
     }
     own->clock[own->count++] = clock;
-    races->bytes += 2 * indices * sizeof *clock;
+    book->bytes += length * sizeof *clock;
     return own->count;
 }
 
-static bool tell_flag(struct races *races, const struct cluster *cluster, uint64_t address, uint32_t heard,
-                      uint32_t release, bool of_cta) {
-    void *list = races->flag;
-    struct flag *flag = listed(&races->flags, address, &list, &races->flag_room, sizeof *flag);
-    races->flag = list;
+static bool tell_flag(struct book *book, const struct cluster *cluster, uint64_t address,
+                      const struct notes *notes, uint32_t heard, uint32_t release, bool of_cta) {
+    void *list = book->flag;
+    struct flag *flag = listed(&book->flags, address, &list, &book->flag_room, sizeof *flag);
+    book->flag = list;
     bool done = flag != NULL && raise(&flag->of, cluster->number, release);
     if (done && of_cta) {
         flag->others |= flag->narrow != 0 && flag->narrow != cluster->number + 1;
         flag->narrow = cluster->number + 1;
     }
     for (uint32_t i = 0; done && i < heard; i++) {
-        done = raise(&flag->of, cluster->heard->note[i].cluster, cluster->heard->note[i].release);
+        uint32_t before = flag->of.room;
+        done = raise(&flag->of, notes->note[i].cluster, notes->note[i].release);
+        book->bytes += (flag->of.room - before) * (sizeof *flag->of.key + sizeof *flag->of.value);
     }
     return done;
 }
 
-void races_released(struct run *run, uint64_t address, const struct vector_clock *clock, bool of_cta) {
+static bool has_flags(const struct run *run) {
+    return run->launch->races != NULL && run->launch->ncluster > 1;
+}
+
+/* What a cluster tells at a flag: its clock, and the first `heard` of its notes. */
+struct told {
+    const uint32_t *first, *second;
+    uint32_t indices, heard;
+};
+
+static void tell(struct run *run, int which, uint64_t address, const struct told *told, bool of_cta) {
     struct races *races = run->launch->races;
     struct cluster *cluster = run->cluster;
-    if (races == NULL || run->launch->ncluster < 2) {
-        return;
-    }
+    struct book *book = &races->book[which];
     (void)pthread_mutex_lock(&races->lock);
     bool done = true;
-    if (races->bytes > RELEASED_BYTES) {
-        atomic_store(&races->lost, true);
+    if (book->bytes > RELEASED_BYTES) {
+        atomic_store(&book->lost, true);
     } else {
-        uint32_t release = add_release(races, cluster, clock);
-        done = release != 0 &&
-               tell_flag(races, cluster, address, clock->acquired[cluster->heard_index], release, of_cta);
+        uint32_t release = add_release(book, cluster, told->first, told->second, told->indices);
+        const struct notes *notes = cluster->heard == NULL ? NULL : &cluster->heard->from[which];
+        done = release != 0 && tell_flag(book, cluster, address, notes, told->heard, release, of_cta);
+        atomic_store(&book->any, true);
     }
     (void)pthread_mutex_unlock(&races->lock);
     if (!done) {
@@ -245,91 +281,132 @@ void races_released(struct run *run, uint64_t address, const struct vector_clock
     }
 }
 
+void races_released(struct run *run, uint64_t address, const struct vector_clock *clock, bool of_cta) {
+    if (has_flags(run)) {
+        const struct told told = {clock->acquired, clock->async, run->cluster->clock_capacity,
+                                  clock->acquired[run->cluster->heard_index]};
+        tell(run, RELEASES, address, &told, of_cta);
+    }
+}
+
+void races_signalled(struct run *run, uint64_t address) {
+    if (has_flags(run)) {
+        const struct vector_clock *clock = run->warp->clock;
+        const struct told told = {clock->causal, NULL, 2 * all_warps(run->cluster),
+                                  clock->causal[run->cluster->heard_index]};
+        tell(run, SIGNALS, address, &told, false);
+    }
+}
+
 void heard_reset(struct heard *heard) {
-    if (heard != NULL) {
-        heard->count = 0;
-        numbers_free(&heard->latest);
+    for (int i = 0; heard != NULL && i < BOOKS; i++) {
+        heard->from[i].count = 0;
+        numbers_free(&heard->from[i].latest);
     }
 }
 
 void heard_free(struct heard *heard) {
-    if (heard != NULL) {
-        free(heard->note);
-        numbers_free(&heard->latest);
-        free(heard);
+    for (int i = 0; heard != NULL && i < BOOKS; i++) {
+        free(heard->from[i].note);
+        numbers_free(&heard->from[i].latest);
     }
+    free(heard);
 }
 
-static bool hear(struct heard *heard, uint32_t cluster, uint32_t release) {
-    uint32_t *latest = number_at(&heard->latest, cluster);
+static bool hear(struct notes *notes, uint32_t cluster, uint32_t release) {
+    uint32_t *latest = number_at(&notes->latest, cluster);
     if (latest == NULL) {
         return false;
     }
     if (*latest >= release) {
         return true;
     }
-    if (heard->count == heard->room) {
-        uint32_t room = heard->room == 0 ? FIRST_ROOM : 2 * heard->room;
-        void *grown = realloc(heard->note, room * sizeof *heard->note);
+    if (notes->count == notes->room) {
+        uint32_t room = notes->room == 0 ? FIRST_ROOM : 2 * notes->room;
+        void *grown = realloc(notes->note, room * sizeof *notes->note);
         if (grown == NULL) {
             return false;
         }
-        heard->note = grown;
-        heard->room = room;
+        notes->note = grown;
+        notes->room = room;
     }
     *latest = release;
-    heard->note[heard->count].cluster = cluster;
-    heard->note[heard->count++].release = release;
+    notes->note[notes->count].cluster = cluster;
+    notes->note[notes->count++].release = release;
     return true;
 }
 
-uint32_t races_heard(struct run *run, uint64_t address, bool *narrow) {
+static uint32_t listen(struct run *run, int which, uint64_t address, bool *narrow) {
     struct races *races = run->launch->races;
     struct cluster *cluster = run->cluster;
-    if (races == NULL || run->launch->ncluster < 2) {
+    struct book *book = &races->book[which];
+    if (!atomic_load(&book->any)) {
         return 0;
     }
     if (cluster->heard == NULL) {
         cluster->heard = run_take(run->worker, 1, sizeof *cluster->heard);
     }
+    struct notes *notes = &cluster->heard->from[which];
     (void)pthread_mutex_lock(&races->lock);
-    uint32_t place = number_of(&races->flags, address);
+    uint32_t place = number_of(&book->flags, address);
     bool done = true;
-    const struct flag *flag = place == 0 ? NULL : &races->flag[place - 1];
+    const struct flag *flag = place == 0 ? NULL : &book->flag[place - 1];
     *narrow = flag != NULL && flag->narrow != 0 && (flag->others || flag->narrow != cluster->number + 1);
     const struct numbers *of = flag == NULL ? NULL : &flag->of;
     for (uint32_t i = 0; of != NULL && done && i < of->room; i++) {
         if (of->key[i] != 0 && of->key[i] - 1 != cluster->number) {
-            done = hear(cluster->heard, (uint32_t)(of->key[i] - 1), of->value[i]);
+            done = hear(notes, (uint32_t)(of->key[i] - 1), of->value[i]);
         }
     }
     (void)pthread_mutex_unlock(&races->lock);
     if (!done) {
         launch_no_memory(run->launch);
     }
-    return place == 0 ? 0 : cluster->heard->count;
+    return place == 0 ? 0 : notes->count;
 }
 
-bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t clock_index, uint32_t value,
-              bool fenced) {
+uint32_t races_heard(struct run *run, uint64_t address, bool *narrow) {
+    return has_flags(run) ? listen(run, RELEASES, address, narrow) : 0;
+}
+
+void races_noticed(struct run *run, uint64_t address) {
+    bool narrow = false;
+    uint32_t heard = has_flags(run) ? listen(run, SIGNALS, address, &narrow) : 0;
+    uint32_t *own = &run->warp->clock->causal[run->cluster->heard_index];
+    *own = *own < heard ? heard : *own;
+}
+
+static bool comes_after(const struct run *run, int which, uint32_t heard, uint32_t cluster,
+                        uint32_t clock_index, uint32_t value, bool second) {
     struct races *races = run->launch->races;
+    struct book *book = &races->book[which];
     uint32_t release = 0;
     for (uint32_t i = heard; i > 0 && release == 0;
          i--) { /* the last note of a cluster has its highest number */
-        release =
-            run->cluster->heard->note[i - 1].cluster == cluster ? run->cluster->heard->note[i - 1].release : 0;
+        const struct notes *notes = &run->cluster->heard->from[which];
+        release = notes->note[i - 1].cluster == cluster ? notes->note[i - 1].release : 0;
     }
     if (release == 0) {
         return false;
     }
     (void)pthread_mutex_lock(&races->lock);
-    const struct released *of = &races->released[number_of(&races->clusters, cluster) - 1];
+    const struct released *of = &book->released[number_of(&book->clusters, cluster) - 1];
     bool known =
-        clock_index < of->indices && of->clock[release - 1][(fenced ? of->indices : 0) + clock_index] >= value;
+        clock_index < of->indices && of->clock[release - 1][(second ? of->indices : 0) + clock_index] >= value;
     (void)pthread_mutex_unlock(&races->lock);
     return known;
 }
 
+bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t clock_index, uint32_t value,
+              bool fenced) {
+    return comes_after(run, RELEASES, heard, cluster, clock_index, value, fenced);
+}
+
+bool noticed_of(const struct run *run, uint32_t cluster, uint32_t clock_index, uint32_t value) {
+    const uint32_t heard = run->warp->clock->causal[run->cluster->heard_index];
+    return comes_after(run, SIGNALS, heard, cluster, clock_index, value, false);
+}
+
 bool releases_lost(const struct launch *launch) {
-    return atomic_load(&launch->races->lost);
+    return atomic_load(&launch->races->book[RELEASES].lost);
 }

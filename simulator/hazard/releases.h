@@ -20,6 +20,11 @@ uint32_t races_heard(struct run *run, uint64_t address, bool *narrow);
  * its clock indices.  `fenced`: true only if a fence.proxy.async preceded the release as well. */
 bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t clock_index, uint32_t value,
               bool fenced);
+/* The same for what came first in time, through signals that order no memory: relaxed stores and atomics. Their
+ * notes are counted in `causal` at heard_index. */
+void races_signalled(struct run *run, uint64_t address);
+void races_noticed(struct run *run, uint64_t address);
+bool noticed_of(const struct run *run, uint32_t cluster, uint32_t clock_index, uint32_t value);
 /* True if the launch has more releases than are stored: an apparent race may then be ordered. */
 bool releases_lost(const struct launch *launch);
 /* Forgets all notes, for the next cluster in the same place. */

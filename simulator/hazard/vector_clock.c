@@ -217,6 +217,16 @@ void vclock_meet(struct run *run) {
     }
 }
 
+void vclock_met_at(struct run *run, const struct vector_clock *released) {
+    struct warp *warp = run->warp;
+    join(warp->clock->met, released->acquired, all_warps(run->cluster));
+    const uint32_t time = released->per_lane[warp->number];
+    if (time >= warp->awaited_time) {
+        warp->awaited_by = run->mask | (time == warp->awaited_time ? warp->awaited_by : 0);
+        warp->awaited_time = time;
+    }
+}
+
 void vclock_fence_async(const struct cluster *cluster, struct vector_clock *clock) {
     join(clock->async, clock->acquired, cluster->nclock_indices);
 }

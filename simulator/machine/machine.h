@@ -114,8 +114,11 @@ struct warp {
     uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited yet */
     uint32_t cluster_open;     /* the lanes among them whose barrier is not complete */
     uint32_t synced_time;      /* the warp's own time when all its lanes synchronised last */
-    struct warp_time *time;    /* clock/; NULL: no time is simulated */
-    uint32_t unwaited;         /* lanes without a griddepcontrol.wait while another lane has executed it */
+    /* What all lanes did up to this time of the warp precedes what these lanes do: they have seen the phase of
+     * an mbarrier at which the whole warp had arrived. */
+    uint32_t awaited_time, awaited_by;
+    struct warp_time *time; /* clock/; NULL: no time is simulated */
+    uint32_t unwaited;      /* lanes without a griddepcontrol.wait while another lane has executed it */
 };
 
 struct named_barrier {
@@ -210,8 +213,9 @@ struct run {
     const struct insn *insn;
     uint32_t mask;                   /* lanes that execute it */
     const struct new_values *values; /* values of a plain store to shared memory; else NULL */
-    /* For a plain store to global memory, else NULL: true if the bytes already have the stored values. */
-    bool (*leaves_memory)(const struct run *run);
+    /* For a plain store to global memory, else NULL: true if memory already has the stored values in those of
+     * 128 bytes that are in the mask. */
+    bool (*leaves_memory)(const struct run *run, uint64_t address, const uint64_t mask[2]);
 };
 
 static inline void *row(const struct run *run, struct operand operand) {

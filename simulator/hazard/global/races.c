@@ -1,6 +1,7 @@
 /* Races on global memory inside one launch (races.h). */
 #include "races.h"
 #include "hazard/releases.h"
+#include "ptx/dependence.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,57 +11,111 @@
 
 enum order { ORDERED, NO_ORDER, NO_FENCE };
 
+/* True if the access comes after what was done then. */
+static bool comes_after(const struct line_access *access, const struct line_time *time) {
+    const struct run *run = access->run;
+    const struct vector_clock *clock = access->epoch->clock;
+    return time->cluster == run->cluster->number
+               ? clock->acquired[time->clock_index] >= time->value
+               : heard_of(run, clock->acquired[run->cluster->heard_index], time->cluster, time->clock_index,
+                          time->value, false);
+}
+
+/* True if the access comes later in time, as signals show that order no memory. */
+static bool comes_later(const struct line_access *access, const struct line_time *time) {
+    return time->cluster == access->run->cluster->number
+               ? access->epoch->clock->causal[time->clock_index] >= time->value
+               : noticed_of(access->run, time->cluster, time->clock_index, time->value);
+}
+
 static enum order order_of(const struct line_access *access, const struct line_use *use) {
     const struct run *run = access->run;
-    const struct epoch *epoch = access->epoch;
     const unsigned flags = access->flags;
-    const struct vector_clock *clock = epoch->clock;
+    const struct line_time *time = &use->time;
+    const struct vector_clock *clock = access->epoch->clock;
     const uint32_t heard = run->cluster->heard_index;
-    const bool fence = (flags & ACCESS_ASYNC) && (use->flags & ACCESS_WRITE) && !(use->flags & ACCESS_ASYNC);
-    if (use->cluster == run->cluster->number) {
-        return clock->acquired[use->clock_index] < use->value         ? NO_ORDER
-               : fence && clock->async[use->clock_index] < use->value ? NO_FENCE
-                                                                      : ORDERED;
-    }
-    if (!heard_of(run, clock->acquired[heard], use->cluster, use->clock_index, use->value, false)) {
+    if (!comes_after(access, time)) {
         return NO_ORDER;
     }
+    if (!(flags & ACCESS_ASYNC) || !(use->flags & ACCESS_WRITE) || (use->flags & ACCESS_ASYNC)) {
+        return ORDERED;
+    }
+    if (time->cluster == run->cluster->number) {
+        return clock->async[time->clock_index] < time->value ? NO_FENCE : ORDERED;
+    }
     /* A fence on either side of the flag will do (PTX ISA, proxy-preserved base causality order). */
-    bool fenced = !fence ||
-                  heard_of(run, clock->async[heard], use->cluster, use->clock_index, use->value, false) ||
-                  heard_of(run, clock->acquired[heard], use->cluster, use->clock_index, use->value, true);
+    bool fenced = heard_of(run, clock->async[heard], time->cluster, time->clock_index, time->value, false) ||
+                  heard_of(run, clock->acquired[heard], time->cluster, time->clock_index, time->value, true);
     return fenced ? ORDERED : NO_FENCE;
 }
 
-static void report(const struct line_access *access, const struct line_use *use, enum order order) {
+/* True if the running store and those recorded write the same values to the bytes of the mask. */
+static bool stores_equal(const struct line_access *access, const struct line_use *use,
+                         const uint64_t both[RECORD_WORDS]) {
+    const struct run *run = access->run;
+    return run->leaves_memory != NULL &&
+           run->leaves_memory(run, access->allocation->base + access->start, both) &&
+           (use->other.value == 0 || comes_after(access, &use->other));
+}
+
+struct judgement {
+    enum sim_verdict verdict;
+    const char *kind, *why;
+};
+
+/* The verdict on two accesses without an order.  An error is what some chip can get wrong. */
+static struct judgement judge(const struct line_access *access, const struct line_use *use, enum order order,
+                              const uint64_t both[RECORD_WORDS]) {
+    static const char race[] = "global-race";
+    const struct run *run = access->run;
+    const bool write = access->flags & ACCESS_WRITE, wrote = use->flags & ACCESS_WRITE;
+    const bool one_strong = (access->flags ^ use->flags) & ACCESS_ATOMIC;
+    if (order == NO_FENCE) {
+        return (struct judgement){SIM_ERROR, "missing-proxy-fence",
+                                  "ordinary stores and a bulk copy, with no fence.proxy.async in between"};
+    }
+    if (write && wrote && !one_strong && stores_equal(access, use, both)) {
+        return (struct judgement){SIM_REVIEW, race, "nothing orders the two, and both write the same values"};
+    }
+    if (one_strong && !write && !(use->flags & ACCESS_ATOMIC) && comes_later(access, &use->time)) {
+        return (struct judgement){
+            SIM_ERROR, race,
+            "a relaxed signal tells the reader, but no fence orders the ordinary store before it"};
+    }
+    if (one_strong) {
+        return (struct judgement){
+            SIM_REVIEW, race,
+            "nothing orders the two, of which one is strong (an atomic, a volatile or a .relaxed access)"};
+    }
+    if (write && use->flags == ACCESS_READ && comes_later(access, &use->time) &&
+        depends_on_load(run->launch->module, &run->launch->module->code[use->pc], NULL)) {
+        return (struct judgement){SIM_REVIEW, race,
+                                  "only a relaxed signal orders the two, whose value depends on what was read"};
+    }
+    return (struct judgement){SIM_ERROR, race,
+                              "nothing orders the two: no barrier, and no release and acquire of a flag"};
+}
+
+static enum sim_verdict report(const struct line_access *access, const struct line_use *use, enum order order) {
     struct run *run = access->run;
     const unsigned flags = access->flags;
     const uint64_t both[RECORD_WORDS] = {use->mask[0] & access->mask[0], use->mask[1] & access->mask[1]};
     const int byte = both[0] != 0 ? __builtin_ctzll(both[0]) : 64 + __builtin_ctzll(both[1]);
     const struct insn *other = &run->launch->module->code[use->pc];
     const bool both_write = (flags & ACCESS_WRITE) && (use->flags & ACCESS_WRITE);
-    const bool one_strong = (flags ^ use->flags) & ACCESS_ATOMIC;
-    const bool same = both_write && !one_strong && run->leaves_memory != NULL && run->leaves_memory(run);
+    const struct judgement judgement = judge(access, use, order, both);
     const bool lost = releases_lost(run->launch) || flags_lost(run->cluster);
     char message[300];
-    (void)snprintf(
-        message, sizeof message, "%s global memory that %s %s: %s%s",
-        flags & ACCESS_WRITE ? both_write ? "overwrites" : "writes" : "reads",
-        use->cluster == run->cluster->number ? "another warp of the cluster" : "another cluster of the grid",
-        use->flags & ACCESS_WRITE ? "writes" : "reads",
-        order == NO_FENCE ? "ordinary stores and a bulk copy, with no fence.proxy.async in between"
-        : same            ? "nothing orders the two, and both write the same values"
-        : one_strong
-            ? "nothing orders the two, of which one is strong (an atomic, a volatile or a .relaxed access)"
-            : "nothing orders the two: no barrier, and no release and acquire of a flag",
-        lost ? "; not judged: the launch uses more flags than the checks can follow" : "");
-    sim_note_global(run->launch,
-                    lost                 ? SIM_INCOMPLETE
-                    : same || one_strong ? SIM_REVIEW
-                                         : SIM_ERROR,
-                    order == NO_FENCE ? "missing-proxy-fence" : "global-race", run->cta, (int)run->warp->index,
-                    access->lane, access->allocation, access->start + (uint64_t)byte, run->insn, other,
-                    message);
+    (void)snprintf(message, sizeof message, "%s global memory that %s %s: %s%s",
+                   flags & ACCESS_WRITE ? both_write ? "overwrites" : "writes" : "reads",
+                   use->time.cluster == run->cluster->number ? "another warp of the cluster"
+                                                             : "another cluster of the grid",
+                   use->flags & ACCESS_WRITE ? "writes" : "reads", judgement.why,
+                   lost ? "; not judged: the launch uses more flags than the checks can follow" : "");
+    const enum sim_verdict verdict = lost ? SIM_INCOMPLETE : judgement.verdict;
+    sim_note_global(run->launch, verdict, judgement.kind, run->cta, (int)run->warp->index, access->lane,
+                    access->allocation, access->start + (uint64_t)byte, run->insn, other, message);
+    return verdict;
 }
 
 static bool overlap(const uint64_t a[RECORD_WORDS], const uint64_t b[RECORD_WORDS]) {
@@ -136,7 +191,7 @@ static bool is_free(const struct line_use *use) {
 }
 
 static uint32_t home_of(const struct readers *readers, const struct line_use *use) {
-    uint64_t state = (uint64_t)use->cluster << 32 ^ (uint64_t)use->clock_index << 8 ^ use->flags;
+    uint64_t state = (uint64_t)use->time.cluster << 32 ^ (uint64_t)use->time.clock_index << 8 ^ use->flags;
     return (uint32_t)next_random(&state) & (readers->room - 1);
 }
 
@@ -144,13 +199,16 @@ static uint32_t home_of(const struct readers *readers, const struct line_use *us
  * both.
  */
 static bool replaces(const struct line_use *later, const struct line_use *use) {
-    return use->cluster == later->cluster && use->clock_index == later->clock_index &&
-           use->flags == later->flags && (use->value == later->value || within(use->mask, later->mask));
+    return use->time.cluster == later->time.cluster && use->time.clock_index == later->time.clock_index &&
+           use->flags == later->flags &&
+           (use->time.value == later->time.value || within(use->mask, later->mask));
 }
 
 static void put_use(struct line_use *use, const struct line_use *later) {
     const uint64_t low = use->mask[0], high = use->mask[1];
+    const struct line_time other = later->other.value != 0 ? later->other : use->other;
     *use = *later;
+    use->other = other;
     use->mask[0] |= low;
     use->mask[1] |= high;
 }
@@ -197,26 +255,44 @@ static bool grow_readers(struct races *races, struct readers *readers, bool *los
 
 /* ---- an access ---- */
 
-/* Checks the access against a use.  True if the use has to be remembered further. */
-static inline bool meet(const struct line_access *access, const struct line_use *use) {
-    const struct run *run = access->run;
-    const bool write = access->flags & ACCESS_WRITE;
-    const bool mine = use->cluster == (uint32_t)run->cluster->number && use->warp == run->warp->number;
-    const bool conflict = !mine && (write || (use->flags & ACCESS_WRITE)) && overlap(use->mask, access->mask) &&
-                          !(use->flags & access->flags & ACCESS_ATOMIC);
-    enum order order = conflict ? order_of(access, use) : ORDERED;
-    if (order != ORDERED) {
-        report(access, use, order);
+/* Notes a write of other values that the running store covers. */
+static void note_other(const struct line_access *access, const struct line_use *use, struct line_time *other) {
+    const uint64_t both[RECORD_WORDS] = {use->mask[0] & access->mask[0], use->mask[1] & access->mask[1]};
+    if (access->run->leaves_memory == NULL ||
+        access->run->leaves_memory(access->run, access->allocation->base + access->start, both)) {
+        *other = other->value == 0 ? use->other : *other;
+    } else {
+        *other = use->time;
     }
-    /* A later access ordered after this write is ordered after the uses that it covers, too. */
-    return !((conflict || mine) && write && within(use->mask, access->mask));
+}
+
+/* Checks the access against a use.  True if the use has to be remembered further. */
+static inline bool meet(const struct line_access *access, const struct line_use *use, struct line_time *other,
+                        bool roomy) {
+    const struct run *run = access->run;
+    const bool write = access->flags & ACCESS_WRITE, wrote = use->flags & ACCESS_WRITE;
+    const bool mine = use->time.cluster == (uint32_t)run->cluster->number && use->warp == run->warp->number;
+    const bool both = (write || wrote) && overlap(use->mask, access->mask);
+    const bool conflict = !mine && both && !(use->flags & access->flags & ACCESS_ATOMIC);
+    enum order order = conflict ? order_of(access, use) : ORDERED;
+    enum sim_verdict verdict = SIM_CLEAN;
+    if (order != ORDERED) {
+        verdict = report(access, use, order);
+    } else if (both && write && wrote) {
+        note_other(access, use, other);
+    }
+    /* A later access ordered after this write is ordered after the uses that it covers, too.  Equal stores
+     * without an order both stay: a third may differ from either. */
+    return !((conflict || mine) && write && within(use->mask, access->mask)) ||
+           (wrote && verdict == SIM_REVIEW && roomy);
 }
 
 /* Checks a write against the readers that are not in the list. */
 static void meet_readers(const struct line_access *access, struct more_uses *more) {
     struct readers *readers = &more->readers;
     for (uint32_t i = 0; readers->count > 0 && i < readers->room; i++) {
-        if (!is_free(&readers->use[i]) && !meet(access, &readers->use[i])) {
+        struct line_time none = {.value = 0};
+        if (!is_free(&readers->use[i]) && !meet(access, &readers->use[i], &none, false)) {
             /* This may hide a colliding entry from a later look-up, which then enters it twice: harmless. */
             readers->use[i] = (struct line_use){.flags = 0};
             readers->count--;
@@ -271,13 +347,11 @@ bool races_meet(const struct line_access *access, struct line_uses *uses) {
     struct run *run = access->run;
     const struct epoch *epoch = access->epoch;
     const bool write = access->flags & ACCESS_WRITE;
-    const struct line_use own = {.mask = {access->mask[0], access->mask[1]},
-                                 .cluster = (uint32_t)run->cluster->number,
-                                 .value = epoch->value,
-                                 .pc = (uint32_t)(epoch->insn - run->launch->module->code),
-                                 .clock_index = (uint16_t)epoch->clock_index,
-                                 .warp = (uint16_t)run->warp->number,
-                                 .flags = (uint8_t)access->flags};
+    struct line_use own = {.mask = {access->mask[0], access->mask[1]},
+                           .time = {(uint32_t)run->cluster->number, epoch->value, (uint16_t)epoch->clock_index},
+                           .pc = (uint32_t)(epoch->insn - run->launch->module->code),
+                           .warp = (uint16_t)run->warp->number,
+                           .flags = (uint8_t)access->flags};
     if (uses->launch != run->launch->order.number) {
         begin_launch(access, uses);
     }
@@ -285,7 +359,7 @@ bool races_meet(const struct line_access *access, struct line_uses *uses) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < uses->count; i++) {
         struct line_use *use = use_at(uses, i);
-        if (!meet(access, use)) {
+        if (!meet(access, use, &own.other, uses->count < LISTED)) {
             continue;
         }
         struct line_use *stays = use_at(uses, kept);

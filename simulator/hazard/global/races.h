@@ -7,12 +7,21 @@
 #include "global_record.h"
 #include "hazard/hazard.h"
 
+/* When an access was done: at this value of a clock index of a cluster. */
+struct line_time {
+    uint32_t cluster, value;
+    uint16_t clock_index;
+};
+
 /* The use of a line by a warp; flags: enum access_flags. */
 struct line_use {
     uint64_t mask[RECORD_WORDS];
-    uint32_t cluster, value, pc;
-    uint16_t clock_index, warp; /* warp: of the cluster */
+    struct line_time time;
+    uint32_t pc;
+    uint16_t warp; /* of the cluster */
     uint8_t flags;
+    struct line_time
+        other; /* the last write of other values that this one covers and comes after; value 0: none */
 };
 
 /* The uses of a line in one launch; all zeros: none.  Most lines have one user. */

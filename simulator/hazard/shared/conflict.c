@@ -67,9 +67,15 @@ static void report_conflict(struct run *run, enum sim_verdict severity, const st
                 other, message);
 }
 
+/* True if the running lanes come after what all lanes of their warp did at this time of the warp. */
+static bool lanes_met(const struct run *run, uint32_t value) {
+    const struct warp *warp = run->warp;
+    return value <= warp->synced_time || (value <= warp->awaited_time && (run->mask & ~warp->awaited_by) == 0);
+}
+
 /* True if two lanes of the running warp use the same bytes and the warp has not synchronised in between. */
 static bool lanes_race(const struct run *run, const struct shadow_record *record, const struct touch *touch) {
-    if (!is_own_index(run->warp, record->clock_index) || record->value <= run->warp->synced_time) {
+    if (!is_own_index(run->warp, record->clock_index) || lanes_met(run, record->value)) {
         return false;
     }
     for (int word = 0; word < WORDS; word++) {
@@ -84,7 +90,7 @@ static bool lanes_race(const struct run *run, const struct shadow_record *record
 
 /* True if some lanes start an asynchronous operation on memory that the whole warp has just used. */
 static bool lane_takes_all(const struct run *run, const struct shadow_record *record) {
-    return record->clock_index == run->warp->number && record->value > run->warp->synced_time &&
+    return record->clock_index == run->warp->number && !lanes_met(run, record->value) &&
            run->mask != run->warp->live;
 }
 

@@ -97,6 +97,7 @@ static void note_test(struct run *run, const struct insn *insn, struct mbarrier 
             report_narrow_scope(run, barrier->previous_remote_arrival);
         }
         vclock_observe(run, barrier->released);
+        vclock_met_at(run, barrier->released);
     } else if (over) {
         execution_join(run->cluster, run->warp->clock, barrier->released);
         causal_join(run->cluster, run->warp->clock, barrier->released);

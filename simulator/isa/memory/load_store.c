@@ -159,16 +159,21 @@ static void delayed_transfer(struct run *run, const struct insn *insn, const str
     }
 }
 
-/* True if the running store writes the values that memory already holds. */
-static bool leaves_memory(const struct run *run) {
+/* True if the running store writes the values that memory already holds, to those of the 128 bytes at `address`
+ * that are in the mask. */
+static bool leaves_memory(const struct run *run, uint64_t address, const uint64_t mask[2]) {
     struct access a = access_of(run->insn);
     bool same = true;
     FOR_LANES(rest, run->mask) {
         const int lane = LANE(rest);
-        const uint8_t *at = (const uint8_t *)(uintptr_t)lane_address(run, run->insn, &a, lane);
-        for (uint32_t i = 0; i < a.vec; i++) {
-            uint64_t value = lane_u64(run, run->insn->op[i], lane);
-            same = same && memcmp(at + i * a.element, &value, a.element) == 0;
+        const uint64_t at = lane_address(run, run->insn, &a, lane) - address;
+        for (uint32_t i = 0; i < a.bytes && same; i++) {
+            const uint64_t place = at + i;
+            if (place < 128 && (mask[place / 64] >> place % 64 & 1) != 0) {
+                uint64_t value = lane_u64(run, run->insn->op[i / a.element], lane);
+                same =
+                    *(const uint8_t *)(uintptr_t)(address + place) == (uint8_t)(value >> 8 * (i % a.element));
+            }
         }
     }
     return same;

@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+#include "ptx/dependence.h"
+
 static const char *const names[] = {
     [USE_NONE] = "",         [USE_MMA] = "tcgen05.mma",     [USE_MMA_SOURCE] = "tcgen05.mma (as a source)",
     [USE_CP] = "tcgen05.cp", [USE_SHIFT] = "tcgen05.shift", [USE_LD] = "tcgen05.ld",
@@ -115,6 +117,13 @@ static void check(struct run *run, const struct cta *cta, const struct tensor_wa
         report_conflict(run, cta, SIM_REVIEW, "missing-tcgen05-fence", before, now->kind,
                         released ? "no tcgen05.fence::after_thread_sync since the barrier that ordered them"
                                  : "no tcgen05.fence::before_thread_sync before the barrier that ordered them");
+        return;
+    }
+    if (same_warp && before->kind == USE_LD && now->kind == USE_ST &&
+        depends_on_load(run->launch->module, &run->launch->module->code[before->pc], run->insn)) {
+        /* As in tcgen05-register, chips stall the use of a register until its load is done. */
+        report_conflict(run, cta, SIM_REVIEW, "tensor-memory-race", before, now->kind,
+                        "tcgen05.wait::ld has to come first, though the stored values depend on the load");
         return;
     }
     bool early = before->kind == USE_MMA && now->kind == USE_LD;

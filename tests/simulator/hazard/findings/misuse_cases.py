@@ -28,6 +28,19 @@ MISUSES = {
             TRY.format(0),
         ),
         "@%p2 fence.mbarrier_init.release.cluster;",
+        verdict="review",  # one thread's initialisation and copy: chips keep their order
+    ),
+    "an mbarrier without its fence that another lane uses": Case(
+        "mbarrier-init-fence",
+        (
+            "@%p2 mbarrier.init.shared.b64 [%r4], 1; //OTHER",
+            "FIX @%p1 bar.warp.sync 0xffffffff; setp.eq.u32 %p2, %r1, 1;",
+            EXPECT.format(16),
+            LOAD + " //HERE",
+            "bar.sync 0;",
+            TRY.format(0),
+        ),
+        "@%p2 fence.mbarrier_init.release.cluster;",
     ),
     "an mbarrier whose fence is another warp's": Case(
         "mbarrier-init-fence",

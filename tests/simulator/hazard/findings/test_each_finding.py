@@ -44,6 +44,7 @@ def test_the_fault_is_found_and_its_correction_is_clean(name):
         sim = run(faulty, mode, case)
         if mode == "random":
             assert sim.kinds & (case.also | {case.kind}), (mode, sim.findings)
+            assert sim.verdict == case.verdict, (mode, sim.findings)
             continue
         assert sim.kinds == {case.kind}, (mode, sim.findings)
         finding = sim.findings[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.sim_kit import HEADER, MODES, Sim
+from tests.simulator.sim_kit import HEADER, MODES, VERDICTS, Sim
 
 COLUMNS, BYTES = 128, 16384
 TENSOR = (
@@ -126,3 +126,16 @@ def test_an_operation_must_not_read_unwritten_columns(operation, accumulate, rea
     line = next(i for i, line in enumerate(text.splitlines(), 1) if what in line)
     found = {f["kind"] for f in sim.findings if f["ptx_line"] == line} - {"unverified-instruction"}
     assert found == ({"tensor-memory-uninitialised"} if reads else set()), sim.findings
+
+
+@pytest.mark.parametrize(("stored", "verdict"), [("%r17", "review"), ("%r12", "error")])
+def test_a_store_over_columns_that_the_warp_still_loads(stored, verdict):
+    """A review where the stored value depends on the load, since a use of the register waits for it."""
+    both = (
+        f"add.u32 %r17, %r16, 1; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r14], {{{stored}}};"
+        " tcgen05.wait::ld.sync.aligned; tcgen05.wait::st.sync.aligned; st.global"
+    )
+    text = TENSOR.replace("tcgen05.wait::ld.sync.aligned; st.global", both).replace("@%p1 OPERATION", "")
+    sim = Sim(text.replace("ACCUMULATE", "0").replace("COMMIT", "").replace("LAST", ""))
+    sim.launch("k", sim.buffer(np.zeros((128, COLUMNS), np.uint32)), block=128)
+    assert {f["verdict"] for f in sim.findings if f["kind"] == "tensor-memory-race"} == {VERDICTS.index(verdict)}
