@@ -24,7 +24,15 @@ CPU = ("submission/cpu/**/*.[ch]",)
 # A GPU target has only the portable CPU kernels, for tensors in host memory.
 CPU_PORTABLE = tuple(
     f"submission/cpu/{name}"
-    for name in ("cpu_backend.c", "cpu_machine.c", "extended_epilogue.c", "kernels/kernels_portable.c", "pack.c", "*.h")
+    for name in (
+        "cpu_backend.c",
+        "cpu_machine.c",
+        "experts.c",
+        "extended_epilogue.c",
+        "kernels/kernels_portable.c",
+        "pack.c",
+        "*.h",
+    )
 )
 
 

@@ -1,5 +1,5 @@
-/* The library's entry points (custom_kernel, ..._grouped, ..._extended) on the simulator: for the call, host
- * tensors are registered as device memory, and a GPU backend's kernels run on them. */
+/* The library's entry points (custom_kernel, ..._grouped, ..._extended, ..._experts) on the simulator: for the
+ * call, host tensors are registered as device memory, and a GPU backend's kernels run on them. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "../../submission/core/backend.h"
 #include "cudart/shim.h"
 
-enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12 };
+enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12, EXPERTS_RANGES = 13 };
 
 #define SIZE_LIMIT ((int64_t)1 << 20) /* keeps every product of sizes in this file below 2^63 */
 
@@ -15,6 +15,7 @@ enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12 };
 int32_t custom_kernel_on_device(const struct custom_kernel_args *args);
 int32_t custom_kernel_grouped_on_device(const struct custom_kernel_grouped_args *args);
 int32_t custom_kernel_extended_on_device(const struct custom_kernel_extended_args *args);
+int32_t custom_kernel_experts_on_device(const struct custom_kernel_experts_args *args);
 
 struct range {
     const char *name;
@@ -233,6 +234,65 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
     on_device.device = 0;
     int32_t status = register_ranges(ranges, registered, count)
                          ? custom_kernel_extended_on_device(&on_device)
+                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
+                                       "the simulator has no memory to register the tensors with");
+    forget_ranges(ranges, registered, count);
+    return status;
+}
+
+/* ranges_of for the products of experts. */
+static int64_t experts_ranges_of(const struct custom_kernel_experts_args *args, struct range *ranges) {
+    const int64_t limit = (int64_t)1 << 20, rows = args->rows, n = args->n, k = args->k,
+                  experts = args->experts;
+    if (rows < 1 || n < 1 || k < 1 || experts < 1 || rows > limit || n > limit || k > limit ||
+        experts > CUSTOM_KERNEL_MAX_EXPERTS) {
+        return -1;
+    }
+    const int64_t groups = k / NVFP4_GROUP_ELEMS, one = sizeof(float);
+    const int64_t places = args->tokens == CUSTOM_KERNEL_TOKENS_PADDED ? experts : 1, all_rows = places * rows;
+    const int64_t b_rows = args->weights == CUSTOM_KERNEL_WEIGHTS_APART ? n : 2 * n;
+    const int64_t b_bytes = b_rows * (k / 2) * experts;
+    const int64_t sfb_bytes = scale_batch_bytes(args->scale_layout, b_rows, groups) * experts;
+    const struct range all[EXPERTS_RANGES] = {
+        {"a", args->a, all_rows * (k / 2)},
+        {"b1", args->b1, b_bytes},
+        {"b2", args->b2, b_bytes},
+        {"sfa", args->sfa, scale_batch_bytes(args->sfa_layout, rows, groups) * places},
+        {"sfb1", args->sfb1, sfb_bytes},
+        {"sfb2", args->sfb2, sfb_bytes},
+        {"counts", args->counts, experts * (int64_t)sizeof(int32_t)},
+        {"scale_gate", args->scale_gate, experts * one},
+        {"scale_up", args->scale_up, experts * one},
+        {"token_scale", args->token_scale, all_rows * one},
+        {"scale_c", args->scale_c, experts * one},
+        {"c", args->c, all_rows * (args->output == CUSTOM_KERNEL_NVFP4 ? n / 2 : n * 2)},
+        {"sfc", args->sfc, all_rows * (n / NVFP4_GROUP_ELEMS)},
+    };
+    int64_t count = 0;
+    for (int i = 0; i < EXPERTS_RANGES; i++) {
+        if (all[i].pointer != NULL) {
+            ranges[count++] = all[i];
+        }
+    }
+    return count;
+}
+
+int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
+    struct range ranges[EXPERTS_RANGES];
+    bool registered[EXPERTS_RANGES] = {false};
+    choose_chip();
+    if (args == NULL || args->struct_bytes != sizeof *args || args->device != CUSTOM_KERNEL_DEVICE_HOST ||
+        on_cpu(args->backend)) {
+        return custom_kernel_experts_on_device(args);
+    }
+    struct custom_kernel_experts_args on_device = *args;
+    int64_t count = experts_ranges_of(&on_device, ranges);
+    if (count < 0) {
+        return custom_kernel_experts_on_device(args);
+    }
+    on_device.device = 0;
+    int32_t status = register_ranges(ranges, registered, count)
+                         ? custom_kernel_experts_on_device(&on_device)
                          : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
                                        "the simulator has no memory to register the tensors with");
     forget_ranges(ranges, registered, count);
