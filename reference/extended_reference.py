@@ -4,7 +4,8 @@
     c = g * sigmoid(alpha * g) * (u + beta), g and u being gate and up within the limit
 
 A plain product is c = (A B1^T) * (scale_gate * token_scale).  Codes are (rows, K/2), scale factors (rows, K/16), other
-scales float32.  DeepSeek-V4 uses SwiGLU with a limit; gpt-oss has limit 7, alpha 1.702 and beta 1.
+scales float32; A may be (rows, K) in float16 or bfloat16, without scale factors.  DeepSeek-V4 uses
+SwiGLU with a limit; gpt-oss has limit 7, alpha 1.702 and beta 1.
 """
 
 from __future__ import annotations
@@ -115,11 +116,16 @@ def rounded(values: torch.Tensor, extension: Extension) -> torch.Tensor | Quanti
     return values.to(DTYPES[extension.output])
 
 
+def _values(codes: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
+    """An operand in float32; one without scale factors has 16 bits an element."""
+    return codes.float() if scales is None else nvfp4.decode(codes, scales)
+
+
 def reference(
     codes: tuple[torch.Tensor, ...], scales: tuple[torch.Tensor, ...], extension: Extension
 ) -> torch.Tensor | Quantized:
     """c in float32 of codes (a, b1, b2) and their scale factors; b2 and its scale factors are None if plain."""
-    a, *b = (nvfp4.decode(code, scale) for code, scale in zip(codes, scales, strict=True) if code is not None)
+    a, *b = (_values(code, scale) for code, scale in zip(codes, scales, strict=True) if code is not None)
     products = [exact_product(a, one) for one in b]
     return rounded(activate(products[0], products[1] if len(products) > 1 else None, extension), extension)
 
@@ -127,15 +133,16 @@ def reference(
 def oracle(codes: tuple[torch.Tensor, ...], scales: tuple[torch.Tensor, ...], extension: Extension) -> Oracle:
     """c in float64, not rounded, with a bound on the error of float32 sums, scales and an approximate exponential.
 
-    Error model: a sum errs by at most K/16 times 2^-23 of its sum of magnitudes, every later operation by 2^-23 of its
-    result; a limit does not increase an error; x sigmoid(alpha x) has no slope above 1.1.
+    Error model: a sum errs by at most K/16 times 2^-23 of its sum of magnitudes, and with an A of 16 bits, whose
+    products do not share a scale factor, by 16 times 2^-23 more; every later operation by 2^-23 of its result; a limit
+    does not increase an error; x sigmoid(alpha x) has no slope above 1.1.
     """
-    a, *b = (nvfp4.decode(code, scale).double() for code, scale in zip(codes, scales, strict=True) if code is not None)
+    a, *b = (_values(code, scale).double() for code, scale in zip(codes, scales, strict=True) if code is not None)
     scaled, errors = [], []
     for one, scale in zip(b, (extension.scale_gate, extension.scale_up), strict=False):
         factor = _factor(scale, extension.token_scale).double().to(a)
         product = (a @ one.t()) * factor
-        relative = a.shape[1] / nvfp4.GROUP_ELEMS * EPSILON
+        relative = (a.shape[1] / nvfp4.GROUP_ELEMS + (nvfp4.GROUP_ELEMS if scales[0] is None else 0)) * EPSILON
         scaled.append(product)
         errors.append(relative * ((a.abs() @ one.abs().t()) * factor.abs()) + 2 * EPSILON * product.abs())
     value = activate(a @ b[0].t(), a @ b[1].t() if len(b) > 1 else None, extension)

@@ -50,8 +50,7 @@ $(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device \
-	  -Dcustom_kernel_extended=custom_kernel_extended_on_device -Dcustom_kernel_experts=custom_kernel_experts_on_device \
-	  $(CFLAGS) -MMD -MP -c -o $@ $<
+	  -Dcustom_kernel_extended=custom_kernel_extended_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
 hopper_SIM_ARCH := 90a
 blackwell_SIM_ARCH := 100a
 geforce_SIM_ARCH := 120a
@@ -66,16 +65,14 @@ $(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: simulator/build.mk $(FLAGS_STAMP
 	  submission/$*/$*_kernels.cu
 	$(Q)mv $(@D)/$*/$*_kernels.ptx $(@D)/$*/kernels.ptx && find $(@D)/$* -type f ! -name kernels.ptx -delete
 $(SIM_KERNELS:.o=/kernels.ptx): %/kernels.ptx: %.o
-EXTENDED_PARTS := $(foreach part,$(GPU_PARTS),$(if $(wildcard submission/$(part)/extended/*.cu),$(part)))
-SIM_EXTENDED := $(EXTENDED_PARTS:%=$(BUILD)/simulator/kernels/extended/%.o)
-$(foreach part,$(EXTENDED_PARTS),\
-  $(eval $(BUILD)/simulator/kernels/extended/$(part).o: submission/$(part)/extended/$(part)_extended_kernels.cu))
-$(SIM_EXTENDED): $(BUILD)/simulator/kernels/extended/%.o: $(FLAGS_STAMP)
+SIM_EXTENDED_SOURCES := $(foreach part,$(GPU_PARTS),$(wildcard submission/$(part)/extended/*.cu))
+SIM_EXTENDED := $(SIM_EXTENDED_SOURCES:submission/%.cu=$(BUILD)/simulator/extended/%.o)
+$(SIM_EXTENDED): $(BUILD)/simulator/extended/%.o: submission/%.cu simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(call step,NVCC,submission/$*/extended/$*_extended_kernels.cu)
-	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
-	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ \
-	  submission/$*/extended/$*_extended_kernels.cu
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo --no-compress $(foreach arch,$(call sim_arch,$(firstword $(subst /, ,$*))),\
+	  -gencode=arch=compute_$(arch),code=compute_$(arch)) \
+	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 $(SIM_LIBRARY): $(filter-out %kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(SIM_EXTENDED) $(SIM_GLUE) \
                 $(CUDART_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)

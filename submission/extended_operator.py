@@ -27,13 +27,14 @@ _GROUP, _K_MULTIPLE = 16, 64
 
 # struct custom_kernel_extended_args: struct_bytes, backend, device, scale_layout; m, n, k, l; a, b1, b2, sfa, sfb1,
 # sfb2, c, queue; activation, weights, output, reserved; scale_gate, scale_up, token_scale, scale_c, sfc; limit, alpha,
-# beta, reserved_float.
-_ARGS = struct.Struct("@Iiiiqqqq8QiiiI5Qffff")
+# beta, reserved_float; a_type, reserved_2.
+_ARGS = struct.Struct("@Iiiiqqqq8QiiiI5QffffiI")
+_A_TYPES = {torch.float16: 1, torch.bfloat16: 2}  # enum custom_kernel_a_type; NVFP4 is 0
 
 
 def _lacking(arguments: bytes) -> int:
     """Stands in for the function if the library is older."""
-    raise RuntimeError(f"{submission._library._name} has no extended GEMM; expected ABI version 1.4 or later")
+    raise RuntimeError(f"{submission._library._name} has no extended GEMM; expected ABI version 1.5 or later")
 
 
 _call = getattr(submission._library, "custom_kernel_extended", _lacking)
@@ -47,7 +48,7 @@ class _Call(NamedTuple):
     a: torch.Tensor
     b1: torch.Tensor
     b2: torch.Tensor | None
-    sfa: torch.Tensor
+    sfa: torch.Tensor | None
     sfb1: torch.Tensor
     sfb2: torch.Tensor | None
     scale_gate: torch.Tensor | None
@@ -69,27 +70,27 @@ class _Call(NamedTuple):
         return self.b1.shape[0] if self.weights == "apart" else self.b1.shape[0] // 2
 
     @property
-    def scales(self) -> list[torch.Tensor]:
-        """The scale factors that are given."""
-        return [self.sfa, self.sfb1] if self.sfb2 is None else [self.sfa, self.sfb1, self.sfb2]
+    def k(self) -> int:
+        """Elements of a row of a."""
+        return self.a.shape[1] if self.a.dtype in _A_TYPES else 2 * self.a.shape[1]
 
     def named(self, name: str) -> str:
         """The name that a caller of gated_gemm() or plain_gemm() has for an argument."""
         return {"b1": "b", "sfb1": "sfb", "scale_gate": "scale"}.get(name, name) if self.plain else name
 
     def factors(self) -> list[Factors]:
-        """The same, with what their shapes are checked against."""
-        groups = 2 * self.a.shape[1] // _GROUP
+        """The scale factors that are given, with what their shapes are checked against."""
         rows, layouts = (self.a.shape[0], self.b1.shape[0]), (self.sfa_layout, self.sfb_layout)
-        names = (("sfa", 0), ("sfb1", 1), ("sfb2", 1))
+        names = (("sfa", self.sfa, 0), ("sfb1", self.sfb1, 1), ("sfb2", self.sfb2, 1))
         return [
-            Factors(self.named(name), tensor, rows[side], groups, layouts[side])
-            for (name, side), tensor in zip(names, self.scales, strict=False)
+            Factors(self.named(name), tensor, rows[side], self.k // _GROUP, layouts[side])
+            for name, tensor, side in names
+            if tensor is not None
         ]
 
 
 _SCHEMA = (
-    "extended(Tensor a, Tensor b1, Tensor? b2, Tensor sfa, Tensor sfb1, Tensor? sfb2, Tensor? scale_gate, "
+    "extended(Tensor a, Tensor b1, Tensor? b2, Tensor? sfa, Tensor sfb1, Tensor? sfb2, Tensor? scale_gate, "
     "Tensor? scale_up, Tensor? token_scale, Tensor? scale_c, str out_dtype, str weights, bool plain, float limit, "
     "float alpha, float beta, str? sfa_layout=None, str? sfb_layout=None) -> (Tensor, Tensor)"
 )
@@ -121,8 +122,15 @@ def _check(call: _Call) -> tuple[bool, list[torch.Tensor]]:
     require(call.weights in _WEIGHTS, lambda: f"weights is {call.weights!r}; expected one of {', '.join(_WEIGHTS)}")
     require(a.dim() == 2, lambda: f"a has shape {tuple(a.shape)}; expected (M, K/2)")
     require(b1.dim() == 2, lambda: f"{call.named('b1')} has shape {tuple(b1.shape)}; expected (rows, K/2)")
-    joint, half_k = call.weights != "apart", a.shape[1]
-    require(half_k * 2 % _K_MULTIPLE == 0, lambda: f"a has K = {2 * half_k}; expected a multiple of {_K_MULTIPLE}")
+    joint, halves, half_k = call.weights != "apart", a.dtype in _A_TYPES, call.k // 2
+    require(call.k % _K_MULTIPLE == 0, lambda: f"a has K = {call.k}; expected a multiple of {_K_MULTIPLE}")
+    require(
+        (call.sfa is None) == halves,
+        lambda: (
+            f"sfa is {'None' if call.sfa is None else 'given'} and a has dtype {a.dtype}; expected scale factors "
+            "for e2m1 codes, and None for float16 and bfloat16"
+        ),
+    )
     require(
         not (joint and b1.shape[0] % 2),
         lambda: f"b1 has {b1.shape[0]} rows; expected an even number of {call.weights} ones",
@@ -132,8 +140,9 @@ def _check(call: _Call) -> tuple[bool, list[torch.Tensor]]:
         _check_given(name, tensor, alone)
     for name, codes in (("a", a), ("b1", b1), ("b2", call.b2)):
         if codes is not None:
-            rows = a.shape[0] if name == "a" else b1.shape[0]
-            check_tensor(call.named(name), codes, CODE_DTYPES, (rows, half_k), a.device)
+            shape = (b1.shape[0], half_k) if name != "a" else (a.shape[0], call.k if halves else half_k)
+            dtypes = tuple(_A_TYPES) if name == "a" and halves else CODE_DTYPES
+            check_tensor(call.named(name), codes, dtypes, shape, a.device)
     resolved = []
     for one in call.factors():
         layout, shape = resolve(require, one)
@@ -168,14 +177,15 @@ def _extended(*arguments: object) -> tuple[torch.Tensor, torch.Tensor]:
     blocked, scales = _check(call)
     c, sfc = _allocate(call, blocked)
     device = call.a.get_device()
-    sfa, sfb1, sfb2 = (*scales, None)[:3]
+    sfa, sfb1, sfb2 = (*([None] if call.sfa is None else []), *scales, None)[:3]
     pointers = (_address(tensor) for tensor in (call.a, call.b1, call.b2, sfa, sfb1, sfb2, c))
     numbers = (call.scale_gate, call.scale_up, call.token_scale, call.scale_c)
     optional = (_address(tensor) for tensor in (*numbers, sfc if call.out_dtype == NVFP4 else None))
     status = _call(_ARGS.pack(
         _ARGS.size, 0, device, _SCALES_BLOCKED if blocked else _SCALES_ROWS, call.a.shape[0], call.n,
-        2 * call.a.shape[1], 1, *pointers, current_queue(device), _PLAIN if call.plain else _GATED,
+        call.k, 1, *pointers, current_queue(device), _PLAIN if call.plain else _GATED,
         _WEIGHTS[call.weights], _OUTPUTS[call.out_dtype], 0, *optional, call.limit, call.alpha, call.beta, 0.0,
+        _A_TYPES.get(call.a.dtype, 0), 0,
     ))  # fmt: skip
     if status != 0:
         message = submission._library.custom_kernel_message().decode(errors="replace")
@@ -225,7 +235,7 @@ def gated_gemm(
     a: torch.Tensor,
     b1: torch.Tensor,
     b2: torch.Tensor | None,
-    sfa: torch.Tensor,
+    sfa: torch.Tensor | None,
     sfb1: torch.Tensor,
     sfb2: torch.Tensor | None,
     *,
@@ -248,6 +258,7 @@ def gated_gemm(
 
     a (M, K/2), b1 and b2 (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half.
     sfa, sfb1, sfb2: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
+    Or a (M, K) float16 or bfloat16, and sfa None: on the CPU and on Hopper.
     weights: "apart", or the order of gate's and up's rows in one tensor b1 of 2 N rows (b2 and sfb2 are None):
     "stacked", all of gate and then all of up; "interleaved8", "interleaved32", "interleaved64", that many of each in
     turn.
@@ -281,7 +292,7 @@ def gated_gemm(
 def plain_gemm(
     a: torch.Tensor,
     b: torch.Tensor,
-    sfa: torch.Tensor,
+    sfa: torch.Tensor | None,
     sfb: torch.Tensor,
     *,
     scale: torch.Tensor | float | None = None,
@@ -294,6 +305,7 @@ def plain_gemm(
 
     a (M, K/2), b (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half.
     sfa, sfb: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
+    Or a (M, K) float16 or bfloat16, and sfa None: on the CPU and on Hopper.
     scale, scale_c: a tensor of one float32 number, or a Python number; token_scale: M float32 numbers.  None is 1.
     scale_c must be positive.
 

@@ -129,9 +129,9 @@ def for_library(given: Sequence[tuple[Factors, str]]) -> tuple[bool, list[torch.
 
     Returns whether that is "swizzled128x4" (else it is "linear"), and the tensors.
 
-    The layout is that of b's scale factors, the second of `given`: converting costs a copy, and weights are large.
+    The layout is that of b's scale factors, the last of `given`: converting costs a copy, and weights are large.
     """
-    target = SWIZZLED if given[1][1] == SWIZZLED else LINEAR
+    target = SWIZZLED if given[-1][1] == SWIZZLED else LINEAR
     return target == SWIZZLED, [_converted(factors, layout, target) for factors, layout in given]
 
 

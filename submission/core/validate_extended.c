@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "checks.h"
-#include "extended_options.h"
 #include "validate.h"
 
 #define FLOAT_BYTES ((int64_t)sizeof(float))
@@ -61,9 +60,14 @@ static int32_t check_kinds(const struct custom_kernel_extended_args *args) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
                            "output is %d; expected 0 (fp16), 1 (bf16) or 2 (nvfp4)", args->output);
     }
-    if (args->reserved != 0 || args->reserved_float != 0) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "reserved is %u and reserved_float %g; expected 0",
-                           args->reserved, (double)args->reserved_float);
+    if (args->a_type < CUSTOM_KERNEL_A_NVFP4 || args->a_type > CUSTOM_KERNEL_A_BF16) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "a_type is %d; expected 0 (nvfp4), 1 (fp16) or 2 (bf16)", args->a_type);
+    }
+    if (args->reserved != 0 || args->reserved_float != 0 || args->reserved_2 != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "reserved is %u, reserved_float %g and reserved_2 %u; expected 0", args->reserved,
+                           (double)args->reserved_float, args->reserved_2);
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -85,10 +89,7 @@ static int32_t check_extents(const struct custom_kernel_extended_args *args) {
     RETURN_IF_FAILED(check_extent(NO_GROUP, "n", args->n, 1));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "k", args->k, 1));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "l", args->l, 1));
-    return check_k(NO_GROUP, args->k);
-}
-
-int32_t check_multiples(const struct custom_kernel_extended_args *args) {
+    RETURN_IF_FAILED(check_k(NO_GROUP, args->k));
     if (is_interleaved(args)) {
         RETURN_IF_FAILED(check_n_multiple(args->n, args->weights, "interleaved weights"));
     }
@@ -110,7 +111,8 @@ static int32_t check_absent(const char *name, const void *pointer, const char *r
     return CUSTOM_KERNEL_OK;
 }
 
-int32_t check_unused(const struct custom_kernel_extended_args *args) {
+/* Pointers that the other arguments leave unused must be NULL: a value there is probably a mistake. */
+static int32_t check_unused(const struct custom_kernel_extended_args *args) {
     if (args->activation == CUSTOM_KERNEL_PLAIN) {
         RETURN_IF_FAILED(check_absent("b2", args->b2, "for a plain product"));
         RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for a plain product"));
@@ -119,6 +121,9 @@ int32_t check_unused(const struct custom_kernel_extended_args *args) {
         RETURN_IF_FAILED(check_absent("b2", args->b2, "for weights in one tensor, b1"));
         RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for weights in one tensor, b1"));
     }
+    if (args->a_type != CUSTOM_KERNEL_A_NVFP4) {
+        RETURN_IF_FAILED(check_absent("sfa", args->sfa, "for an A of 16 bits"));
+    }
     if (args->output != CUSTOM_KERNEL_NVFP4) {
         RETURN_IF_FAILED(check_absent("scale_c", args->scale_c, "unless the output is NVFP4"));
         RETURN_IF_FAILED(check_absent("sfc", args->sfc, "unless the output is NVFP4"));
@@ -126,16 +131,29 @@ int32_t check_unused(const struct custom_kernel_extended_args *args) {
     return CUSTOM_KERNEL_OK;
 }
 
+static int64_t a_row_bytes(const struct custom_kernel_extended_args *args) {
+    return args->a_type == CUSTOM_KERNEL_A_NVFP4 ? args->k / 2 : output_row_bytes(args->k);
+}
+
 static int64_t output_bytes_of_row(const struct custom_kernel_extended_args *args) {
     return args->output == CUSTOM_KERNEL_NVFP4 ? args->n / 2 : output_row_bytes(args->n);
 }
+
+/* A tensor argument; `present`: this call uses it. */
+struct member {
+    struct tensor tensor;
+    int64_t rows, rows_unit, row_bytes, batches;
+    int alignment;
+    bool present;
+};
 
 enum { TOKENS_ALIGNMENT = sizeof(float), INPUTS = 10, C = INPUTS, SFC, MEMBERS };
 
 static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
     const int64_t scale_rows = scale_rows_unit(args->scale_layout), groups = args->k / NVFP4_GROUP_ELEMS;
     const bool plain = args->activation == CUSTOM_KERNEL_PLAIN, nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
-    const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART, second = !plain && !joint;
+    const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART, second = !plain && !joint,
+               scaled_a = args->a_type == CUSTOM_KERNEL_A_NVFP4;
     int64_t b_rows = args->n;
     if (joint && __builtin_add_overflow(b_rows, b_rows, &b_rows)) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "n is %lld; expected less than 2^62",
@@ -143,10 +161,10 @@ static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
     }
     const int64_t l = args->l;
     struct member all[MEMBERS] = {
-        {{"a", args->a, 0, NO_GROUP}, args->m, 1, args->k / 2, l, POINTER_ALIGNMENT_BYTES, true},
+        {{"a", args->a, 0, NO_GROUP}, args->m, 1, a_row_bytes(args), l, POINTER_ALIGNMENT_BYTES, true},
         {{"b1", args->b1, 0, NO_GROUP}, b_rows, 1, args->k / 2, l, POINTER_ALIGNMENT_BYTES, true},
         {{"b2", args->b2, 0, NO_GROUP}, b_rows, 1, args->k / 2, l, POINTER_ALIGNMENT_BYTES, second},
-        {{"sfa", args->sfa, 0, NO_GROUP}, args->m, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, true},
+        {{"sfa", args->sfa, 0, NO_GROUP}, args->m, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, scaled_a},
         {{"sfb1", args->sfb1, 0, NO_GROUP}, b_rows, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, true},
         {{"sfb2", args->sfb2, 0, NO_GROUP}, b_rows, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, second},
         {{"scale_gate", args->scale_gate, 0, NO_GROUP},
@@ -186,8 +204,33 @@ static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
          POINTER_ALIGNMENT_BYTES,
          nvfp4},
     };
-    const struct size sizes[] = {{"m", args->m}, {"n", args->n}, {"k", args->k}, {"l", args->l}};
-    return check_members(all, MEMBERS, C, sizes);
+    for (int i = 0; i < MEMBERS; i++) {
+        struct member *member = &all[i];
+        if (!member->present) {
+            continue;
+        }
+        if (!tensor_bytes(member->rows, member->rows_unit, member->row_bytes, member->batches,
+                          &member->tensor.bytes)) {
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                               "%s of m %lld, n %lld, k %lld, l %lld has 2^63 bytes or more; expected fewer",
+                               member->tensor.name, (long long)args->m, (long long)args->n, (long long)args->k,
+                               (long long)args->l);
+        }
+        RETURN_IF_FAILED(check_pointer_aligned(&member->tensor, member->alignment));
+    }
+    for (int output = C; output < MEMBERS; output++) {
+        for (int i = 0; i < MEMBERS; i++) {
+            if (i != output && all[output].present && all[i].present &&
+                overlap(&all[i].tensor, &all[output].tensor)) {
+                return set_message(
+                    CUSTOM_KERNEL_ERROR_ARGUMENT,
+                    "%s at %p with %lld bytes overlaps %s at %p; expected outputs that overlap no other tensor",
+                    all[output].tensor.name, all[output].tensor.pointer, (long long)all[output].tensor.bytes,
+                    all[i].tensor.name, all[i].tensor.pointer);
+            }
+        }
+    }
+    return CUSTOM_KERNEL_OK;
 }
 
 /* True if custom_kernel() computes the same. */
@@ -195,29 +238,7 @@ static bool is_dual_gemm(const struct custom_kernel_extended_args *args) {
     return args->activation == CUSTOM_KERNEL_GATED && args->weights == CUSTOM_KERNEL_WEIGHTS_APART &&
            args->output == CUSTOM_KERNEL_FP16 && args->scale_gate == NULL && args->scale_up == NULL &&
            args->token_scale == NULL && (args->limit == 0 || isinf(args->limit)) &&
-           (args->alpha == 0 || args->alpha == 1) && args->beta == 0;
-}
-
-int32_t check_options(const struct custom_kernel_extended_args *args) {
-    RETURN_IF_FAILED(check_kinds(args));
-    return check_activation(args);
-}
-
-struct extension extension_of(const struct custom_kernel_extended_args *args) {
-    return (struct extension){
-        .plain = args->activation == CUSTOM_KERNEL_PLAIN,
-        .stacked = args->weights == CUSTOM_KERNEL_WEIGHTS_STACKED,
-        .interleave = is_interleaved(args) ? args->weights : 0,
-        .output = args->output,
-        .scale_gate = args->scale_gate,
-        .scale_up = args->scale_up,
-        .token_scale = args->token_scale,
-        .scale_c = args->scale_c,
-        .sfc = args->sfc,
-        .limit = args->limit == 0 ? INFINITY : args->limit,
-        .alpha = args->alpha == 0 ? 1 : args->alpha,
-        .beta = args->beta,
-    };
+           (args->alpha == 0 || args->alpha == 1) && args->beta == 0 && args->a_type == CUSTOM_KERNEL_A_NVFP4;
 }
 
 int32_t validate_extended(const struct custom_kernel_extended_args *caller_args, struct problem *problem,
@@ -230,15 +251,29 @@ int32_t validate_extended(const struct custom_kernel_extended_args *caller_args,
     RETURN_IF_FAILED(
         read_struct("args", "args->struct_bytes", &args_type, caller_args, caller_args->struct_bytes, &args));
     RETURN_IF_FAILED(check_enums(args.backend, args.device, args.scale_layout, args.queue));
-    RETURN_IF_FAILED(check_options(&args));
+    RETURN_IF_FAILED(check_kinds(&args));
+    RETURN_IF_FAILED(check_activation(&args));
     RETURN_IF_FAILED(check_extents(&args));
-    RETURN_IF_FAILED(check_multiples(&args));
     if (args.m > 0) {
         RETURN_IF_FAILED(check_unused(&args));
         RETURN_IF_FAILED(check_tensors(&args));
     }
     *backend = args.backend;
-    *extension = extension_of(&args);
+    *extension = (struct extension){
+        .plain = args.activation == CUSTOM_KERNEL_PLAIN,
+        .stacked = args.weights == CUSTOM_KERNEL_WEIGHTS_STACKED,
+        .interleave = is_interleaved(&args) ? args.weights : 0,
+        .output = args.output,
+        .a_type = args.a_type,
+        .scale_gate = args.scale_gate,
+        .scale_up = args.scale_up,
+        .token_scale = args.token_scale,
+        .scale_c = args.scale_c,
+        .sfc = args.sfc,
+        .limit = args.limit == 0 ? INFINITY : args.limit,
+        .alpha = args.alpha == 0 ? 1 : args.alpha,
+        .beta = args.beta,
+    };
     *problem = (struct problem){
         .m = args.m,
         .n = args.n,
@@ -270,8 +305,12 @@ void extended_batch(const struct problem *all, int64_t batch, struct problem *on
     *one = *all;
     one->l = 1;
     one->extension = extension;
-    one->a += batch * all->m * (all->k / 2);
-    one->sfa += batch * scale_batch_bytes(all->scale_layout, all->m, groups);
+    if (of_all->a_type == CUSTOM_KERNEL_A_NVFP4) {
+        one->a += batch * all->m * (all->k / 2);
+        one->sfa += batch * scale_batch_bytes(all->scale_layout, all->m, groups);
+    } else {
+        one->a += batch * all->m * all->k * (int64_t)sizeof(uint16_t);
+    }
     one->b1 += batch * b_bytes;
     one->sfb1 += batch * sfb_bytes;
     if (of_all->stacked) { /* n is a multiple of 128 if the scales are blocked, so the halves are whole tiles */

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu_backend.h"
 #include "cpu_machine.h"
 #include "extended_epilogue.h"
 #include "kernel_set.h"
@@ -60,6 +59,11 @@ struct worker {
     char *a;      /* packed A: [block_rows / tile_rows][K / 16] */
     void *memory; /* one allocation for the three above */
 };
+
+/* Such a problem has one batch. */
+static bool has_16_bit_a(const struct problem *problem) {
+    return problem->extension != NULL && problem->extension->a_type != CUSTOM_KERNEL_A_NVFP4;
+}
 
 static int64_t min(int64_t x, int64_t y) {
     return x < y ? x : y;
@@ -119,6 +123,13 @@ static struct operand operand_of(const struct problem *problem, const uint8_t *f
         .k = problem->k,
         .scale_layout = problem->scale_layout,
     };
+}
+
+static struct operand a_operand(const struct problem *problem, int64_t batch) {
+    if (!has_16_bit_a(problem)) {
+        return operand_of(problem, problem->a, problem->sfa, problem->m, batch);
+    }
+    return (struct operand){.fp4 = problem->a, .k = problem->k, .type = problem->extension->a_type};
 }
 
 /* The rows of C that a worker computes. */
@@ -233,8 +244,7 @@ static void *run_tasks(void *argument) {
                                  .first = block % share->row_blocks * share->block_rows};
         rows.rows = min(share->block_rows, problem->m - rows.first);
         if (task - run != packed) {
-            struct operand a = operand_of(problem, problem->a, problem->sfa, problem->m, rows.batch);
-            a.scale_layout = token_scale_layout(problem);
+            struct operand a = a_operand(problem, rows.batch);
             for (int64_t row = 0; row < rows.rows; row += kernels->tile_rows) {
                 kernels->pack_a(worker->a +
                                     (size_t)(row / kernels->tile_rows * groups) * kernels->a_group_bytes,
@@ -291,14 +301,11 @@ static int64_t most_rows(const struct problem *problems, int64_t count) {
     return rows;
 }
 
-int32_t cpu_run_problems(const struct problem *problems, int64_t count) {
+static int32_t run_problems(const struct problem *problems, int64_t count) {
+    struct share shares[CUSTOM_KERNEL_MAX_GROUPS];
     struct work work = {.panel_cols = panel_cols_of(problems)};
     RETURN_IF_FAILED(machine_kernels(most_rows(problems, count), &work.kernels));
-    struct share *shares = malloc((size_t)count * sizeof *shares);
-    if (shares == NULL) {
-        return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY, "no host memory to list %lld products",
-                           (long long)count);
-    }
+    work.kernels = has_16_bit_a(problems) ? &kernels_halves : work.kernels;
     double macs = 0; /* multiply-adds of one product, all problems together */
     for (int64_t i = 0; i < count; i++) {
         macs += macs_of(&problems[i]);
@@ -311,7 +318,6 @@ int32_t cpu_run_problems(const struct problem *problems, int64_t count) {
 
     struct worker workers[MACHINE_MOST_THREADS];
     if (!allocate(&workers[0], &work)) {
-        free(shares);
         return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
                            "no host memory to pack %zu rows of A with k = %lld",
                            work.tiles * (size_t)work.kernels->tile_rows, (long long)work.longest_k);
@@ -332,12 +338,11 @@ int32_t cpu_run_problems(const struct problem *problems, int64_t count) {
         free(workers[i].memory);
     }
     free(workers[0].memory);
-    free(shares);
     return CUSTOM_KERNEL_OK;
 }
 
 static int32_t run(const struct problem *problem) {
-    return cpu_run_problems(problem, 1);
+    return run_problems(problem, 1);
 }
 
 static int available(int32_t device, char *detail, size_t detail_bytes) {
@@ -350,7 +355,6 @@ const struct backend cpu_backend = {
     .name = "cpu",
     .available = available,
     .run = run,
-    .run_grouped = cpu_run_problems,
+    .run_grouped = run_problems,
     .run_extended = run,
-    .run_experts = cpu_run_experts,
 };

@@ -54,6 +54,7 @@ struct operand {
     const uint8_t *scales;
     int64_t k;
     int32_t scale_layout;
+    int32_t type; /* enum custom_kernel_a_type: only A has 16 bits an element, at fp4 and without scales */
 };
 
 /* The kernels of one instruction set.  The types of packed A, panel and sums are the set's own; sizes below. */
@@ -96,6 +97,8 @@ struct kernels {
     .panel_bytes = sizeof(struct b_panel), .sums_bytes = sizeof(struct accumulators), .pack_a = pack_a
 
 extern const struct kernels kernels_portable;
+extern const struct kernels
+    kernels_halves; /* only extended_epilogue() follows: it has no epilogues of its own */
 #ifdef NVFP4_HAVE_AVX2
 extern const struct kernels kernels_avx2;
 #endif

@@ -7,7 +7,8 @@
 #ifndef HOPPER_DEQUANTIZE_CUH
 #define HOPPER_DEQUANTIZE_CUH
 
-#include "../gpu/instructions/ptx.cuh"
+#include "../custom_kernel.h"
+#include "../gpu/instructions/wgmma_bf16.cuh"
 #include "hopper_kernels.h"
 
 namespace hopper {
@@ -70,6 +71,53 @@ static __device__ __forceinline__ void widen_scales(uint16_t pair, uint32_t (&sc
     scales[0] = twice_low(halves);
     scales[1] = twice_high(halves);
 }
+
+/* ---- bf16, for A in bf16 ---- */
+
+/* An e2m1 value s|ee|m, put at bits 15 and 8..6 of a bf16, is the value times 2^-126, a subnormal included; so
+ * a scale factor is multiplied by 2^118, and the epilogue undoes the 2^-8 that are left.  The product has at
+ * most 6 significant bits, and none of its bits is below 2^-18: it is exact. */
+#define SCALE_OF_BF16 0x1p118f
+#define SIGNS_OF_TWO  0x80008000
+#define FP4_OF_BF16   0x81c081c0
+
+static __device__ __forceinline__ void dequantize_word_bf16(uint32_t fp4, uint32_t scale,
+                                                            uint32_t (&pairs)[4]) {
+    pairs[0] = mul_bf16x2(select_bits(SIGNS_OF_TWO, fp4 << 12, fp4 << 6) & FP4_OF_BF16, scale);
+    pairs[1] = mul_bf16x2(select_bits(SIGNS_OF_TWO, fp4 << 8, fp4 << 2) & FP4_OF_BF16, scale);
+    pairs[2] = mul_bf16x2(select_bits(SIGNS_OF_TWO, fp4 << 4, fp4 >> 2) & FP4_OF_BF16, scale);
+    pairs[3] = mul_bf16x2(select_bits(SIGNS_OF_TWO, fp4, fp4 >> 6) & FP4_OF_BF16, scale);
+}
+
+static __device__ __forceinline__ void widen_scales_bf16(uint16_t pair, uint32_t (&scales)[2]) {
+    const uint32_t halves = cvt_rn_f16x2_e4m3x2(pair & SCALE_MAGNITUDES);
+    const float low = cvt_f32_f16((uint16_t)halves) * SCALE_OF_BF16,
+                high = cvt_f32_f16((uint16_t)(halves >> 16)) * SCALE_OF_BF16;
+    scales[0] = cvt_rn_bf16x2_f32(low, low);
+    scales[1] = cvt_rn_bf16x2_f32(high, high);
+}
+
+/* B for an A of type a_type: in bf16 if A is, else in fp16. */
+template <int a_type>
+static __device__ __forceinline__ void dequantize_word_as(uint32_t fp4, uint32_t scale, uint32_t (&pairs)[4]) {
+    if constexpr (a_type == CUSTOM_KERNEL_A_BF16) {
+        dequantize_word_bf16(fp4, scale, pairs);
+    } else {
+        dequantize_word(fp4, scale, pairs);
+    }
+}
+
+template <int a_type>
+static __device__ __forceinline__ void widen_scales_as(uint16_t pair, uint32_t (&scales)[2]) {
+    if constexpr (a_type == CUSTOM_KERNEL_A_BF16) {
+        widen_scales_bf16(pair, scales);
+    } else {
+        widen_scales(pair, scales);
+    }
+}
+
+template <int a_type, int n> struct wgmma_as : wgmma_m64k16<n> {};
+template <int n> struct wgmma_as<CUSTOM_KERNEL_A_BF16, n> : wgmma_m64k16_bf16<n> {};
 
 /* The scale factors of a row of A and a chunk of its K. */
 static __device__ __forceinline__ const uint8_t *scales_of_chunk(const struct dequantize_params &p,

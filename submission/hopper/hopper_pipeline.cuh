@@ -12,7 +12,6 @@
 #ifndef HOPPER_PIPELINE_CUH
 #define HOPPER_PIPELINE_CUH
 
-#include "../gpu/instructions/wgmma.cuh"
 #include "../gpu/instructions/wgmma_descriptors.h"
 #include "hopper_dequantize.cuh"
 #include "hopper_tile.cuh"
@@ -110,7 +109,7 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
     uint32_t scales = scale_word_at(scale_tile, in_tiles) + quad_lane % 2 * 2;
     for (int which = 0; which < 2; which++) {
         packed.fp4[which] = ld_shared_v4(fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
-        widen_scales(ld_shared_u16(scales + which * second), packed.scales[which]);
+        widen_scales_as<T::a_type>(ld_shared_u16(scales + which * second), packed.scales[which]);
     }
 }
 
@@ -128,7 +127,8 @@ static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[step
                 dequantize_word_by_bytes(word_of(packed.fp4[which], word), packed.scales[which][word / 2],
                                          pairs);
             } else {
-                dequantize_word(word_of(packed.fp4[which], word), packed.scales[which][word / 2], pairs);
+                dequantize_word_as<T::a_type>(word_of(packed.fp4[which], word), packed.scales[which][word / 2],
+                                              pairs);
             }
             fragment[2 * i][which] = pairs[0];
             fragment[2 * i][2 + which] = pairs[1];
@@ -190,7 +190,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
                 uint64_t a = T::rebuilds_descriptors
                                  ? wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a) + offset)
                                  : wgmma_descriptor_plus(tile_of_a, offset);
-                wgmma_m64k16<T::tile_m>::mma_async(acc[block], fragment[j], a, k > first || step > 0);
+                wgmma_as<T::a_type, T::tile_m>::mma_async(acc[block], fragment[j], a, k > first || step > 0);
             }
             wgmma_commit_group();
             wgmma_wait_group<1>(); /* all but the last: the other buffer is free */

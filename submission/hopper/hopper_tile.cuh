@@ -56,6 +56,7 @@ struct tile {
     static constexpr bool blocks_in_turn = m_blocks > 1 && fragment_steps < GROUP_STEPS;
     /* Three warpgroups are faster with a dequantization of fewer products and more integer instructions, and
      * with A's descriptor built anew for each step (measured:H200, round 61). */
+    static constexpr int a_type = CUSTOM_KERNEL_A_FP16; /* of A in shared memory, and of B's fragments */
     static constexpr bool dequantizes_by_bytes = warpgroups == 3, rebuilds_descriptors = warpgroups == 3;
 
     /* With split K, each CTA runs the epilogue for its share of A's rows. */

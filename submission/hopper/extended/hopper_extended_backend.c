@@ -1,5 +1,6 @@
 /* The host side of the extended GEMM.  A call: select a tile, check the limits, get scratch memory, encode the
- * tensor maps, dequantize A, permute B's scale factors if needed, multiply. */
+ * tensor maps, dequantize A, permute B's scale factors if needed, multiply.  Calls with few rows of A go to
+ * hopper_extended_narrow_backend.c. */
 #include "hopper_extended_backend.h"
 
 #include "../../gpu/gpu_backend.h"
@@ -8,6 +9,7 @@
 #include "../hopper_operands.h"
 #include "../hopper_tile_selection.h"
 #include "hopper_extended_kernels.h"
+#include "hopper_extended_narrow_backend.h"
 
 struct extended_plan {
     const struct problem *problem;
@@ -20,37 +22,44 @@ struct extended_plan {
     int64_t a_bytes, scale_bytes; /* scratch memory: A in fp16; sfb1 or sfb2, permuted */
 };
 
-/* True if a tile holds whole pieces of interleaved rows; or, for a plain product, if the scale factors of its
- * two halves are the same distance apart for all rows. */
-static bool suits(const struct hopper_config *config, const struct extension *extension) {
-    const int tile_n = hopper_tile_n(config);
+/* True if a tile has a kernel for A's type, and holds whole pieces of interleaved rows; or, for a plain
+ * product, if the scale factors of its two halves are the same distance apart for all rows. */
+static bool suits(int tile, const struct extension *extension) {
+    const int tile_n = hopper_tile_n(&hopper_configs[tile]);
+    if (hopper_extended_gemm_kernel(tile, extension->a_type) == NULL) {
+        return false;
+    }
     if (extension->plain) {
         return tile_n % SCALE_TILE_ROWS == 0 || SCALE_TILE_ROWS % tile_n == 0;
     }
     return extension->interleave == 0 || tile_n % extension->interleave == 0;
 }
 
-/* The tile that the environment names, else the cheapest that suits; two columns of a plain product count as
- * one.
- */
+/* The tile that the environment names, else the cheapest that suits, narrow tiles after the others; two columns
+ * of a plain product count as one. */
 static int32_t select_tile(const struct problem *problem, int sms, int *tile) {
     const struct extension *extension = problem->extension;
     RETURN_IF_FAILED(gpu_wanted_tile(HOPPER_CONFIG_VARIABLE, hopper_tile_name, tile));
-    if (*tile >= HOPPER_TILES || (*tile >= 0 && !suits(&hopper_configs[*tile], extension))) {
+    if (*tile >= 0 && *tile < HOPPER_TILES && !suits(*tile, extension)) {
         return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
                            "tile %s has no extended GEMM of this kind on the hopper backend; expected another, "
                            "or none, in " HOPPER_CONFIG_VARIABLE,
                            hopper_tile_name(*tile));
     }
+    if (*tile >= 0) {
+        return CUSTOM_KERNEL_OK;
+    }
     const int64_t columns = extension->plain ? ceil_div(problem->n, 2) : problem->n;
     int64_t least_ps = INT64_MAX;
-    for (int i = 0, any = *tile < 0; any && i < HOPPER_TILES; i++) {
+    for (int i = 0; i < HOPPER_TILES; i++) {
         int64_t ps = hopper_tile_cost_ps(&hopper_configs[i], problem->m, columns, problem->k, 1, sms);
-        if (suits(&hopper_configs[i], extension) && ps < least_ps) {
+        if (ps < least_ps && suits(i, extension)) {
             least_ps = ps;
             *tile = i;
         }
     }
+    const int narrow = hopper_extended_narrow_tile(problem, sms, least_ps);
+    *tile = narrow >= 0 ? HOPPER_TILES + narrow : *tile;
     return CUSTOM_KERNEL_OK;
 }
 
@@ -60,15 +69,14 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_c
         {"m", problem->m, most_m < MAX_DIMENSION ? most_m : MAX_DIMENSION},
         {"n", problem->n, MAX_DIMENSION / 2},
         {"k", problem->k, MAX_DIMENSION},
-        {"the size of a in bytes", problem->m * (problem->k / 2), INT64_MAX / 16},
+        {"the number of elements of a", problem->m * problem->k, INT64_MAX / 8},
     };
     return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
 }
 
-static int32_t make_plan(const struct problem *problem, int sms, struct extended_plan *plan) {
+static int32_t make_plan(const struct problem *problem, struct extended_plan *plan) {
     const struct extension *extension = problem->extension;
     plan->problem = problem;
-    RETURN_IF_FAILED(select_tile(problem, sms, &plan->tile));
     plan->config = &hopper_configs[plan->tile];
     RETURN_IF_FAILED(check_limits(problem, plan->config));
     plan->joint = extension->plain || extension->interleave != 0;
@@ -118,12 +126,15 @@ static int32_t encode_maps(const struct extended_plan *plan, const uint8_t *a_fp
     return encode_b("b2", plan, b2, &maps->b2);
 }
 
+/* Dequantizes A, or puts an A of 16 bits in the order of K that B's dequantization makes. */
 static int32_t launch_dequantize(const struct extended_plan *plan, uint8_t *a_fp16) {
     struct dequantize_params params = hopper_dequantize_params(plan->problem, plan->stages_k, a_fp16);
-    int64_t threads = hopper_dequantize_threads(params.row_units);
+    const bool halves = plan->problem->extension->a_type != CUSTOM_KERNEL_A_NVFP4;
+    const int64_t units = halves ? params.row_units / ARRANGED_UNITS : params.row_units;
+    int64_t threads = hopper_dequantize_threads(units);
     struct launch launch = {
-        .kernel = hopper_dequantize_kernel(),
-        .grid = {plan->problem->m, ceil_div(params.row_units, threads), 1},
+        .kernel = halves ? hopper_arrange_kernel() : hopper_dequantize_kernel(),
+        .grid = {plan->problem->m, ceil_div(units, threads), 1},
         .threads = threads,
         .cluster = 1,
         .pdl_variable = HOPPER_PDL_VARIABLE,
@@ -150,7 +161,7 @@ static int32_t launch_all(const struct extended_plan *plan, uint8_t *scratch) {
     uint8_t *sfb1 = scratch + plan->a_bytes, *sfb2 = sfb1 + plan->scale_bytes;
     struct tensor_maps maps;
     struct launch launch = {
-        .kernel = hopper_extended_gemm_kernel(plan->tile),
+        .kernel = hopper_extended_gemm_kernel(plan->tile, problem->extension->a_type),
         .grid = {ceil_div(problem->n, plan->tile_columns) * config->split_k,
                  ceil_div(problem->m, config->tile_m), 1},
         .threads = hopper_cta_threads(config),
@@ -178,6 +189,7 @@ static int32_t launch_all(const struct extended_plan *plan, uint8_t *scratch) {
             },
         .epilogue = extended_params_of(problem),
         .interleave = problem->extension->interleave,
+        .correction = hopper_correction(problem->extension->a_type),
     };
     RETURN_IF_FAILED(encode_maps(plan, scratch, &maps));
     RETURN_IF_FAILED(gpu_allow_shared_memory(problem->device, &launch));
@@ -194,7 +206,11 @@ int32_t hopper_run_extended(const struct problem *problem) {
     uint8_t *scratch = NULL;
     int sms = 0;
     RETURN_IF_FAILED(gpu_count_sms(problem->device, &sms));
-    RETURN_IF_FAILED(make_plan(problem, sms, &plan));
+    RETURN_IF_FAILED(select_tile(problem, sms, &plan.tile));
+    if (plan.tile >= HOPPER_TILES) {
+        return hopper_run_extended_narrow(problem, plan.tile - HOPPER_TILES, sms);
+    }
+    RETURN_IF_FAILED(make_plan(problem, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, plan.a_bytes + 2 * plan.scale_bytes, &scratch));
     int32_t status = launch_all(&plan, scratch);
     return gpu_release_scratch(problem, scratch, status);

@@ -36,11 +36,12 @@ static __device__ __forceinline__ void copy_scale_tile(uint32_t to, const uint8_
     cp_async_bulk(to, scales + offset * SCALE_TILE_BYTES, STAGE_SCALE_BYTES, full);
 }
 
-/* Base: the dual GEMM's tile. */
-template <class Base> struct extended_tile : Base {
+/* Base: the dual GEMM's tile; bf16: A is bf16, and B is dequantized to it. */
+template <class Base, bool bf16> struct extended_tile : Base {
     using coord = struct extended_coord;
     using params = struct hopper_extended_params;
     static constexpr bool interleaves = true;
+    static constexpr int a_type = bf16 ? CUSTOM_KERNEL_A_BF16 : CUSTOM_KERNEL_A_FP16;
     static constexpr int joint_scale_tiles = JOINT_SCALE_TILES(Base::tile_n);
     static_assert(joint_scale_tiles <= 2 * Base::b_scale_tiles, "joint scale tiles fit the places of both");
 
@@ -120,15 +121,16 @@ template <class T, int columns_, bool fp32> struct staged : T {
 
 /* Two outputs of neighbouring rows of A: from gate and up, or from one half of a plain product's columns. */
 template <bool plain>
-static __device__ __forceinline__ void finish_two(const struct extended_params &p, const float *acc, int half,
+static __device__ __forceinline__ void finish_two(const struct extended_params &p, float correction,
+                                                  const float *acc, int half,
                                                   const struct row_factors (&factors)[2], float (&outputs)[2]) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         if constexpr (plain) {
-            outputs[i] = acc[2 * half + i] * PRODUCT_CORRECTION * factors[i].gate;
+            outputs[i] = acc[2 * half + i] * correction * factors[i].gate;
         } else {
-            outputs[i] = activate(p, __fmul_rn(acc[i] * PRODUCT_CORRECTION, factors[i].gate),
-                                  __fmul_rn(acc[2 + i] * PRODUCT_CORRECTION, factors[i].up));
+            outputs[i] = activate(p, __fmul_rn(acc[i] * correction, factors[i].gate),
+                                  __fmul_rn(acc[2 + i] * correction, factors[i].up));
         }
     }
 }
@@ -137,7 +139,7 @@ static __device__ __forceinline__ void finish_two(const struct extended_params &
 template <class T, bool plain, bool fp32>
 static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][T::accs], uint32_t output,
                                                       int warpgroup, int32_t tile_row,
-                                                      const struct extended_params &p) {
+                                                      const struct extended_params &p, float correction) {
     constexpr int halves = plain ? 2 : 1;
     using S = staged<T, halves * T::tile_n, fp32>;
     const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
@@ -159,7 +161,7 @@ static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][
 #pragma unroll
             for (int i = 0; i < 4 && row + i * 8 < T::output_m; i++) {
                 float two[2];
-                finish_two<plain>(p, &acc[block][(row / 8 + i) * 4], half, factors[i], two);
+                finish_two<plain>(p, correction, &acc[block][(row / 8 + i) * 4], half, factors[i], two);
                 if constexpr (fp32) {
                     const uint32_t to = output + (row + i * 8 + lane % 4 * 2) * S::output_row_bytes +
                                         (column + lane / 4) * (int)sizeof(float);
@@ -212,7 +214,7 @@ finish_extended(float (&acc)[T::m_blocks][T::accs], unsigned char *output, int w
                 const struct tile_coord &tile, const struct hopper_extended_params &p) {
     using S = staged<T, plain ? 2 * T::tile_n : T::tile_n, nvfp4>;
     stage_extended<T, plain, nvfp4>(acc, cvta_to_shared(output), warpgroup, tile.m + tile.rank * T::output_m,
-                                    p.epilogue);
+                                    p.epilogue, p.correction);
     bar_sync(CONSUMER_BARRIER, T::finishers);
     if constexpr (nvfp4) {
         store_nvfp4<S>(output, tile, p.epilogue);

@@ -11,20 +11,58 @@
 extern "C" {
 #endif
 
-/* Passed by value.  `gemm`'s n is the number of rows of the tensor b1; its first_n is not used. */
+/* Passed by value.  `interleave`: rows of gate, then of up, in turn in one tensor; 0 for two tensors or a plain
+ * product.  `correction` undoes the powers of two that the operands carry. */
+
+/* `gemm`'s n is the number of rows of the tensor b1; its first_n is not used. */
 struct hopper_extended_params {
     struct hopper_dual_gemm_params gemm;
     struct extended_params epilogue;
-    int32_t
-        interleave; /* rows of gate, then of up, in turn in one tensor; 0 for two tensors or a plain product */
+    int32_t interleave;
+    float correction;
 };
+
+/* The columns of C of a narrow tile's warps.  2^unit_bits warps along N share `span` columns; each has `subs`
+ * times 8, where each 8 are runs of 2^run_bits columns, `step` columns apart. */
+struct narrow_columns {
+    int32_t unit_bits, span, subs, run_bits, step;
+};
+
+/* `gemm`'s n counts columns of C, its c is not used, and b2 and sfb2 are b1 and sfb1 if all weights are there.
+ */
+struct hopper_extended_narrow_params {
+    struct hopper_narrow_params gemm;
+    struct extended_params epilogue;
+    struct narrow_columns columns;
+    int32_t interleave;
+    float correction;
+};
+
+#define NARROW_IN_PAIR 2 /* vectors of sums that stay together */
+
+/* Dequantized to fp16, e2m1 values carry 2^-14; with their scale factors dequantized to bf16, 2^-8. */
+static inline float hopper_correction(int32_t a_type) {
+    return a_type == CUSTOM_KERNEL_A_NVFP4 ? 0x1p28f : a_type == CUSTOM_KERNEL_A_FP16 ? 0x1p14f : 0x1p8f;
+}
+
+/* Units of A that a thread holds: an element of 16 bits takes four times the registers. */
+#define NARROW_A_UNITS(a_type, a_units) ((a_type) != CUSTOM_KERNEL_A_NVFP4 && (a_units) > 2 ? 2 : (a_units))
 
 /* Scale tiles of a stage if both operands are rows of one tensor. */
 #define JOINT_SCALE_TILES(tile_n) SCALE_TILES_TOUCHED(2 * (tile_n))
 
-/* The kernel of configuration number `index` of HOPPER_CONFIGS.  Its parameters: the tensor maps of A in fp16,
- * B1 and B2, of interleaved rows [piece][row][K], and struct hopper_extended_params. */
-const void *hopper_extended_gemm_kernel(int index);
+/* The kernel of configuration number `index` of HOPPER_CONFIGS for an A of type `a_type`, or NULL.  Its
+ * parameters: the tensor maps of A in 16 bits, B1 and B2, of interleaved rows [piece][row][K], and struct
+ * hopper_extended_params.  An A of fp16 is multiplied as one dequantized to it. */
+const void *hopper_extended_gemm_kernel(int index, int a_type);
+
+/* Its parameters: struct dequantize_params; `a` has 16 bits an element. */
+const void *hopper_arrange_kernel(void);
+#define ARRANGED_UNITS 4 /* units of 16 bytes that a thread writes */
+
+/* The kernel of narrow tile number `index` whose K is shared by `split_k` CTAs, for an A of type `a_type`, with
+ * struct hopper_extended_narrow_params. */
+const void *hopper_extended_narrow_kernel(int index, int split_k, int a_type);
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,7 @@
 #include "../hopper_kernels.h"
 #include "hopper_narrow_selection.h"
 
-static int32_t check_limits(const struct problem *problem, const struct hopper_narrow_config *config) {
+int32_t hopper_narrow_check_limits(const struct problem *problem, const struct hopper_narrow_config *config) {
     int64_t most_m = (int64_t)MAX_GRID_YZ * config->tile_m;
     const struct limit limits[] = {
         {"m", problem->m, most_m < MAX_DIMENSION ? most_m : MAX_DIMENSION},
@@ -17,8 +17,8 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_n
     return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
 }
 
-static struct hopper_narrow_params make_params(const struct problem *problem,
-                                               const struct hopper_narrow_layout *layout) {
+struct hopper_narrow_params hopper_narrow_params_of(const struct problem *problem,
+                                                    const struct hopper_narrow_layout *layout) {
     bool blocked = problem->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED;
     int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
     return (struct hopper_narrow_params){
@@ -46,20 +46,27 @@ static struct hopper_narrow_params make_params(const struct problem *problem,
 int32_t hopper_run_narrow(const struct problem *problem, int index, int sms) {
     const struct hopper_narrow_config *config = &hopper_narrow_configs[index];
     struct hopper_narrow_layout layout = {0};
-    RETURN_IF_FAILED(check_limits(problem, config));
+    RETURN_IF_FAILED(hopper_narrow_check_limits(problem, config));
     (void)hopper_narrow_layout(config, problem->m, problem->n, problem->k, problem->l, sms, &layout);
-    struct hopper_narrow_params params = make_params(problem, &layout);
+    struct hopper_narrow_params params = hopper_narrow_params_of(problem, &layout);
+    void *arguments[] = {&params};
+    return hopper_launch_narrow(problem, config, &layout, hopper_narrow_dual_gemm_kernel(index, layout.split_k),
+                                problem->n, arguments);
+}
+
+int32_t hopper_launch_narrow(const struct problem *problem, const struct hopper_narrow_config *config,
+                             const struct hopper_narrow_layout *layout, const void *kernel, int64_t n,
+                             void **arguments) {
     struct launch launch = {
-        .kernel = hopper_narrow_dual_gemm_kernel(index, layout.split_k),
-        .grid = {hopper_narrow_ctas_along_n(config, &layout, problem->n), ceil_div(problem->m, config->tile_m),
+        .kernel = kernel,
+        .grid = {hopper_narrow_ctas_along_n(config, layout, n), ceil_div(problem->m, config->tile_m),
                  problem->l},
-        .threads = (int64_t)layout.warps_n * layout.warps_k * WARP_THREADS,
-        .cluster = layout.split_k,
+        .threads = (int64_t)layout->warps_n * layout->warps_k * WARP_THREADS,
+        .cluster = layout->split_k,
         .shared_bytes = MAX_SHARED_BYTES, /* allowed once, for every layout */
         .pdl_variable = HOPPER_PDL_VARIABLE,
     };
     RETURN_IF_FAILED(gpu_allow_shared_memory(problem->device, &launch));
-    launch.shared_bytes = layout.shared_bytes;
-    void *arguments[] = {&params};
+    launch.shared_bytes = layout->shared_bytes;
     return gpu_launch(problem, &launch, arguments);
 }

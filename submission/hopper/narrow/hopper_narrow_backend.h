@@ -3,8 +3,18 @@
 #define HOPPER_NARROW_BACKEND_H
 
 #include "../../core/backend.h"
+#include "../hopper_kernels.h"
 
 /* Runs a problem with narrow tile number `index` on the current device, which has `sms` SMs. */
 int32_t hopper_run_narrow(const struct problem *problem, int index, int sms);
+
+/* Its parts, for extended calls too. */
+int32_t hopper_narrow_check_limits(const struct problem *problem, const struct hopper_narrow_config *config);
+struct hopper_narrow_params hopper_narrow_params_of(const struct problem *problem,
+                                                    const struct hopper_narrow_layout *layout);
+/* n: columns that the layout was found for. */
+int32_t hopper_launch_narrow(const struct problem *problem, const struct hopper_narrow_config *config,
+                             const struct hopper_narrow_layout *layout, const void *kernel, int64_t n,
+                             void **arguments);
 
 #endif

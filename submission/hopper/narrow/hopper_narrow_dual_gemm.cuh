@@ -1,8 +1,9 @@
 /* The fused dual GEMM for few rows of A, which is bound by the traffic of B.
  *
  * Read in this order: hopper_narrow_config.h (sizes, layout), hopper_dequantize.cuh (fp4 to fp16),
- * hopper_narrow_products.cuh (the tile, and the products of a step), then from the top: A, load, main loop,
- * reduction, epilogue, kernel.  The kernel needs no launch before it and no scratch memory.
+ * hopper_narrow_products.cuh (the tile, and the products of a step), hopper_narrow_a.cuh (place, and A), then
+ * from the top: load, main loop, reduction, epilogue, kernel.  The kernel needs no launch before it and no
+ * scratch memory.
  *
  *   every thread                                 every warp, for its own steps of K
  *   ------------                                 -------------------------------------
@@ -25,140 +26,9 @@
 
 #include "../../gpu/ring.cuh"
 #include "../hopper_epilogue.cuh"
-#include "hopper_narrow_products.cuh"
+#include "hopper_narrow_a.cuh"
 
 namespace hopper {
-
-/* ---- place ---- */
-
-/* The place of this thread in its CTA, and of the CTA in the grid. */
-struct narrow_coord {
-    int lane, quad, quad_lane; /* lane = 4 quad + quad_lane */
-    int warp, warp_n, warp_k, warps;
-    int32_t m, tile_n, batch, rank; /* m: first row of A; tile_n: tile along the rows of B; rank: of this CTA
-                                       among those of its tile */
-    int32_t first_step, steps;      /* this CTA's share of K; steps may be 0 */
-};
-
-template <class T>
-static __device__ __forceinline__ struct narrow_coord find_narrow_tile(const struct hopper_narrow_params &p) {
-    struct narrow_coord coord;
-    coord.lane = threadIdx.x % WARP_THREADS;
-    coord.quad = coord.lane / 4;
-    coord.quad_lane = coord.lane % 4;
-    coord.warp = threadIdx.x / WARP_THREADS;
-    if (T::by_warpgroup) { /* tells the compiler that it is uniform, or ptxas serializes wgmma (C7520) */
-        coord.warp = __shfl_sync(~0u, coord.warp, 0);
-    }
-    coord.warp_n = coord.warp % p.layout.warps_n;
-    coord.warp_k = coord.warp / p.layout.warps_n;
-    coord.warps = p.layout.warps_n * p.layout.warps_k;
-    coord.m = blockIdx.y * T::a_blocks * NARROW_A_ROWS;
-    coord.tile_n = blockIdx.x / T::split_k;
-    coord.rank = blockIdx.x % T::split_k;
-    coord.batch = blockIdx.z;
-    int32_t all = (p.scale_words + 1) / 2; /* two scale words a step */
-    coord.first_step = all * coord.rank / T::split_k;
-    coord.steps = all * (coord.rank + 1) / T::split_k - coord.first_step;
-    return coord;
-}
-
-/* The row of B1 and B2 that quad `quad` of block `block` holds, for warp number `unit` along N.  A warp's rows
- * follow each other in each quarter of a scale tile, two for each block, so that a block's scale factors fill
- * whole sectors. */
-template <class T> static __device__ __forceinline__ int32_t b_row(int32_t unit, int block, int quad) {
-    constexpr int units = SCALE_TILE_ROWS / T::warp_rows, rows_of_quarter = T::warp_rows / SCALE_ENTRY_WORDS;
-    return unit / units * SCALE_TILE_ROWS + unit % units * rows_of_quarter + block * 2 + quad % 2 +
-           quad / 2 * SCALE_ENTRIES;
-}
-
-/* The offset of a row's first scale factor in its batch. */
-static __device__ __forceinline__ int64_t scale_row_offset(const struct hopper_narrow_params &p, int32_t row) {
-    return row / SCALE_TILE_ROWS * p.scale_tile_step +
-           row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
-           row % SCALE_ENTRIES * p.scale_row_step;
-}
-
-/* A lane takes 32 elements of a row and a step, which is half of a scale word: where its 16 bytes of fp4 and
- * its scale word are; `word` is the scale word's number in the row. */
-#define LANE_FP4_OFFSET(word, quad_lane) ((uint64_t)(word) * (NARROW_STEP_BYTES / 2) + (quad_lane) % 2 * 16)
-#define LANE_SCALE_WORD(step, quad_lane) (2 * (step) + (quad_lane) / 2)
-
-/* ---- A ---- */
-
-/* Units of A that a thread dequantizes: each is a lane's 32 elements of a block, zeros past the end of A.
- */
-template <class T> struct packed_a {
-    uint4 fp4[T::a_units];
-    uint16_t scales[T::a_units];
-};
-
-/* Loads all of a thread's units before any is used, so that they wait for memory once. */
-template <class T>
-static __device__ __forceinline__ void load_a(struct packed_a<T> &packed, const struct hopper_narrow_params &p,
-                                              const struct narrow_coord &coord, int32_t first_step,
-                                              int32_t steps) {
-#pragma unroll
-    for (int i = 0; i < T::a_units; i++) {
-        int block = coord.warp + i * coord.warps, step = block / T::a_blocks;
-        int32_t row = coord.m + block % T::a_blocks * NARROW_A_ROWS + coord.quad;
-        int32_t word = LANE_SCALE_WORD(first_step + step, coord.quad_lane);
-        packed.fp4[i] = make_uint4(0, 0, 0, 0);
-        packed.scales[i] = 0;
-        if (step < steps && row < p.m && word < p.scale_words) {
-            packed.fp4[i] = *(const uint4 *)(p.a + ((int64_t)coord.batch * p.m + row) * p.fp4_row_bytes +
-                                             LANE_FP4_OFFSET(word, coord.quad_lane));
-            packed.scales[i] =
-                *(const uint16_t *)(p.sfa + coord.batch * p.sfa_batch_bytes + scale_row_offset(p, row) +
-                                    (uint64_t)word * p.scale_word_step + LANE_SCALE_OFFSET(coord.quad_lane));
-        }
-    }
-}
-
-/* Stores units as the tensor cores' B operand (hopper_narrow_products.cuh): four vectors a lane and block, each
- * for two K steps of 16.
- */
-template <class T>
-static __device__ __forceinline__ void store_a(uint32_t to, const struct packed_a<T> &packed,
-                                               const struct narrow_coord &coord, int32_t steps) {
-#pragma unroll
-    for (int i = 0; i < T::a_units; i++) {
-        int block = coord.warp + i * coord.warps;
-        if (block >= steps * T::a_blocks) {
-            break;
-        }
-        uint32_t scales[2];
-        widen_scales(packed.scales[i], scales);
-#pragma unroll
-        for (int word = 0; word < 4; word++) {
-            uint32_t pairs[4];
-            dequantize_word(word_of(packed.fp4[i], word), scales[word / 2], pairs);
-            if constexpr (T::by_warpgroup) {
-                store_core_matrices(to + block * NARROW_A_BLOCK_BYTES, word, coord.lane, pairs);
-            } else {
-                st_shared_v4(to + block * NARROW_A_BLOCK_BYTES + word * NARROW_VECTOR_BYTES + coord.lane * 16,
-                             pairs);
-            }
-        }
-    }
-    if constexpr (T::by_warpgroup) {
-        fence_proxy_async_shared(); /* wgmma reads A after the next barrier */
-    }
-}
-
-/* Before the wait for the previous kernel: prefetches A and its scale factors to L2, some lines by each CTA.  A
- * prefetch reads nothing, so it cannot return data from before that kernel's writes. */
-static __device__ __forceinline__ void ask_for_a(const struct hopper_narrow_params &p,
-                                                 const struct narrow_coord &coord) {
-    const int half = (int)blockDim.x / 2;
-    const bool scales = (int)threadIdx.x >= half;
-    const int64_t bytes = scales ? p.sfa_batch_bytes : p.m * p.fp4_row_bytes;
-    const int64_t line =
-        ((threadIdx.x - (scales ? half : 0)) * (int64_t)gridDim.x + blockIdx.x) * L2_LINE_BYTES;
-    if (line < bytes) {
-        prefetch_global_l2((scales ? p.sfa : p.a) + coord.batch * bytes + line);
-    }
-}
 
 /* ---- load ---- */
 
@@ -274,13 +144,9 @@ multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct
 
 /* ---- reduction ---- */
 
-/* A vector is a float4 of each lane: gate and up of 8 rows of B by 8 rows of A.  CTA v % split_k of the cluster
- * stores the outputs of the tile's vector v; it receives split_k * warps_k partial sums of it, in the order of
- * K. */
-template <class T>
-static __device__ __forceinline__ int vectors_of(const struct hopper_narrow_params &p, int32_t rank) {
-    return (p.layout.warps_n * T::vectors - rank + T::split_k - 1) / T::split_k;
-}
+/* A vector is a float4 of each lane: gate and up of 8 rows of B by 8 rows of A.  Each CTA of the cluster adds
+ * up and stores some of the tile's vectors (T::place_of); it receives split_k * warps_k partial sums of each,
+ * in the order of K. */
 
 /* With split K: arms the barrier with the bytes that this CTA will receive, before the other CTA can send them.
  */
@@ -293,8 +159,8 @@ static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const s
     if (threadIdx.x == 0) {
         mbarrier_init(sums, 1);
         fence_mbarrier_init();
-        mbarrier_arrive_expect_tx(sums, vectors_of<T>(p, coord.rank) * T::split_k * p.layout.warps_k *
-                                            NARROW_VECTOR_BYTES);
+        mbarrier_arrive_expect_tx(sums, T::places(p.layout.warps_n, coord.rank) * T::split_k *
+                                            p.layout.warps_k * NARROW_VECTOR_BYTES);
     }
     barrier_cluster_arrive_relaxed(); /* fence_mbarrier_init has released the barrier to the cluster */
 }
@@ -325,12 +191,13 @@ static __device__ __forceinline__ void exchange_sums(const struct narrow_accumul
     wait_for_place<T>(p);
 #pragma unroll
     for (int i = 0; i < T::vectors; i++) {
-        int vector = coord.warp_n * T::vectors + i, owner = vector % T::split_k;
+        const struct narrow_place place = T::place_of(coord.warp_n, i);
         const float *four = &acc.of[i / T::a_blocks][i % T::a_blocks * 4];
-        uint32_t to = shared + p.layout.sums_offset +
-                      (vector / T::split_k * sources + source) * NARROW_VECTOR_BYTES + coord.lane * 16;
+        uint32_t to = shared + p.layout.sums_offset + (place.slot * sources + source) * NARROW_VECTOR_BYTES +
+                      coord.lane * 16;
         if constexpr (T::split_k > 1) {
-            st_async_v4(mapa_shared_cluster(to, owner), four, mapa_shared_cluster(sums.address, owner));
+            st_async_v4(mapa_shared_cluster(to, place.owner), four,
+                        mapa_shared_cluster(sums.address, place.owner));
         } else {
             st_shared_v4_f32(to, four);
         }
@@ -350,7 +217,7 @@ static __device__ __forceinline__ void exchange_sums(const struct narrow_accumul
 template <class T>
 static __device__ __forceinline__ void finish(uint32_t shared, const struct hopper_narrow_params &p,
                                               const struct narrow_coord &coord) {
-    const int sources = T::split_k * p.layout.warps_k, count = vectors_of<T>(p, coord.rank);
+    const int sources = T::split_k * p.layout.warps_k, count = T::places(p.layout.warps_n, coord.rank);
     for (int i = coord.warp; i < count; i += coord.warps) {
         uint32_t from = shared + p.layout.sums_offset + i * sources * NARROW_VECTOR_BYTES + coord.lane * 16;
         float sum[4] = {0, 0, 0, 0};
@@ -389,7 +256,7 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
     const struct b_rows<T> rows = find_b_rows<T>(p, coord); /* computed while the previous kernel ends */
     expect_sums<T>(sums, p, coord);
     griddepcontrol_launch_dependents();
-    ask_for_a(p, coord);
+    ask_for_a<T>(p, coord);
     griddepcontrol_wait(); /* previous kernels may write the inputs, or read C */
 
     struct narrow_accumulators<T> acc;

@@ -11,11 +11,15 @@
 #ifndef HOPPER_NARROW_PRODUCTS_CUH
 #define HOPPER_NARROW_PRODUCTS_CUH
 
-#include "../../gpu/instructions/wgmma.cuh"
 #include "../../gpu/instructions/wgmma_descriptors.h"
 #include "../hopper_dequantize.cuh"
 
 namespace hopper {
+
+/* A vector of partial sums: the CTA of the cluster that adds it up, and its number there. */
+struct narrow_place {
+    int owner, slot;
+};
 
 template <int tile_m_, int stages_, int a_units_, int blocks_, int team_, int split_k_> struct narrow_tile {
     static constexpr int stages = stages_, a_units = a_units_, split_k = split_k_;
@@ -26,10 +30,21 @@ template <int tile_m_, int stages_, int a_units_, int blocks_, int team_, int sp
     static constexpr int stage_bytes = NARROW_STAGE_BYTES(blocks);
     static constexpr bool by_warpgroup = team_ == NARROW_WARPGROUP;
     static constexpr int ahead = stages_ - (stages_ > 2 ? 1 : 0); /* stages being copied */
+    static constexpr int a_type = CUSTOM_KERNEL_A_NVFP4;
     static_assert(tile_m_ % NARROW_A_ROWS == 0, "a tile's rows of A are whole blocks");
     static_assert(SCALE_TILE_ROWS % warp_rows == 0, "a scale tile's rows are those of whole warps");
     static_assert(split_k <= NARROW_MAX_SPLIT_K, "at most NARROW_MAX_SPLIT_K CTAs share K");
     static_assert(team_ == 1 || by_warpgroup, "a team is one warp or one warpgroup");
+
+    /* The CTA that adds up vector `i` of the warps with number warp_n, and the vector's number there; and the
+     * vectors that CTA `rank` adds up. */
+    static __device__ __forceinline__ struct narrow_place place_of(int warp_n, int i) {
+        int vector = warp_n * vectors + i;
+        return {vector % split_k, vector / split_k};
+    }
+    static __device__ __forceinline__ int places(int warps_n, int rank) {
+        return (warps_n * vectors - rank + split_k - 1) / split_k;
+    }
 };
 
 /* A lane's accumulators: [gate, gate, up, up] for each block of B and block of A. */
@@ -63,9 +78,10 @@ static __device__ __forceinline__ void read_step(struct packed_step<T> &packed, 
 #pragma unroll
     for (int i = 0; i < T::lane_rows; i++) {
         packed.fp4[i / 2][i % 2] = ld_shared_v4(stage + i * NARROW_FP4_BYTES + lane * 16);
-        widen_scales(ld_shared_u16(stage + T::lane_rows * NARROW_FP4_BYTES + i * NARROW_SCALE_BYTES +
-                                   lane * SCALE_WORD_BYTES + LANE_SCALE_OFFSET(lane % 4)),
-                     packed.scales[i / 2][i % 2]);
+        widen_scales_as<T::a_type>(ld_shared_u16(stage + T::lane_rows * NARROW_FP4_BYTES +
+                                                 i * NARROW_SCALE_BYTES + lane * SCALE_WORD_BYTES +
+                                                 LANE_SCALE_OFFSET(lane % 4)),
+                                   packed.scales[i / 2][i % 2]);
     }
 }
 
@@ -81,7 +97,8 @@ static __device__ __forceinline__ void dequantize_fragments(struct narrow_fragme
     for (int i = 0; i < T::lane_rows; i++) {
         int block = i / 2, which = i % 2;
         uint32_t pairs[4];
-        dequantize_word(word_of(packed.fp4[block][which], word), packed.scales[block][which][word / 2], pairs);
+        dequantize_word_as<T::a_type>(word_of(packed.fp4[block][which], word),
+                                      packed.scales[block][which][word / 2], pairs);
         fragments.of[block][0][which] = pairs[0];
         fragments.of[block][0][2 + which] = pairs[1];
         fragments.of[block][1][which] = pairs[2];
@@ -90,6 +107,16 @@ static __device__ __forceinline__ void dequantize_fragments(struct narrow_fragme
 }
 
 /* ---- one warp ---- */
+
+template <class T>
+static __device__ __forceinline__ void multiply_fragment(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                         uint32_t b1) {
+    if constexpr (T::a_type == CUSTOM_KERNEL_A_BF16) {
+        mma_m16n8k16_bf16(d, a, b0, b1);
+    } else {
+        mma_m16n8k16(d, a, b0, b1);
+    }
+}
 
 /* A warp's products with A, whose blocks of this step start at `a`. */
 template <class T>
@@ -108,14 +135,14 @@ multiply_alone(struct narrow_accumulators<T> &acc, const struct packed_step<T> &
 #pragma unroll
         for (int i = 0; i < T::vectors; i++) {
             int block = i % T::blocks, a_block = i / T::blocks;
-            mma_m16n8k16(*narrow_vector<T>(acc, block, a_block), fragments.of[block][0], b[a_block].x,
-                         b[a_block].y);
+            multiply_fragment<T>(*narrow_vector<T>(acc, block, a_block), fragments.of[block][0], b[a_block].x,
+                                 b[a_block].y);
         }
 #pragma unroll
         for (int i = 0; i < T::vectors; i++) {
             int block = i % T::blocks, a_block = i / T::blocks;
-            mma_m16n8k16(*narrow_vector<T>(acc, block, a_block), fragments.of[block][1], b[a_block].z,
-                         b[a_block].w);
+            multiply_fragment<T>(*narrow_vector<T>(acc, block, a_block), fragments.of[block][1], b[a_block].z,
+                                 b[a_block].w);
         }
     }
 }
@@ -148,7 +175,7 @@ multiply_together(struct narrow_accumulators<T> &acc, struct narrow_fragments<T>
 #pragma unroll
         for (int i = 0; i < 2 * T::blocks; i++) {
             int block = i % T::blocks, step = i / T::blocks;
-            wgmma_m64k16<T::a_blocks * NARROW_A_ROWS>::mma_async(
+            wgmma_as<T::a_type, T::a_blocks * NARROW_A_ROWS>::mma_async(
                 acc.of[block], ready.of[block][step],
                 wgmma_descriptor_plus(blocks_of_a, (2 * word + step) * CORE_STEP_BYTES),
                 more || word + step > 0);

@@ -35,7 +35,7 @@ int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_config *config,
 /* Places A's blocks, the rings and the partial sums in shared memory for phases of layout->phase_steps; false
  * if they do not fit.
  */
-static bool place(const struct hopper_narrow_config *config, int64_t steps,
+static bool place(const struct hopper_narrow_config *config, int together, int64_t steps,
                   struct hopper_narrow_layout *layout) {
     int blocks = config->tile_m / NARROW_A_ROWS, warps = layout->warps_n * layout->warps_k;
     int64_t resident = layout->phase_steps < steps ? 2 * layout->phase_steps : steps; /* steps */
@@ -46,8 +46,8 @@ static bool place(const struct hopper_narrow_config *config, int64_t steps,
     int64_t a_bytes = resident * blocks * NARROW_A_BLOCK_BYTES;
     int64_t ring_bytes = (int64_t)warps * config->stages * NARROW_STAGE_BYTES(config->blocks);
     int vectors = layout->warps_n * config->blocks * blocks;
-    int64_t sums_bytes =
-        ceil_div(vectors, layout->split_k) * layout->split_k * layout->warps_k * NARROW_VECTOR_BYTES;
+    int64_t sums_bytes = ceil_div(vectors / together, layout->split_k) * together * layout->split_k *
+                         layout->warps_k * NARROW_VECTOR_BYTES;
     int64_t sums_offset = NARROW_A_OFFSET + a_bytes + ring_bytes, bytes = sums_offset + sums_bytes;
     layout->sums_overlay = bytes > MAX_SHARED_BYTES;
     if (layout->sums_overlay) {
@@ -64,13 +64,13 @@ static bool place(const struct hopper_narrow_config *config, int64_t steps,
 }
 
 /* Places the longest phases that fit; false if none does. */
-static bool place_longest(const struct hopper_narrow_config *config, int64_t steps,
+static bool place_longest(const struct hopper_narrow_config *config, int together, int64_t steps,
                           struct hopper_narrow_layout *layout) {
     int64_t turns = ceil_div(steps, layout->warps_k), most = (int64_t)config->a_units * layout->warps_n;
     for (turns = turns < most ? turns : most; turns > 0;
          turns--) { /* longer phases have more units of A than threads can hold */
         layout->phase_steps = (int32_t)(turns * layout->warps_k);
-        if (place(config, steps, layout)) {
+        if (place(config, together, steps, layout)) {
             return true;
         }
     }
@@ -100,6 +100,12 @@ static int64_t layout_ps(const struct hopper_narrow_config *config, const struct
 
 int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
                              int64_t l, int sms, struct hopper_narrow_layout *layout) {
+    return hopper_narrow_layout_together(config, 1, m, n, k, l, sms, layout);
+}
+
+int64_t hopper_narrow_layout_together(const struct hopper_narrow_config *config, int together, int64_t m,
+                                      int64_t n, int64_t k, int64_t l, int sms,
+                                      struct hopper_narrow_layout *layout) {
     int64_t columns = ceil_div(m, config->tile_m) * l, best_ps = INT64_MAX;
     int best_warps = 0;
     for (int split_k = 1; split_k <= NARROW_MAX_SPLIT_K; split_k++) {
@@ -107,7 +113,7 @@ int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t 
         int warps_n = warps_along_n(config, n, sms / split_k / columns);
         for (int warps_k = 1; warps_n * warps_k <= NARROW_MAX_WARPS; warps_k++) {
             struct hopper_narrow_layout tried = {.split_k = split_k, .warps_n = warps_n, .warps_k = warps_k};
-            if (!place_longest(config, steps, &tried)) {
+            if (!place_longest(config, together, steps, &tried)) {
                 continue;
             }
             int64_t waves =

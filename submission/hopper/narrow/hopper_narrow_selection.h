@@ -39,6 +39,12 @@ int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sm
 int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
                              int64_t l, int sms, struct hopper_narrow_layout *layout);
 
+/* The same for a kernel that adds up the tile's vectors `together` at a time in a CTA; their number is a
+ * multiple. */
+int64_t hopper_narrow_layout_together(const struct hopper_narrow_config *config, int together, int64_t m,
+                                      int64_t n, int64_t k, int64_t l, int sms,
+                                      struct hopper_narrow_layout *layout);
+
 /* The predicted time of a call with that layout, in picoseconds.  It uses figures fitted to whole calls of 8 to
  * 32 rows; layouts are chosen by figures fitted to the main loop with 8 rows. */
 int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,

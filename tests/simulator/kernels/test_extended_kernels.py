@@ -18,10 +18,10 @@ PROGRAM = """
 import json, os, sys
 import torch
 from reference.extended_reference import Extension
-from tests.submission.extended.extended_kit import call, exact_case, random_case, wrong_bits, wrong_values
+from tests.submission.extended.extended_kit import call, exact_case, of_16_bits, random_case, wrong_bits, wrong_values
 variable, wrong = os.environ["TILE_VARIABLE"], []
 joint_variable = "NVFP4_GROUPED_CONFIG" if "BLACKWELL" in variable else variable
-for tile, (m, n, k), output, weights, blocked in json.loads(sys.argv[1]):
+for tile, (m, n, k), output, weights, blocked, *dtype in json.loads(sys.argv[1]):
     os.environ[joint_variable if weights not in (0, 1) else variable] = tile
     nvfp4 = output == "nvfp4"
     plain, weights = weights < 0, max(weights, 0)
@@ -33,6 +33,8 @@ for tile, (m, n, k), output, weights, blocked in json.loads(sys.argv[1]):
     case = random_case(m, n, k, options, weights)
     exact = Extension(plain, output, None, None, torch.full((m,), 0.5), torch.tensor(0.07) if nvfp4 else None)
     exact = exact_case(m, n, k, exact, weights)
+    if dtype:
+        case, exact = (of_16_bits(one, getattr(torch, dtype[0])) for one in (case, exact))
     try:
         found = wrong_values(case, call(case, blocked)) or wrong_bits(exact, call(exact, blocked))
     except RuntimeError as error:
@@ -117,8 +119,49 @@ def test_every_tile_is_right_at_its_tails(backend, tmp_path):
     assert report["verdict"] == "clean", report["findings"]
 
 
+# Few rows of A: M, N and K that end within a tile, one warp and two along N, K in one phase and in several.
+NARROW = [
+    ("m8", (3, 128, 192), "float16", 0, True),
+    ("m8", (5, 200, 192), "bfloat16", -1, False),
+    ("m8", (8, 128, 1088), "nvfp4", 0, True, "bfloat16"),
+    ("m8", (8, 128, 512), "nvfp4", -1, False, "float16"),
+    ("m8", (1, 64, 512), "float16", 8, True),
+    ("m16", (9, 128, 512), "nvfp4", 64, True),
+    ("m16", (20, 72, 192), "float16", 8, False, "bfloat16"),
+    ("m16", (16, 320, 64), "bfloat16", 32, True, "float16"),
+    ("m16warps", (13, 128, 512), "bfloat16", 1, True, "bfloat16"),
+    ("m16warps", (13, 192, 320), "nvfp4", 32, True),
+    ("m32", (40, 128, 576), "nvfp4", 8, False, "float16"),
+    ("m32", (33, 192, 512), "nvfp4", -1, True, "bfloat16"),
+    ("m32", (33, 100, 192), "float16", -1, True),
+]
+# Other tiles with an A of 16 bits: it is arranged first, and multiplied as bf16 by some.
+HALVES = [
+    ("m128n64", (70, 72, 192), "float16", 0, True, "float16"),
+    ("m128n64", (130, 192, 192), "nvfp4", 8, False, "bfloat16"),
+    ("m64n64k2", (33, 192, 512), "bfloat16", -1, True, "bfloat16"),
+    ("m64n128", (33, 192, 320), "bfloat16", 64, True, "bfloat16"),
+    ("m256n64", (33, 192, 512), "bfloat16", -1, True, "bfloat16"),
+    ("m64n32k8", (70, 64, 1088), "nvfp4", 0, True, "bfloat16"),
+]
+
+
+@pytest.mark.parametrize("mode", ["eager", *MODES])
+def test_few_rows_and_a_of_16_bits_are_right_and_clean(mode, tmp_path):
+    """Each run in two of the modes."""
+    runs = [run for i, run in enumerate([*NARROW, *HALVES]) if (i - ["eager", *MODES].index(mode)) % 5 < 2]
+    wrong, report = simulate("hopper", mode, runs, tmp_path)
+    assert wrong == []
+    assert report["verdict"] == "clean", report["findings"]
+
+
+def test_an_a_of_16_bits_is_refused_where_the_chip_wants_fp4(tmp_path):
+    wrong, _ = simulate("blackwell", "eager", [("", (3, 64, 64), "bfloat16", 0, True, "bfloat16")], tmp_path)
+    assert len(wrong) == 1 and "backend blackwell has no product with an A of 16 bits" in wrong[0][-1]
+
+
 # Tiles and numbers of weights (-1: a plain product) without an extended kernel.
-REFUSALS = {"hopper": [("m128n96", 64), ("m128n96", -1), ("m8", 0)], "blackwell": [("m256n128k2", 0)]}
+REFUSALS = {"hopper": [("m128n96", 64), ("m128n96", -1)], "blackwell": [("m256n128k2", 0)]}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -18,7 +18,8 @@ SMALLEST = {extended.FP16: 2.0**-25, extended.BF16: 2.0**-133}
 
 
 class Case(NamedTuple):
-    """(a, b1, b2) and (sfa, sfb1, sfb2) as bytes, gate and up apart, b2 None where the product is plain."""
+    """(a, b1, b2) and (sfa, sfb1, sfb2) as bytes, gate and up apart, b2 None where the product is plain; or a
+    in float16 or bfloat16 and sfa None."""
 
     codes: tuple[torch.Tensor | None, ...]
     scales: tuple[torch.Tensor | None, ...]
@@ -70,6 +71,16 @@ def random_case(m: int, n: int, k: int, extension: Extension, weights: int = 0, 
         codes.append(torch.randint(0, 256, (shape[0], k // 2), dtype=torch.uint8, generator=generator))
         scales.append(torch.randint(0x28, 0x41, (shape[0], k // 16), dtype=torch.uint8, generator=generator))
     return Case(tuple(codes), tuple(scales), extension, weights)
+
+
+def of_16_bits(case: Case, dtype: torch.dtype, seed: int = 1) -> Case:
+    """The case with an A of 16 bits: a dequantized A that is exact in them, or random numbers from -2 to 2 where the
+    case is random, some of them subnormal."""
+    values = nvfp4.decode(case.codes[0], case.scales[0])
+    if len(case.scales[0].unique()) > 1:
+        values = torch.rand(values.shape, generator=torch.Generator().manual_seed(seed)) * 4 - 2
+        values[:, ::7] *= 2.0**-22 if dtype == torch.float16 else 2.0**-30
+    return case._replace(codes=(values.to(dtype), *case.codes[1:]), scales=(None, *case.scales[1:]))
 
 
 def exact_case(m: int, n: int, k: int, extension: Extension, weights: int = 0, seed: int = 1) -> Case:

@@ -14,7 +14,7 @@ from reference import extended_reference as extended
 from reference.extended_reference import BF16, FP16, NVFP4, Extension
 from submission import dual_gemm, gated_gemm, plain_gemm
 from tests.submission.cpu_kit import ISAS
-from tests.submission.extended.extended_kit import call, exact_case, random_case, wrong_bits, wrong_values
+from tests.submission.extended.extended_kit import call, exact_case, of_16_bits, random_case, wrong_bits, wrong_values
 
 OUTPUTS = (FP16, BF16, NVFP4)
 WEIGHTS = (extended.APART, extended.STACKED, *extended.INTERLEAVED)
@@ -51,7 +51,9 @@ def cases(draw):
     exact = extension._replace(scale_gate=None, scale_up=None, token_scale=maybe(torch.full((m,), 0.5)))
     exact = exact._replace(limit=torch.inf, beta=0.0, scale_c=torch.tensor(0.07) if output == NVFP4 else None)
     seed = draw(st.integers(0, 1000))
-    return random_case(m, n, k, extension, weights, seed), exact_case(m, n, k, exact, weights, seed), blocked
+    pair = random_case(m, n, k, extension, weights, seed), exact_case(m, n, k, exact, weights, seed)
+    dtype = draw(st.sampled_from((None, torch.float16, torch.bfloat16)))
+    return *(pair if dtype is None else (of_16_bits(one, dtype, seed) for one in pair)), blocked
 
 
 @settings(max_examples=40, deadline=None)
@@ -151,6 +153,32 @@ def test_a_wrong_option_is_named(change, text):
         gated_gemm(*args, **change)
 
 
+def test_an_a_of_16_bits_has_no_scale_factors_and_codes_have_some():
+    args = random_case(5, 64, 64, Extension()).arguments(False)
+    halves = torch.ones(5, 64, dtype=torch.bfloat16)
+    assert gated_gemm(halves, *args[1:3], None, *args[4:]).shape == (5, 64)
+    for a, sfa in ((halves, args[3]), (args[0], None)):
+        with pytest.raises((RuntimeError, ValueError), match="sfa is "):
+            gated_gemm(a, *args[1:3], sfa, *args[4:])
+    with pytest.raises((RuntimeError, ValueError), match="b1 has"):
+        gated_gemm(halves[:, :32].repeat(1, 4), *args[1:3], None, *args[4:])
+
+
+def test_a_rows_bits_do_not_depend_on_the_other_rows(monkeypatch):
+    """At a model's K, for each type of A; AMX, which takes over at eight rows, adds in an order of its own."""
+    monkeypatch.setenv("NVFP4_CPU_ISA", "portable")
+    for dtype in (None, torch.float16, torch.bfloat16):
+        case = random_case(70, 64, 7168, Extension(output=BF16, scale_gate=torch.tensor(0.001)))
+        case = case if dtype is None else of_16_bits(case, dtype)
+        want = call(case, False)
+        for rows in (1, 5, 33):
+            first = case._replace(
+                codes=(case.codes[0][:rows].contiguous(), *case.codes[1:]),
+                scales=(None if dtype else case.scales[0][:rows].contiguous(), *case.scales[1:]),
+            )
+            assert torch.equal(call(first, False), want[:rows])
+
+
 @pytest.mark.parametrize("left_out", ["b2", "sfb2"])
 def test_either_half_of_up_alone_is_refused(left_out):
     """Codes without their scale factors, and the other way round."""
@@ -187,6 +215,6 @@ def test_an_older_library_is_refused_with_the_version_needed(monkeypatch):
     from submission import extended_operator as shim
 
     monkeypatch.setattr(shim, "_call", shim._lacking)
-    with pytest.raises(RuntimeError, match=r"expected ABI version 1\.4"):
+    with pytest.raises(RuntimeError, match=r"expected ABI version 1\.5"):
         gated_gemm(*random_case(1, 8, 64, Extension()).arguments(False))
     assert ctypes.sizeof(ctypes.c_float) == 4

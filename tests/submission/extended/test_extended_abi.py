@@ -12,12 +12,13 @@ from reference import extended_reference as extended
 from reference import nvfp4
 from reference.extended_reference import Extension
 from tests.submission.cpu_kit import ARGUMENT, NULL_POINTER, OK, UNAVAILABLE, UNSUPPORTED, Args, fenced
-from tests.submission.extended.extended_kit import random_case, wrong_values
+from tests.submission.extended.extended_kit import of_16_bits, random_case, wrong_values
 
 POINTERS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c")
 NUMBERS = ("scale_gate", "scale_up", "token_scale", "scale_c")
 M, N, K, L = 3, 64, 64, 2
 HALF, HALF_ROW, NVFP4 = 0, 1, 2
+A_DTYPES = (None, torch.float16, torch.bfloat16)  # enum custom_kernel_a_type
 
 
 class ExtendedArgs(ctypes.Structure):
@@ -27,13 +28,15 @@ class ExtendedArgs(ctypes.Structure):
         ("reserved", ctypes.c_uint32),
         *((name, ctypes.c_void_p) for name in (*NUMBERS, "sfc")),
         *((name, ctypes.c_float) for name in ("limit", "alpha", "beta", "reserved_float")),
+        ("a_type", ctypes.c_int32),
+        ("reserved_2", ctypes.c_uint32),
     )
 
 
 class Call:
     """A valid call of two batches with NVFP4 output, by rows, every tensor before an inaccessible page."""
 
-    def __init__(self, library, weights=0, output=NVFP4, plain=False, layout=1, seed=1):
+    def __init__(self, library, weights=0, output=NVFP4, plain=False, layout=1, seed=1, a_type=0):
         self.library, self.plain, self.weights, self.output = library, plain, weights, output
         scale_c = torch.tensor(30.0) if output == NVFP4 else None
         self.extension = Extension(
@@ -45,6 +48,8 @@ class Call:
             random_case(M, N, K, self.extension._replace(token_scale=of_batch), weights, seed + i)
             for i, of_batch in enumerate(tokens)
         ]
+        if a_type:
+            self.cases = [of_16_bits(case, A_DTYPES[a_type], i) for i, case in enumerate(self.cases)]
         tensors = {}
         for place, name in enumerate(POINTERS[:6]):
             batches = [case.arguments(False)[place] for case in self.cases]
@@ -54,7 +59,7 @@ class Call:
                     .contiguous().view(torch.uint8) for one in batches
                 ]  # fmt: skip
             if batches[0] is not None:
-                tensors[name] = np.stack([one.numpy() for one in batches])
+                tensors[name] = np.stack([one.view(torch.uint8).numpy() for one in batches])
         for name in ("scale_gate", "scale_up", "scale_c"):
             value = getattr(self.extension, name)
             if value is not None:
@@ -68,7 +73,7 @@ class Call:
         self.tensors = {name: fenced(tensor) for name, tensor in tensors.items()}
         self.args = ExtendedArgs(
             struct_bytes=ctypes.sizeof(ExtendedArgs), device=-1, scale_layout=layout, m=M, n=N, k=K, l=L,
-            activation=int(plain), weights=weights, output=output,
+            activation=int(plain), weights=weights, output=output, a_type=a_type,
         )  # fmt: skip
         for name, tensor in self.tensors.items():
             setattr(self.args, name, tensor.ctypes.data)
@@ -113,23 +118,26 @@ def test_batches_of_every_kind_are_right_to_the_last_byte(library, weights):
     if weights != 1:
         call = Call(library, weights or 0, HALF, weights is None, layout=0)
         assert call() == (OK, "") and call.wrong() == ""
+    for a_type in (1, 2):
+        call = Call(library, weights or 0, HALF_ROW, weights is None, a_type=a_type)
+        assert call() == (OK, "") and call.wrong() == ""
 
 
 def test_a_struct_may_end_from_queue_on_and_have_more_zeros(library):
-    assert ctypes.sizeof(ExtendedArgs) == 184
+    assert ctypes.sizeof(ExtendedArgs) == 192
     call = Call(library, output=HALF)
-    for size in (104, 112, 120):  # all that follows is zero: the dual GEMM
+    for size in (104, 112, 120, 184):  # all that follows is zero: the dual GEMM
         call.args.struct_bytes = size
         call.tensors["c"][:] = 0xA5
         assert call() == (OK, "") and not (call.tensors["c"] == 0xA5).all()
-    for size in (0, 4, 96, 103, 105, 183, 1025):
+    for size in (0, 4, 96, 103, 105, 183, 188, 1025):
         call.args.struct_bytes = size
         assert call()[0] == ARGUMENT
     longer = (ctypes.c_char * 256)()
     call.args.struct_bytes = 256
     ctypes.memmove(longer, ctypes.byref(call.args), ctypes.sizeof(call.args))
     assert library.custom_kernel_extended(longer) == OK
-    longer[190] = 1
+    longer[193] = 1
     assert library.custom_kernel_extended(longer) == ARGUMENT
     assert library.custom_kernel_extended(None) == NULL_POINTER
 
@@ -144,7 +152,9 @@ def test_a_struct_may_end_from_queue_on_and_have_more_zeros(library):
         ("activation", (-1, 2), "activation is "),
         ("weights", (-1, 2, 16, 128), "weights is "),
         ("output", (-1, 3), "output is "),
+        ("a_type", (-1, 3), "a_type is "),
         ("reserved", (1,), "reserved is "),
+        ("reserved_2", (1,), "reserved is "),
         ("reserved_float", (1.0, float("nan")), "reserved is "),
         ("limit", (-1.0, float("nan")), "limit is "),
         ("alpha", (float("nan"), float("inf")), "alpha is "),
@@ -165,6 +175,8 @@ def test_a_field_out_of_its_range_is_named(library, field, values, expected):
 def test_arguments_without_a_use_are_refused(library):
     call = Call(library)
     spare = call.tensors["scale_gate"].ctypes.data
+    call.args.a_type = 2
+    call.refused(ARGUMENT, "sfa is 0x")
     for field, kind in (("scale_c", {"output": HALF}), ("sfc", {"output": HALF}), ("b2", {"weights": 8}),
                         ("sfb2", {"weights": 64}), ("b2", {"plain": True}), ("scale_up", {"plain": True})):  # fmt: skip
         call = Call(library, **kind)

@@ -1,0 +1,267 @@
+/* The extended GEMM for few rows of A: the narrow tiles' kernel (hopper_narrow_dual_gemm.cuh) with other
+ * operands and another epilogue, and with an A of NVFP4, fp16 or bf16.
+ *
+ * A block of a warp has 8 rows of gate and 8 of up; of a plain product, 16 rows of the only B.  The columns of
+ * C that a warp's rows belong to are the host's choice (struct narrow_columns): their scale factors should fill
+ * whole sectors, but for NVFP4 output a group of 16 columns must be in one CTA.
+ *
+ * The cluster's CTAs share a tile's vectors of sums in pairs, the two of a pair in one CTA: for NVFP4 output, a
+ * pair holds 16 columns of 8 rows of gate and up; of a plain product, each vector does. */
+#ifndef HOPPER_EXTENDED_NARROW_CUH
+#define HOPPER_EXTENDED_NARROW_CUH
+
+#include "../../gpu/gpu_extended.cuh"
+#include "../narrow/hopper_narrow_dual_gemm.cuh"
+#include "hopper_extended_kernels.h"
+
+namespace hopper {
+
+/* ---- tile ---- */
+
+template <int tile_m, int stages, int a_units_, int blocks, int team, int split_k, int a_type_>
+struct extended_narrow_tile : narrow_tile<tile_m, stages, a_units_, blocks, team, split_k> {
+    using base = narrow_tile<tile_m, stages, a_units_, blocks, team, split_k>;
+    static constexpr int a_type = a_type_;
+    static constexpr int a_units = NARROW_A_UNITS(a_type, a_units_);
+    static constexpr int in_pair = NARROW_IN_PAIR;
+    static_assert(blocks == 1 || blocks == 2, "a pair is a warp's two blocks or those of two warps");
+    static_assert(blocks == 2 || team > 1, "two warps of a pair are in one CTA");
+
+    static __device__ __forceinline__ struct narrow_place place_of(int warp_n, int i) {
+        int block = i / base::a_blocks, a_block = i % base::a_blocks;
+        int pair = warp_n * blocks / in_pair * base::a_blocks + a_block;
+        return {pair % split_k, pair / split_k * in_pair + (blocks == in_pair ? block : warp_n % in_pair)};
+    }
+    static __device__ __forceinline__ int places(int warps_n, int rank) {
+        return (warps_n * base::vectors / in_pair - rank + split_k - 1) / split_k * in_pair;
+    }
+};
+
+/* ---- columns of C ---- */
+
+/* The column of quad `quad` in the `sub`-th 8 rows of a warp, for warp number `unit` along N; a plain product
+ * has two subs a block. */
+static __device__ __forceinline__ int32_t column_of(const struct narrow_columns &columns, int32_t unit, int sub,
+                                                    int quad) {
+    const int32_t in_span = unit & ((1 << columns.unit_bits) - 1);
+    return (unit >> columns.unit_bits) * columns.span + ((in_span * columns.subs + sub) << columns.run_bits) +
+           (quad & ((1 << columns.run_bits) - 1)) + (quad >> columns.run_bits) * columns.step;
+}
+
+/* The rows past the last one read the last one; their outputs are not stored. */
+template <class T>
+static __device__ __forceinline__ struct b_rows<T>
+find_extended_rows(const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord) {
+    struct b_rows<T> rows;
+    const int32_t unit = coord.tile_n * p.gemm.layout.warps_n + coord.warp_n;
+#pragma unroll
+    for (int i = 0; i < T::lane_rows; i++) {
+        const int block = i / 2, which = i % 2;
+        const int32_t column =
+            min(column_of(p.columns, unit, p.epilogue.plain ? i : block, coord.quad), p.gemm.n - 1);
+        const int32_t row =
+            p.interleave != 0 ? column + (column & -p.interleave) + which * p.interleave : column;
+        rows.fp4[block][which] = (which == 0 ? p.gemm.b1 : p.gemm.b2) + row * p.gemm.fp4_row_bytes +
+                                 LANE_FP4_OFFSET(0, coord.quad_lane);
+        rows.scales[block][which] = (which == 0 ? p.gemm.sfb1 : p.gemm.sfb2) + scale_row_offset(p.gemm, row);
+    }
+    return rows;
+}
+
+/* ---- epilogue ---- */
+
+/* A pair of vectors that a warp finishes. */
+struct narrow_pair {
+    int32_t unit, sub; /* of the first vector: the warp's number along N, and its first 8 rows there */
+    int32_t unit_step, sub_step; /* to the second vector's */
+    int32_t row;                 /* this lane's first row of A; it has the next one too */
+};
+
+template <class T>
+static __device__ __forceinline__ struct narrow_pair find_pair(const struct hopper_extended_narrow_params &p,
+                                                               const struct narrow_coord &coord, int index) {
+    const int pair = index * T::split_k + coord.rank, warps = pair / T::a_blocks * T::in_pair / T::blocks;
+    const int subs_of_block = p.epilogue.plain ? 2 : 1;
+    return {coord.tile_n * p.gemm.layout.warps_n + warps, 0, T::blocks == 1 ? 1 : 0,
+            T::blocks == 1 ? 0 : subs_of_block,
+            coord.m + pair % T::a_blocks * NARROW_A_ROWS + coord.quad_lane * 2};
+}
+
+/* The factors of the lane's two rows. */
+struct narrow_factors {
+    struct row_factors of[2];
+};
+
+static __device__ __forceinline__ struct narrow_factors
+find_two_factors(const struct hopper_extended_narrow_params &p, int32_t row) {
+    const float scale_gate = number_or_one(p.epilogue.scale_gate),
+                scale_up = number_or_one(p.epilogue.scale_up);
+    return {{find_factors(p.epilogue, scale_gate, scale_up, row),
+             find_factors(p.epilogue, scale_gate, scale_up, row + 1)}};
+}
+
+/* Adds up a vector's partial sums in the order of K. */
+static __device__ __forceinline__ void add_up(float (&sum)[4], uint32_t from, int sources) {
+    sum[0] = sum[1] = sum[2] = sum[3] = 0;
+#pragma unroll 4
+    for (int source = 0; source < sources; source++) {
+        const uint4 part = ld_shared_v4(from + source * NARROW_VECTOR_BYTES);
+        sum[0] += __uint_as_float(part.x);
+        sum[1] += __uint_as_float(part.y);
+        sum[2] += __uint_as_float(part.z);
+        sum[3] += __uint_as_float(part.w);
+    }
+}
+
+/* Two outputs of neighbouring rows of A, from a vector's gate and up or from half `half` of a plain product's.
+ */
+static __device__ __forceinline__ void finish_rows(const struct hopper_extended_narrow_params &p,
+                                                   const float (&sum)[4], int half,
+                                                   const struct narrow_factors &factors, float (&outputs)[2]) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if (p.epilogue.plain) {
+            outputs[i] = sum[2 * half + i] * p.correction * factors.of[i].gate;
+        } else {
+            outputs[i] = activate(p.epilogue, __fmul_rn(sum[i] * p.correction, factors.of[i].gate),
+                                  __fmul_rn(sum[2 + i] * p.correction, factors.of[i].up));
+        }
+    }
+}
+
+/* Stores two outputs of a column, in 16 bits each. */
+static __device__ __forceinline__ void store_rows(const struct extended_params &p, int32_t row, int32_t column,
+                                                  const float (&outputs)[2]) {
+    const uint32_t halves = two_halves(p, outputs[0], outputs[1]);
+    uint16_t *to = (uint16_t *)p.c + (int64_t)row * p.n + column;
+    if (column < p.n && row < p.m) {
+        to[0] = (uint16_t)halves;
+    }
+    if (column < p.n && row + 1 < p.m) {
+        to[p.n] = (uint16_t)(halves >> 16);
+    }
+}
+
+#define GROUP_ROW_BYTES (NVFP4_GROUP_ELEMS * 4) /* a group of fp32 outputs in shared memory */
+
+/* Eight rows of a group in shared memory -> codes and scale factors, by eight lanes. */
+static __device__ __forceinline__ void store_groups(const struct extended_params &p, uint32_t from, int32_t row,
+                                                    int32_t column, float scale_c) {
+    float values[NVFP4_GROUP_ELEMS];
+#pragma unroll
+    for (int i = 0; i < NVFP4_GROUP_ELEMS / 4; i++) {
+        const uint4 four = ld_shared_v4(from + i * 16);
+        values[4 * i] = __uint_as_float(four.x);
+        values[4 * i + 1] = __uint_as_float(four.y);
+        values[4 * i + 2] = __uint_as_float(four.z);
+        values[4 * i + 3] = __uint_as_float(four.w);
+    }
+    if (row < p.m && column < p.n) {
+        store_group(p, row, column, quantize_group(values, scale_c));
+    }
+}
+
+/* The warps take this CTA's pairs in turn.  For NVFP4 output, the pair's fp32 outputs pass through the place of
+ * its partial sums: a place of 512 bytes for each group of 16 columns of 8 rows. */
+template <class T>
+static __device__ __forceinline__ void
+finish_pairs(uint32_t shared, const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord,
+             struct narrow_factors factors) {
+    const int sources = T::split_k * p.gemm.layout.warps_k;
+    const int pairs = T::places(p.gemm.layout.warps_n, coord.rank) / T::in_pair;
+    const bool nvfp4 = p.epilogue.output == CUSTOM_KERNEL_NVFP4;
+    const int place_bytes = sources * NARROW_VECTOR_BYTES;
+    for (int i = coord.warp; i < pairs; i += coord.warps) {
+        const uint32_t place = shared + p.gemm.layout.sums_offset + i * T::in_pair * place_bytes;
+        const struct narrow_pair pair = find_pair<T>(p, coord, i);
+        float sum[T::in_pair][4];
+#pragma unroll
+        for (int j = 0; j < T::in_pair; j++) {
+            add_up(sum[j], place + j * place_bytes + coord.lane * 16, sources);
+        }
+        if (i >= coord.warps) {
+            factors = find_two_factors(p, pair.row);
+        }
+        __syncwarp(); /* all partial sums have been read */
+#pragma unroll
+        for (int j = 0; j < T::in_pair; j++) {
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                if (half > 0 && !p.epilogue.plain) {
+                    break;
+                }
+                float outputs[2];
+                finish_rows(p, sum[j], half, factors, outputs);
+                if (nvfp4) {
+                    const uint32_t to = (p.epilogue.plain ? place + j * place_bytes : place) +
+                                        coord.quad_lane * 2 * GROUP_ROW_BYTES +
+                                        ((p.epilogue.plain ? half : j) * 8 + coord.quad) * 4;
+                    st_shared_f32(to, outputs[0]);
+                    st_shared_f32(to + GROUP_ROW_BYTES, outputs[1]);
+                } else {
+                    store_rows(p.epilogue, pair.row,
+                               column_of(p.columns, pair.unit + j * pair.unit_step,
+                                         pair.sub + j * pair.sub_step + half, coord.quad),
+                               outputs);
+                }
+            }
+        }
+        if (nvfp4) {
+            const int j = coord.lane / NARROW_A_ROWS, row = coord.lane % NARROW_A_ROWS;
+            __syncwarp();
+            if (j < (p.epilogue.plain ? T::in_pair : 1)) {
+                store_groups(
+                    p.epilogue, place + j * place_bytes + row * GROUP_ROW_BYTES,
+                    pair.row - coord.quad_lane * 2 + row,
+                    column_of(p.columns, pair.unit + j * pair.unit_step, pair.sub + j * pair.sub_step, 0),
+                    number_or_one(p.epilogue.scale_c));
+            }
+        }
+    }
+}
+
+/* Zeroes the scale factors of rows past the last one, in the columns of this CTA's warps. */
+template <class T>
+static __device__ __forceinline__ void pad_columns(const struct hopper_extended_narrow_params &p,
+                                                   const struct narrow_coord &coord) {
+    if (p.epilogue.output != CUSTOM_KERNEL_NVFP4 || coord.rank != 0 ||
+        coord.m + T::a_blocks * NARROW_A_ROWS < p.epilogue.m) {
+        return;
+    }
+    const int32_t first = column_of(p.columns, coord.tile_n * p.gemm.layout.warps_n, 0, 0);
+    if (first < p.epilogue.n) {
+        pad_scales(p.epilogue, first, p.gemm.layout.warps_n * p.columns.span, (int)threadIdx.x,
+                   (int)blockDim.x);
+    }
+}
+
+/* ---- kernel ---- */
+
+template <class T>
+static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
+    extended_narrow_kernel(const __grid_constant__ hopper_extended_narrow_params p) {
+    extern __shared__ __align__(NARROW_A_OFFSET) unsigned char memory[];
+    const uint32_t shared = cvta_to_shared(memory);
+    const struct mbarrier sums = {shared};
+    const struct narrow_coord coord = find_narrow_tile<T>(p.gemm);
+    const struct b_rows<T> rows = find_extended_rows<T>(p, coord);
+    expect_sums<T>(sums, p.gemm, coord);
+    griddepcontrol_launch_dependents();
+    ask_for_a<T>(p.gemm, coord);
+    griddepcontrol_wait(); /* previous kernels may write the inputs, or read C */
+
+    struct narrow_accumulators<T> acc;
+    if (!T::by_warpgroup) {
+        clear<T>(acc);
+    }
+    multiply_share<T>(acc, shared, p.gemm, coord, rows);
+    /* Loaded here, so that their latency passes during the exchange. */
+    const struct narrow_factors factors = find_two_factors(p, find_pair<T>(p, coord, coord.warp).row);
+    pad_columns<T>(p, coord);
+    exchange_sums<T>(acc, shared, sums, p.gemm, coord);
+    finish_pairs<T>(shared, p, coord, factors);
+}
+
+} // namespace hopper
+
+#endif
