@@ -138,6 +138,10 @@ SIM_API size_t sim_parameter_offset(const struct sim_module *module, const char 
 SIM_API void *sim_alloc(struct sim *sim, size_t bytes,
                         const char *name); /* 256-byte aligned, filled with a trap pattern */
 SIM_API int sim_free(struct sim *sim, void *address);
+/* Call for a new allocation that the host writes by copies and fills only: a kernel's read of bytes that
+ * neither they nor a kernel have written is then reported.  Memory that comes back from sim_free_in_queue
+ * counts as written. */
+SIM_API void sim_device_only(struct sim *sim, const void *address);
 /* In the selected queue: memory freed in a queue may be reused by later allocations there. */
 SIM_API void *sim_alloc_in_queue(struct sim *sim, size_t bytes, const char *name);
 SIM_API int sim_free_in_queue(struct sim *sim, void *address);

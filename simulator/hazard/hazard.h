@@ -114,6 +114,7 @@ enum access_flags {
     ACCESS_COPY = 8,     /* takes effect after its issue, in the generic proxy: cp.async */
     ACCESS_VARIED = 32,  /* in records only: the same warp had just written other values there */
     ACCESS_GENERIC = 64, /* with ACCESS_ASYNC: in the generic proxy (PTX ISA, st.async) */
+    ACCESS_OF_CTA = 128, /* with ACCESS_ATOMIC: of scope .cta */
     ACCESS_MIXED = 16    /* the row at a lane's address belongs to several lanes: ldmatrix, stmatrix */
 };
 

@@ -312,13 +312,15 @@ static void sync_address(struct run *run, uint64_t address, enum sync_order orde
     }
 }
 
-/* Only the first address of an instruction tells others: lanes that store to many places pass no message. */
-static void note_time(struct run *run, uint64_t address, bool release, bool *told) {
-    if ((address & WINDOW_MASK) == 0 && !release) {
-        races_noticed(run, address);
-    } else if ((address & WINDOW_MASK) == 0 && !*told) {
-        races_signalled(run, address);
-        *told = true;
+/* Only the first address of a store or an atomic passes a message: those to many places are data.  Lanes may
+ * poll a flag each. */
+static void note_time(struct run *run, uint64_t address, bool release, bool first) {
+    if ((address & WINDOW_MASK) == 0 && (first || (!release && run->insn->cls != CL_ATOM))) {
+        if (release) {
+            races_signalled(run, address);
+        } else {
+            races_noticed(run, address);
+        }
     }
 }
 
@@ -340,7 +342,8 @@ void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool r
         }
         if (address != before) { /* the lanes mostly use one flag */
             sync_address(run, address, order, release);
-            note_time(run, address, release, &told);
+            note_time(run, address, release, !told);
+            told = true;
         }
         before = address;
     }

@@ -95,6 +95,14 @@ void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
     return memory;
 }
 
+void sim_device_only(struct sim *sim, const void *address) {
+    for (size_t i = 0; i < sim->nallocations; i++) {
+        if (sim->allocations[i].base == (uintptr_t)address && sim->allocations[i].lines != NULL) {
+            lines_know_writes(sim->allocations[i].lines);
+        }
+    }
+}
+
 static int remove_allocation(struct sim *sim, void *address, bool is_freed) {
     for (size_t i = 0; i < sim->nallocations; i++) {
         struct allocation *allocation = &sim->allocations[i];

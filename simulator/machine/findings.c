@@ -312,7 +312,7 @@ uint64_t sim_findings_unlisted(const struct sim *sim) {
 
 const char *sim_unchecked_name(int what) {
     static const char *const names[] = {
-        [SIM_UNCHECKED_LANES] = "races on global memory between lanes of one warp",
+        [SIM_UNCHECKED_LANES] = "races on global memory between lanes of one warp in no regular order",
         [SIM_UNCHECKED_REGISTERS] = "whether setmaxnreg.inc waits forever, since neither .maxnreg nor "
                                     ".minnctapersm gives the registers at the launch"};
     return what >= 0 && what < SIM_UNCHECKED ? names[what] : NULL;

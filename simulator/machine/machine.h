@@ -79,6 +79,7 @@ struct split {
     uint32_t depth;
     uint32_t steps;      /* instructions since it was last chosen */
     uint32_t failed_try; /* 1 + pc of the try_wait that has just returned false; 0: none */
+    bool worked;         /* it has executed more than branches since its lanes parted from others */
     bool resumed;        /* it executes again the instruction in which it waited, for `waited` */
     enum wait_kind waited;
     struct wait wait;

@@ -13,6 +13,7 @@ struct split *add_split(struct run *run, uint32_t mask, uint32_t pc) {
     split->mask = mask;
     split->pc = pc;
     split->steps = 0;
+    split->worked = run->split->worked = false;
     split->resumed = false;
     split->wait.kind = WAIT_NONE;
     warp->splits[warp->nsplits++] = split;

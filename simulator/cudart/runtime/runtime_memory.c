@@ -7,15 +7,22 @@
 
 #include "cudart/shim.h"
 
-cudaError_t cudaMalloc(void **memory, size_t bytes) {
+static cudaError_t allocate(void **memory, size_t bytes, const char *name, bool device_only) {
     struct sim *sim = runtime_lock();
     *memory = NULL;
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
-    *memory = sim_alloc(sim, bytes, "cudaMalloc");
+    *memory = sim_alloc(sim, bytes, name);
+    if (*memory != NULL && device_only) {
+        sim_device_only(sim, *memory);
+    }
     runtime_unlock();
     return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    return allocate(memory, bytes, "cudaMalloc", true);
 }
 
 /* Waits for the device, as a card does. */
@@ -41,6 +48,9 @@ cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t queue) {
     }
     sim_queue_select(sim, runtime_queue(sim, queue));
     *memory = sim_alloc_in_queue(sim, bytes, "cudaMallocAsync");
+    if (*memory != NULL) {
+        sim_device_only(sim, *memory);
+    }
     runtime_unlock();
     return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
@@ -225,16 +235,16 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 /* Host and device share an address space here, so managed memory is ordinary memory. */
 cudaError_t cudaMallocManaged(void **memory, size_t bytes, unsigned flags) {
     (void)flags;
-    return cudaMalloc(memory, bytes);
+    return allocate(memory, bytes, "cudaMallocManaged", false);
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags) {
     (void)flags;
-    return cudaMalloc(memory, bytes);
+    return allocate(memory, bytes, "cudaHostAlloc", false);
 }
 
 cudaError_t cudaMallocHost(void **memory, size_t bytes) {
-    return cudaMalloc(memory, bytes);
+    return allocate(memory, bytes, "cudaMallocHost", false);
 }
 
 cudaError_t cudaFreeHost(void *memory) {

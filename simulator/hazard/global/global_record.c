@@ -74,6 +74,24 @@ static void check(const struct access *access, const struct line *line, const st
     }
 }
 
+/* Notes what is written, and reports what is read before. */
+static void check_written(const struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
+    uint64_t *written = access->allocation->lines->written[index];
+    const uint64_t missing[RECORD_WORDS] = {mask[0] & ~written[0], mask[1] & ~written[1]};
+    if (!access->write) {
+        if ((missing[0] | missing[1]) != 0 && access->run != NULL) {
+            const int byte = missing[0] != 0 ? __builtin_ctzll(missing[0]) : 64 + __builtin_ctzll(missing[1]);
+            sim_note_global(access->launch, SIM_REVIEW, "uninitialised-read", access->run->cta,
+                            (int)access->run->warp->index, access->lane, access->allocation,
+                            (index << RECORD_SHIFT) + (uint64_t)byte, access->run->insn, NULL,
+                            "reads global memory that no kernel, copy or fill has written");
+        }
+        return;
+    }
+    written[0] |= mask[0];
+    written[1] |= mask[1];
+}
+
 /* Checks an access against the other uses of its line and records it. */
 static void meet(struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
     const struct allocation *allocation = access->allocation;
@@ -98,6 +116,9 @@ static void meet(struct access *access, uint64_t index, const uint64_t mask[RECO
     }
     if (line->more != NULL) {
         line_prune(access, line, mask);
+    }
+    if (allocation->lines->knows_writes) {
+        check_written(access, index, mask);
     }
     bool kept = line_note(access, line, mask);
     if (access->write && access->strong) {
@@ -128,7 +149,7 @@ static void meet_uses(const struct access *access, uint64_t index, const uint64_
     struct lines *lines = access->allocation->lines;
     line_lock(&lines->line[index]);
     const struct line_access own = {access->run,   access->allocation, index << RECORD_SHIFT, mask,
-                                    access->epoch, access->flags,      access->lane};
+                                    access->epoch, access->flags,      access->lane,          access->lanes};
     bool kept = races_meet(&own, &lines->uses[index]);
     if (lines->uses[index].more != NULL) {
         __atomic_store_n(&lines->any_uses, true, __ATOMIC_RELAXED);
@@ -216,6 +237,7 @@ void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], ui
         uint64_t at = address - access.allocation->base, own[RECORD_WORDS];
         if ((at & (RECORD_BYTES - 1)) + bytes >
             RECORD_BYTES) { /* in an allocation that is not aligned itself */
+            access.lanes.bytes = 0;
             touch(&access, address, bytes);
             continue;
         }
@@ -226,7 +248,11 @@ void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], ui
             }
             line = at >> RECORD_SHIFT;
             access.lane = lane;
+            access.lanes = (struct lane_pattern){(uint8_t)lane, at & (RECORD_BYTES - 1), (uint8_t)bytes};
             masks[0] = masks[1] = 0;
+        }
+        if ((at & (RECORD_BYTES - 1)) != access.lanes.first + (uint32_t)(lane - access.lanes.lane) * bytes) {
+            access.lanes.bytes = 0;
         }
         masks[0] |= own[0];
         masks[1] |= own[1];

@@ -14,6 +14,8 @@ struct lines;
 /* The record for an allocation of so many bytes; NULL: no memory. */
 struct lines *lines_make(uint64_t bytes);
 void lines_free(struct lines *lines);
+/* For a new allocation: reads of bytes that no launch or copy has written are reported. */
+void lines_know_writes(struct lines *lines);
 
 struct epoch;
 

@@ -11,14 +11,19 @@
 
 struct lines *lines_make(uint64_t bytes) {
     uint64_t count = (bytes >> RECORD_SHIFT) + 1;
-    struct lines *lines =
-        calloc(1, sizeof *lines + count * (sizeof *lines->line + sizeof *lines->images + sizeof *lines->uses));
+    struct lines *lines = calloc(1, sizeof *lines + count * (sizeof *lines->line + sizeof *lines->images +
+                                                             sizeof *lines->uses + sizeof *lines->written));
     if (lines != NULL) {
         lines->count = count;
         lines->images = (struct images *)(void *)&lines->line[count];
         lines->uses = (struct line_uses *)(void *)&lines->images[count];
+        lines->written = (uint64_t (*)[RECORD_WORDS])(void *)&lines->uses[count];
     }
     return lines;
+}
+
+void lines_know_writes(struct lines *lines) {
+    lines->knows_writes = true;
 }
 
 void lines_free(struct lines *lines) {

@@ -6,6 +6,7 @@
 
 #include "global_record.h"
 #include "machine/machine.h"
+#include "races.h"
 
 #define MOST_PC 0xfffffffu
 
@@ -38,9 +39,11 @@ _Static_assert(sizeof(struct line) == 64, "the record of a 128-byte line takes h
 struct lines {
     uint64_t count;
     bool any_more, any_uses;
-    struct images *images;  /* by line; stored after the lines */
-    struct line_uses *uses; /* by line; stored after the images */
-    char to_cache_line[16]; /* aligns `line`: calloc returns large blocks 16 bytes into a page */
+    struct images *images;             /* by line; stored after the lines */
+    struct line_uses *uses;            /* by line; stored after the images */
+    uint64_t (*written)[RECORD_WORDS]; /* by line: bytes that something has written; stored after the uses */
+    bool knows_writes;                 /* reads of other bytes are reported */
+    char to_cache_line[16];            /* aligns `line`: calloc returns large blocks 16 bytes into a page */
     struct line line[];
 };
 
@@ -57,6 +60,7 @@ struct access {
     bool all_known; /* a flag of an earlier launch was seen, so that nothing of earlier launches conflicts */
     bool unsynced;  /* another lane of the warp has executed griddepcontrol.wait, this one has not */
     unsigned flags;
+    struct lane_pattern lanes; /* of the line that is touched next */
     const struct epoch *epoch; /* for races inside the launch (races.h); NULL for a copy */
 };
 

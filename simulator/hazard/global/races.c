@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LISTED        16 /* further readers of a line go to a hash table, where a reader finds its own use */
+#define LISTED        16 /* further readers and atomics go to a hash table, where a warp finds its own use */
 #define FIRST_READERS 32 /* initial size of that table; a power of two */
 
 enum order { ORDERED, NO_ORDER, NO_FENCE };
@@ -74,6 +74,13 @@ static struct judgement judge(const struct line_access *access, const struct lin
         return (struct judgement){SIM_ERROR, "missing-proxy-fence",
                                   "ordinary stores and a bulk copy, with no fence.proxy.async in between"};
     }
+    if (access->flags & use->flags & ACCESS_ATOMIC) {
+        const bool both_narrow = access->flags & use->flags & ACCESS_OF_CTA;
+        return (struct judgement){
+            both_narrow ? SIM_ERROR : SIM_REVIEW, "narrow-scope",
+            both_narrow ? "both are of scope .cta, so neither is atomic to the other"
+                        : "one of the two is of scope .cta, so they are not atomic to each other"};
+    }
     if (write && wrote && !one_strong && stores_equal(access, use, both)) {
         return (struct judgement){SIM_REVIEW, race, "nothing orders the two, and both write the same values"};
     }
@@ -128,18 +135,22 @@ static bool within(const uint64_t a[RECORD_WORDS], const uint64_t b[RECORD_WORDS
 
 /* ---- what is remembered ---- */
 
-/* A hash table of readers by cluster, clock index and flags; more than half of it is free (a mask of zeros). */
+/* A hash table of readers and atomics by cluster, clock index and flags; more than half of it is free (a mask
+ * of zeros). */
 struct readers {
     struct line_use *use;
     uint32_t count, room;
+    bool weak, strong_writes, narrow; /* what the uses in it have been */
 };
+
+enum { WEAK_READS, STRONG_READS, STRONG_WRITES, FORGOTTEN };
 
 struct more_uses {
     struct line_use *use; /* the list from its second element on */
     uint32_t room;
     struct readers readers;
-    /* Bytes read by warps that there was no room to remember: [0] weak reads, [1] strong reads. */
-    uint64_t forgotten[2][RECORD_WORDS];
+    /* Bytes of uses that there was no room to remember. */
+    uint64_t forgotten[FORGOTTEN][RECORD_WORDS];
 };
 
 void uses_free(struct line_uses *uses) {
@@ -207,7 +218,9 @@ static bool replaces(const struct line_use *later, const struct line_use *use) {
 static void put_use(struct line_use *use, const struct line_use *later) {
     const uint64_t low = use->mask[0], high = use->mask[1];
     const struct line_time other = later->other.value != 0 ? later->other : use->other;
+    const bool same_lanes = memcmp(&use->lanes, &later->lanes, sizeof use->lanes) == 0;
     *use = *later;
+    use->lanes.bytes = same_lanes ? use->lanes.bytes : 0;
     use->other = other;
     use->mask[0] |= low;
     use->mask[1] |= high;
@@ -228,6 +241,9 @@ static bool put_reader(struct readers *readers, const struct line_use *use) {
     }
     put_use(&readers->use[at], use);
     readers->count += new;
+    readers->weak |= !(use->flags & ACCESS_ATOMIC);
+    readers->strong_writes |= (use->flags & ACCESS_WRITE) != 0;
+    readers->narrow |= (use->flags & ACCESS_OF_CTA) != 0;
     return true;
 }
 
@@ -266,6 +282,37 @@ static void note_other(const struct line_access *access, const struct line_use *
     }
 }
 
+/* True for strong accesses of two CTAs of which one has scope .cta: they are not atomic to each other (PTX ISA,
+ * morally strong operations). */
+static bool too_narrow(const struct line_access *access, const struct line_use *use) {
+    const struct run *run = access->run;
+    return ((access->flags | use->flags) & ACCESS_OF_CTA) &&
+           (use->time.cluster != (uint32_t)run->cluster->number ||
+            use->warp / run->launch->warps != run->cta->rank);
+}
+
+static uint32_t lane_at(const struct lane_pattern *lanes, uint32_t byte) {
+    return lanes->lane + (byte - lanes->first) / lanes->bytes;
+}
+
+/* Reports two lanes of the running warp that use the same bytes although the warp has not synchronised in
+ * between. */
+static void check_lanes(const struct line_access *access, const struct line_use *use) {
+    struct run *run = access->run;
+    const struct warp *warp = run->warp;
+    const uint64_t both[RECORD_WORDS] = {use->mask[0] & access->mask[0], use->mask[1] & access->mask[1]};
+    const uint32_t byte = (uint32_t)(both[0] != 0 ? __builtin_ctzll(both[0]) : 64 + __builtin_ctzll(both[1]));
+    if (use->lanes.bytes == 0 || access->lanes.bytes == 0 || !is_own_index(warp, use->time.clock_index) ||
+        !is_own_index(warp, access->epoch->clock_index) || use->time.value <= warp->synced_time ||
+        lane_at(&use->lanes, byte) == lane_at(&access->lanes, byte)) {
+        return;
+    }
+    sim_note_global(run->launch, SIM_REVIEW, "lane-race", run->cta, (int)warp->index,
+                    (int)lane_at(&access->lanes, byte), access->allocation, access->start + byte, run->insn,
+                    &run->launch->module->code[use->pc],
+                    "two lanes of a warp use the same global memory, one of them writing, without __syncwarp");
+}
+
 /* Checks the access against a use.  True if the use has to be remembered further. */
 static inline bool meet(const struct line_access *access, const struct line_use *use, struct line_time *other,
                         bool roomy) {
@@ -273,7 +320,11 @@ static inline bool meet(const struct line_access *access, const struct line_use 
     const bool write = access->flags & ACCESS_WRITE, wrote = use->flags & ACCESS_WRITE;
     const bool mine = use->time.cluster == (uint32_t)run->cluster->number && use->warp == run->warp->number;
     const bool both = (write || wrote) && overlap(use->mask, access->mask);
-    const bool conflict = !mine && both && !(use->flags & access->flags & ACCESS_ATOMIC);
+    if (both && mine && !(use->flags & access->flags & ACCESS_ATOMIC)) {
+        check_lanes(access, use);
+    }
+    const bool conflict =
+        !mine && both && (!(use->flags & access->flags & ACCESS_ATOMIC) || too_narrow(access, use));
     enum order order = conflict ? order_of(access, use) : ORDERED;
     enum sim_verdict verdict = SIM_CLEAN;
     if (order != ORDERED) {
@@ -287,10 +338,25 @@ static inline bool meet(const struct line_access *access, const struct line_use 
            (wrote && verdict == SIM_REVIEW && roomy);
 }
 
-/* Checks a write against the readers that are not in the list. */
-static void meet_readers(const struct line_access *access, struct more_uses *more) {
+static void report_forgotten(const struct line_access *access, uint64_t bytes[RECORD_WORDS]) {
+    if (overlap(bytes, access->mask)) {
+        sim_note_global(
+            access->run->launch, SIM_INCOMPLETE, "global-race", access->run->cta, (int)access->run->warp->index,
+            access->lane, access->allocation, access->start, access->run->insn, NULL,
+            "uses global memory that more warps of the launch have used than the checks can remember: "
+            "not judged");
+        bytes[0] &= ~access->mask[0]; /* report these bytes once */
+        bytes[1] &= ~access->mask[1];
+    }
+}
+
+/* Checks an access against the uses in the table.  Most lines with many users have atomics only. */
+static void meet_table(const struct line_access *access, struct more_uses *more) {
     struct readers *readers = &more->readers;
-    for (uint32_t i = 0; readers->count > 0 && i < readers->room; i++) {
+    const bool strong = access->flags & ACCESS_ATOMIC, write = access->flags & ACCESS_WRITE;
+    const bool meets = (write && readers->weak) || (!strong && (write || readers->strong_writes)) ||
+                       (strong && (readers->narrow || (access->flags & ACCESS_OF_CTA)));
+    for (uint32_t i = 0; meets && readers->count > 0 && i < readers->room; i++) {
         struct line_time none = {.value = 0};
         if (!is_free(&readers->use[i]) && !meet(access, &readers->use[i], &none, false)) {
             /* This may hide a colliding entry from a later look-up, which then enters it twice: harmless. */
@@ -298,21 +364,19 @@ static void meet_readers(const struct line_access *access, struct more_uses *mor
             readers->count--;
         }
     }
-    for (int strong = 0; strong < ((access->flags & ACCESS_ATOMIC) ? 1 : 2); strong++) {
-        uint64_t *bytes = more->forgotten[strong];
-        if (overlap(bytes, access->mask)) {
-            sim_note_global(access->run->launch, SIM_INCOMPLETE, "global-race", access->run->cta,
-                            (int)access->run->warp->index, access->lane, access->allocation, access->start,
-                            access->run->insn, NULL,
-                            "writes global memory that more warps of the launch have read than the checks "
-                            "can remember: not judged");
-            bytes[0] &= ~access->mask[0]; /* report these bytes once */
-            bytes[1] &= ~access->mask[1];
-        }
+    if (write) {
+        report_forgotten(access, more->forgotten[WEAK_READS]);
+    }
+    if (!strong) {
+        report_forgotten(access, more->forgotten[STRONG_WRITES]);
+    }
+    if (write && !strong) {
+        report_forgotten(access, more->forgotten[STRONG_READS]);
     }
 }
 
-static bool keep_reader(const struct line_access *access, struct line_uses *uses, const struct line_use *own) {
+static bool keep_in_table(const struct line_access *access, struct line_uses *uses,
+                          const struct line_use *own) {
     struct races *races = access->run->launch->races;
     bool lost = false;
     if (!make_more(uses)) {
@@ -325,7 +389,9 @@ static bool keep_reader(const struct line_access *access, struct line_uses *uses
         }
     }
     if (lost) {
-        uint64_t *bytes = uses->more->forgotten[(own->flags & ACCESS_ATOMIC) != 0];
+        uint64_t *bytes = uses->more->forgotten[own->flags & ACCESS_WRITE    ? STRONG_WRITES
+                                                : own->flags & ACCESS_ATOMIC ? STRONG_READS
+                                                                             : WEAK_READS];
         bytes[0] |= own->mask[0];
         bytes[1] |= own->mask[1];
     }
@@ -351,6 +417,7 @@ bool races_meet(const struct line_access *access, struct line_uses *uses) {
                            .time = {(uint32_t)run->cluster->number, epoch->value, (uint16_t)epoch->clock_index},
                            .pc = (uint32_t)(epoch->insn - run->launch->module->code),
                            .warp = (uint16_t)run->warp->number,
+                           .lanes = access->lanes,
                            .flags = (uint8_t)access->flags};
     if (uses->launch != run->launch->order.number) {
         begin_launch(access, uses);
@@ -370,15 +437,15 @@ bool races_meet(const struct line_access *access, struct line_uses *uses) {
         kept++;
     }
     uses->count = kept;
-    if (write && uses->more != NULL) {
-        meet_readers(access, uses->more);
+    if (uses->more != NULL) {
+        meet_table(access, uses->more);
     }
     if (earlier != NULL) {
         put_use(earlier, &own);
         return true;
     }
-    if (kept >= LISTED && !write) {
-        return keep_reader(access, uses, &own);
+    if (kept >= LISTED && (!write || (own.flags & ACCESS_ATOMIC))) {
+        return keep_in_table(access, uses, &own);
     }
     if (!make_room(uses)) {
         return false;

@@ -13,6 +13,11 @@ struct line_time {
     uint16_t clock_index;
 };
 
+/* Which lanes use a line: from byte `first` on, each lane from `lane` on has `bytes`. */
+struct lane_pattern {
+    uint8_t lane, first, bytes; /* bytes 0: in no such order */
+};
+
 /* The use of a line by a warp; flags: enum access_flags. */
 struct line_use {
     uint64_t mask[RECORD_WORDS];
@@ -20,8 +25,8 @@ struct line_use {
     uint32_t pc;
     uint16_t warp; /* of the cluster */
     uint8_t flags;
-    struct line_time
-        other; /* the last write of other values that this one covers and comes after; value 0: none */
+    struct lane_pattern lanes;
+    struct line_time other; /* the last write of other values that it covers and comes after; value 0: none */
 };
 
 /* The uses of a line in one launch; all zeros: none.  Most lines have one user. */
@@ -40,6 +45,7 @@ struct line_access {
     const struct epoch *epoch;
     unsigned flags;
     int lane;
+    struct lane_pattern lanes;
 };
 /* Checks the access against the earlier uses and records it.  False: no memory. */
 bool races_meet(const struct line_access *access, struct line_uses *uses);

@@ -183,6 +183,7 @@ bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum) {
             next = execute(&run, split);
             done++;
             split->steps++;
+            split->worked |= run.insn->cls != CL_CONTROL;
             if (next == NEXT) {
                 split->resumed = false;
                 split->pc++;

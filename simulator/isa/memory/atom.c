@@ -145,7 +145,8 @@ static uint8_t *atom_place(struct run *run, const struct insn *insn, uint32_t by
         hazard_lanes(run, cta, offsets, 1u << lane, bytes, ACCESS_WRITE | ACCESS_ATOMIC);
     }
     if ((address & WINDOW_MASK) == 0) {
-        touch_global(run, address, bytes, lane, ACCESS_WRITE | ACCESS_ATOMIC);
+        touch_global(run, address, bytes, lane,
+                     ACCESS_WRITE | ACCESS_ATOMIC | (insn->atomic.of_cta ? ACCESS_OF_CTA : 0u));
         give_way(run);
     }
     return at;

@@ -179,6 +179,39 @@ static bool leaves_memory(const struct run *run, uint64_t address, const uint64_
     return same;
 }
 
+/* The first lane that stores other values to the address of an earlier lane; -1: none.  Aligned accesses of one
+ * size coincide or lie apart. */
+static int lane_overwrites(const struct run *run, const struct insn *insn, const struct access *a,
+                           const uint64_t addresses[LANES], uint32_t mask) {
+    enum { SLOTS = 64 };
+    uint64_t last = 0, taken = 0;
+    bool rising = true;
+    uint8_t slot_lane[SLOTS];
+    FOR_LANES(rest, mask) { /* mostly each lane's address is higher than the one before */
+        rising = rising && addresses[LANE(rest)] > last;
+        last = addresses[LANE(rest)];
+    }
+    FOR_LANES(rest, rising ? 0 : mask) {
+        const int lane = LANE(rest);
+        const uint32_t slot = (uint32_t)(addresses[lane] / a->bytes) % SLOTS;
+        int before = taken >> slot & 1 ? slot_lane[slot] : -1;
+        if (before >= 0 && addresses[before] != addresses[lane]) {
+            before = -1;
+            FOR_LANES(earlier, mask & ((1u << lane) - 1)) {
+                before = addresses[LANE(earlier)] == addresses[lane] ? LANE(earlier) : before;
+            }
+        }
+        for (uint32_t i = 0; before >= 0 && i < a->vec; i++) {
+            if (lane_u64(run, insn->op[i], lane) != lane_u64(run, insn->op[i], before)) {
+                return lane;
+            }
+        }
+        taken |= (uint64_t)1 << slot;
+        slot_lane[slot] = (uint8_t)lane;
+    }
+    return -1;
+}
+
 static enum next global_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint64_t addresses[LANES];
@@ -200,6 +233,13 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         places[lane] = (uint8_t *)(uintptr_t)addresses[lane];
+    }
+    const int twice = write && !insn->memory.strong && run->launch->checks
+                          ? lane_overwrites(run, insn, &a, addresses, mask)
+                          : -1;
+    if (twice >= 0) {
+        (void)sim_report_pair(run, SIM_ERROR, "lane-race", twice, NULL,
+                              "two lanes of a warp store different values to one address of global memory");
     }
     run->leaves_memory = write && !insn->memory.strong ? leaves_memory : NULL;
     touch_global_lanes(run, addresses, mask, a.bytes, access_flags(insn, write));

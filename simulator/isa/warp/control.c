@@ -114,6 +114,25 @@ static enum next exec_call(struct run *run, const struct insn *insn, uint32_t ma
     return GONE;
 }
 
+/* Lanes of the running split end though others of the warp wait for them, and they did not return at once: they
+ * have passed by the instruction.  Those that wait go on, as on chips. */
+static void report_passed_by(struct run *run, uint32_t mask) {
+    const struct warp *warp = run->warp;
+    for (uint32_t i = 0; i < warp->nsplits && run->split->worked; i++) {
+        const struct split *other = warp->splits[i];
+        const bool member = other->wait.a != 0;
+        const uint32_t missed = member ? other->wait.a & mask : mask;
+        if ((other->wait.kind != WAIT_CONVERGE && other->wait.kind != WAIT_WARP_SYNC) || missed == 0 ||
+            other == run->split) {
+            continue;
+        }
+        sim_note(run->launch, SIM_REVIEW, member ? "member-mask" : "divergent-aligned", run->cta,
+                 (int)warp->index, __builtin_ctz(missed), &run->launch->module->code[other->pc], NULL,
+                 member ? "the member mask names a lane that passes by this instruction and ends"
+                        : "a lane of the warp passes by this .aligned instruction and ends");
+    }
+}
+
 /* Ends lanes; barriers of all threads no longer count them. */
 static void end_lanes(struct run *run, uint32_t mask) {
     struct warp *warp = run->warp;
@@ -159,6 +178,9 @@ static void end_lanes(struct run *run, uint32_t mask) {
 static enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mask) {
     struct split *split = run->split;
     if (split->depth == 0 || insn->control.exits) {
+        if (run->launch->checks && run->warp->nsplits > 1) {
+            report_passed_by(run, mask);
+        }
         end_lanes(run, mask);
         return GONE;
     }

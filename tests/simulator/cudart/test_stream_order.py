@@ -78,10 +78,12 @@ int main() {
     CASE("dependent launch after a fill", PUT(one); cudaMemsetAsync(y, 0, sizeof host, one); pdl(one));
     CASE("dependent launch after a wait of the host", PUT(one); cudaStreamSynchronize(one); pdl(one));
     CASE("dependent launch in another stream", PUT(one); pdl(two));
-    CASE("memory freed and made again", PUT(one); cudaFree(x); cudaMalloc(&x, sizeof host); GET(two));
+    CASE("memory freed and made again", PUT(one); cudaFree(x); cudaMalloc(&x, sizeof host);
+         cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice); GET(two));
     begin();
     int *kept, *again;
     cudaMallocAsync(&kept, sizeof host, one);
+    cudaMemsetAsync(kept, 0, sizeof host, one);
     early<<<1, 32, 0, one>>>(kept, y);
     cudaFreeAsync(kept, one);
     std::printf("freed twice=%s\n", cudaFreeAsync(kept, one) == cudaSuccess ? "taken" : "refused");
