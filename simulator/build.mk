@@ -50,7 +50,8 @@ $(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device \
-	  -Dcustom_kernel_extended=custom_kernel_extended_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
+	  -Dcustom_kernel_extended=custom_kernel_extended_on_device -Dcustom_kernel_experts=custom_kernel_experts_on_device \
+	  $(CFLAGS) -MMD -MP -c -o $@ $<
 hopper_SIM_ARCH := 90a
 blackwell_SIM_ARCH := 100a
 geforce_SIM_ARCH := 120a

@@ -3,7 +3,8 @@
     dual_gemm       silu(a @ b1^T) * (a @ b2^T), as an operator of PyTorch
     gated_gemm      the same with scales, bf16 or NVFP4 output, other activations, weights in one tensor
     plain_gemm      a @ b^T with scales, in fp16, bf16 or NVFP4
-    swizzle_scales, linear_scales           convert scale factors between the two layouts
+    grouped_gated_gemm, grouped_plain_gemm  the same for a mixture of experts, whose counts are on the device
+    swizzle_scales, linear_scales, swizzle_expert_scales    convert scale factors between the two layouts
     custom_kernel, custom_kernel_grouped    the leaderboards' dual GEMM and grouped GEMM, on their own data
     custom_kernel_product                   the leaderboards' GEMM and matrix-vector product, on their own data
     backends        what the library can run here
@@ -12,6 +13,7 @@ The package is `nvfp4_gemm` when installed, and `submission` in a checkout.
 """
 
 from . import group_submission, memory_check, product_submission, submission
+from .experts_operator import grouped_gated_gemm, grouped_plain_gemm, swizzle_expert_scales
 from .extended_operator import gated_gemm, plain_gemm
 from .group_submission import custom_kernel as custom_kernel_grouped
 from .product_submission import custom_kernel as custom_kernel_product
@@ -27,8 +29,11 @@ __all__ = [
     "custom_kernel_product",
     "dual_gemm",
     "gated_gemm",
+    "grouped_gated_gemm",
+    "grouped_plain_gemm",
     "linear_scales",
     "plain_gemm",
+    "swizzle_expert_scales",
     "swizzle_scales",
 ]
 

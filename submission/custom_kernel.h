@@ -4,6 +4,8 @@
  *     custom_kernel_grouped()   grouped GEMM, c_i = a_i b_i^T, for up to 256 products of different sizes
  *     custom_kernel_extended()  what language models need beyond these: scales of tensors and tokens, other
  *                               activations, weights in one tensor, bf16 and NVFP4 output, a plain product
+ *     custom_kernel_experts()   the same for a mixture of experts: each expert's weights times its own rows of
+ * A, whose number is read on the device
  *
  * How to call: fill an argument struct (set struct_bytes to its sizeof; members you leave out are zero), call
  * the function, compare the status with CUSTOM_KERNEL_OK; custom_kernel_message() says what was wrong.
@@ -53,7 +55,7 @@ extern "C" {
  *   1.2  custom_kernel_grouped()
  *   1.3  custom_kernel_grouped_python(), for the Python package alone (core/python_groups.h)
  *   1.4  custom_kernel_extended()
- *   1.5  an A of 16 bits in custom_kernel_extended() */
+ *   1.5  custom_kernel_experts(); an A of 16 bits in custom_kernel_extended() */
 #define CUSTOM_KERNEL_VERSION 0x00010500u
 
 /* CUSTOM_KERNEL_VERSION of the library that is loaded. */
@@ -253,6 +255,71 @@ struct custom_kernel_extended_args {
 /* Computes c, and sfc for NVFP4 output, under the rules of custom_kernel(); neither overlaps an input or the
  * other. A backend without an extended GEMM returns CUSTOM_KERNEL_ERROR_UNSUPPORTED. */
 CUSTOM_KERNEL_API int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args);
+
+/* ---- the products of experts ---- */
+
+#define CUSTOM_KERNEL_MAX_EXPERTS 1024
+
+/* Which rows of A, and of C, belong to an expert.  `counts` holds one int32 for each expert. */
+enum custom_kernel_tokens {
+    /* A has `rows` rows, sorted by expert: counts[0] rows of expert 0, then counts[1] rows of expert 1, ... */
+    CUSTOM_KERNEL_TOKENS_COUNTED = 0,
+    /* The same, but counts[e] is the number of the first row after those of expert e, as torch._grouped_mm
+     * takes it. */
+    CUSTOM_KERNEL_TOKENS_ENDED = 1,
+    /* A has `rows` rows for each expert, of which the first counts[e] count. */
+    CUSTOM_KERNEL_TOKENS_PADDED = 2,
+};
+
+/* Sizes: E = experts, T = rows of A in all, which is `rows`, or E * rows for padded tokens.
+ *
+ *     a             [T][K/2] bytes, sfa its scale factors in sfa_layout: of T rows, or for padded tokens of
+ * `rows` rows for each expert, blocked ones padded to whole blocks for each b1, b2        [E][N][K/2] bytes;
+ * sfb1, sfb2 their scale factors in scale_layout, blocked ones padded to whole blocks for each expert; with
+ * weights in one tensor, b1 is [E][2 N][K/2] c             [T][N] fp16 or bf16, or [T][N/2] codes; then sfc is
+ * [T][N/16] scale factors, row by row counts        [E] int32 in memory of `device`, 4-byte aligned
+ *
+ * Row i of C, if it belongs to expert e, is what custom_kernel_extended() computes from row i of A and the
+ * weights of expert e with scale_gate[e], scale_up[e] and scale_c[e].  Rows that belong to no expert are not
+ * written, and their rows of A do not matter.
+ *
+ * The counts are read when the queued work runs, never before: a CUDA graph that has captured the call takes
+ * the counts of each replay.  Any counts are safe: a negative one is 0, an end before the expert's first row
+ * means no rows, and rows past the last one do not exist.
+ *
+ * A row's bits depend on that row and its expert's weights alone, not on how many rows there are.
+ *
+ * At least the members up to reserved are required: offsetof(struct custom_kernel_experts_args, scale_gate) =
+ * 144 bytes. */
+struct custom_kernel_experts_args {
+    uint32_t struct_bytes;         /* sizeof(struct custom_kernel_experts_args) */
+    int32_t backend;               /* enum custom_kernel_backend */
+    int32_t device;                /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
+    int32_t scale_layout;          /* enum custom_kernel_scale_layout of sfb1 and sfb2 */
+    int64_t experts;               /* 1 to CUSTOM_KERNEL_MAX_EXPERTS */
+    int64_t rows;                  /* at least 0, T less than 2^31 */
+    int64_t n, k;                  /* as in struct custom_kernel_extended_args */
+    const void *a, *b1, *b2;       /* e2m1 codes, 16-byte aligned, as all up to queue */
+    const void *sfa, *sfb1, *sfb2; /* e4m3 scale factors */
+    void *c;
+    void *queue;
+    const void *counts;
+    int32_t tokens;     /* enum custom_kernel_tokens */
+    int32_t sfa_layout; /* enum custom_kernel_scale_layout */
+    int32_t activation; /* enum custom_kernel_activation */
+    int32_t weights;    /* enum custom_kernel_weights; 0 for a plain product */
+    int32_t output;     /* enum custom_kernel_output */
+    uint32_t reserved;  /* 0 */
+    /* As in struct custom_kernel_extended_args, but one number for each expert; token_scale: [T]. */
+    const void *scale_gate, *scale_up, *token_scale, *scale_c;
+    void *sfc;
+    float limit, alpha, beta;
+    float reserved_float; /* 0 */
+};
+
+/* Computes the products of all experts under the rules of custom_kernel_extended().  rows = 0 is valid: nothing
+ * is launched.  A backend without this function returns CUSTOM_KERNEL_ERROR_UNSUPPORTED. */
+CUSTOM_KERNEL_API int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args);
 
 /* ---- what the library can run here ---- */
 

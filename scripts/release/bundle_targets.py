@@ -27,6 +27,7 @@ CPU_PORTABLE = tuple(
     for name in (
         "cpu_backend.c",
         "cpu_machine.c",
+        "experts.c",
         "extended_epilogue.c",
         "kernels_halves.c",
         "kernels/kernels_portable.c",

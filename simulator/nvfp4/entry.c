@@ -1,5 +1,5 @@
-/* The library's entry points (custom_kernel, ..._grouped, ..._extended) on the simulator: for the call, host
- * tensors are registered as device memory, and a GPU backend's kernels run on them. */
+/* The library's entry points (custom_kernel, ..._grouped, ..._extended, ..._experts) on the simulator: for the
+ * call, host tensors are registered as device memory, and a GPU backend's kernels run on them. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +7,15 @@
 #include "../../submission/core/backend.h"
 #include "cudart/shim.h"
 
-enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12 };
+enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12, EXPERTS_RANGES = 13 };
+
+#define SIZE_LIMIT ((int64_t)1 << 20) /* keeps every product of sizes in this file below 2^63 */
 
 /* The real entry points of submission/core/custom_kernel.c, compiled under these names. */
 int32_t custom_kernel_on_device(const struct custom_kernel_args *args);
 int32_t custom_kernel_grouped_on_device(const struct custom_kernel_grouped_args *args);
 int32_t custom_kernel_extended_on_device(const struct custom_kernel_extended_args *args);
+int32_t custom_kernel_experts_on_device(const struct custom_kernel_experts_args *args);
 
 struct range {
     const char *name;
@@ -67,12 +70,26 @@ static void forget_ranges(const struct range *ranges, const bool *registered, in
 /* True if the sizes are safe to compute with. If not, custom_kernel_on_device rejects the call with the reason.
  */
 static bool plausible(const struct custom_kernel_args *args) {
-    const int64_t limit = (int64_t)1 << 20;
+    const int64_t limit = SIZE_LIMIT;
     const size_t without_queue = offsetof(struct custom_kernel_args, queue);
     return args != NULL && (args->struct_bytes >= sizeof *args || args->struct_bytes == without_queue) &&
            args->m > 0 && args->n > 0 && args->k > 0 && args->l > 0 && args->m < limit && args->n < limit &&
            args->k < limit && args->l < limit && args->a != NULL && args->b1 != NULL && args->b2 != NULL &&
            args->sfa != NULL && args->sfb1 != NULL && args->sfb2 != NULL && args->c != NULL;
+}
+
+/* The status of a call on tensors of the host that the simulator would run; sizes that it cannot take are
+ * named. */
+static int32_t checked_sizes(int32_t status, int64_t m, int64_t n, int64_t k, int64_t l) {
+    const int64_t sizes[] = {m, n, k, l};
+    for (int i = 0; status != CUSTOM_KERNEL_OK && i < 4; i++) {
+        if (sizes[i] >= SIZE_LIMIT) {
+            return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+                               "%c is %lld; the simulator takes sizes below 2^20", "mnkl"[i],
+                               (long long)sizes[i]);
+        }
+    }
+    return status;
 }
 
 /* NVFP4_BACKEND decides the simulated chip, unless NVFP4_SIMULATE_CHIP names one. */
@@ -96,8 +113,12 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
     struct range ranges[RANGES];
     bool registered[RANGES] = {false};
     choose_chip(); /* again: the variable may have changed since the library was loaded */
-    if (!plausible(args) || args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
+    if (args == NULL || args->struct_bytes < offsetof(struct custom_kernel_args, queue) ||
+        args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
         return custom_kernel_on_device(args);
+    }
+    if (!plausible(args)) {
+        return checked_sizes(custom_kernel_on_device(args), args->m, args->n, args->k, args->l);
     }
     struct custom_kernel_args on_device = {0};
     memcpy(&on_device, args, args->struct_bytes < sizeof on_device ? args->struct_bytes : sizeof on_device);
@@ -114,7 +135,7 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
 
 /* plausible() and ranges_of() for the grouped GEMM: the number of ranges, or -1 if the sizes are not safe. */
 static int64_t group_ranges_of(const struct custom_kernel_grouped_args *args, struct range *ranges) {
-    const int64_t limit = (int64_t)1 << 20;
+    const int64_t limit = SIZE_LIMIT;
     int64_t count = 0;
     if (args == NULL || args->struct_bytes < sizeof *args || args->group == NULL || args->groups < 1 ||
         args->groups > CUSTOM_KERNEL_MAX_GROUPS || args->group_bytes != sizeof *args->group) {
@@ -123,8 +144,8 @@ static int64_t group_ranges_of(const struct custom_kernel_grouped_args *args, st
     for (int64_t i = 0; i < args->groups; i++) {
         const struct custom_kernel_group *group = &args->group[i];
         int64_t groups = group->k / NVFP4_GROUP_ELEMS;
-        if (group->m < 0 || group->n < 1 || group->k < 1 || group->m > limit || group->n > limit ||
-            group->k > limit) {
+        if (group->m < 0 || group->n < 1 || group->k < 1 || group->m >= limit || group->n >= limit ||
+            group->k >= limit) {
             return -1;
         }
         const struct range all[GROUP_RANGES] = {
@@ -165,8 +186,8 @@ int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
 
 /* ranges_of for the extended call. */
 static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args, struct range *ranges) {
-    const int64_t limit = (int64_t)1 << 20, m = args->m, n = args->n, k = args->k, l = args->l;
-    if (m < 1 || n < 1 || k < 1 || l < 1 || m > limit || n > limit || k > limit || l > limit) {
+    const int64_t limit = SIZE_LIMIT, m = args->m, n = args->n, k = args->k, l = args->l;
+    if (m < 1 || n < 1 || k < 1 || l < 1 || m >= limit || n >= limit || k >= limit || l >= limit) {
         return -1;
     }
     const bool nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
@@ -208,11 +229,70 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
     memcpy(&on_device, args, args->struct_bytes < sizeof on_device ? args->struct_bytes : sizeof on_device);
     int64_t count = extended_ranges_of(&on_device, ranges);
     if (count < 0 || args->struct_bytes > sizeof on_device) {
-        return custom_kernel_extended_on_device(args);
+        return checked_sizes(custom_kernel_extended_on_device(args), args->m, args->n, args->k, args->l);
     }
     on_device.device = 0;
     int32_t status = register_ranges(ranges, registered, count)
                          ? custom_kernel_extended_on_device(&on_device)
+                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
+                                       "the simulator has no memory to register the tensors with");
+    forget_ranges(ranges, registered, count);
+    return status;
+}
+
+/* ranges_of for the products of experts. */
+static int64_t experts_ranges_of(const struct custom_kernel_experts_args *args, struct range *ranges) {
+    const int64_t limit = (int64_t)1 << 20, rows = args->rows, n = args->n, k = args->k,
+                  experts = args->experts;
+    if (rows < 1 || n < 1 || k < 1 || experts < 1 || rows > limit || n > limit || k > limit ||
+        experts > CUSTOM_KERNEL_MAX_EXPERTS) {
+        return -1;
+    }
+    const int64_t groups = k / NVFP4_GROUP_ELEMS, one = sizeof(float);
+    const int64_t places = args->tokens == CUSTOM_KERNEL_TOKENS_PADDED ? experts : 1, all_rows = places * rows;
+    const int64_t b_rows = args->weights == CUSTOM_KERNEL_WEIGHTS_APART ? n : 2 * n;
+    const int64_t b_bytes = b_rows * (k / 2) * experts;
+    const int64_t sfb_bytes = scale_batch_bytes(args->scale_layout, b_rows, groups) * experts;
+    const struct range all[EXPERTS_RANGES] = {
+        {"a", args->a, all_rows * (k / 2)},
+        {"b1", args->b1, b_bytes},
+        {"b2", args->b2, b_bytes},
+        {"sfa", args->sfa, scale_batch_bytes(args->sfa_layout, rows, groups) * places},
+        {"sfb1", args->sfb1, sfb_bytes},
+        {"sfb2", args->sfb2, sfb_bytes},
+        {"counts", args->counts, experts * (int64_t)sizeof(int32_t)},
+        {"scale_gate", args->scale_gate, experts * one},
+        {"scale_up", args->scale_up, experts * one},
+        {"token_scale", args->token_scale, all_rows * one},
+        {"scale_c", args->scale_c, experts * one},
+        {"c", args->c, all_rows * (args->output == CUSTOM_KERNEL_NVFP4 ? n / 2 : n * 2)},
+        {"sfc", args->sfc, all_rows * (n / NVFP4_GROUP_ELEMS)},
+    };
+    int64_t count = 0;
+    for (int i = 0; i < EXPERTS_RANGES; i++) {
+        if (all[i].pointer != NULL) {
+            ranges[count++] = all[i];
+        }
+    }
+    return count;
+}
+
+int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
+    struct range ranges[EXPERTS_RANGES];
+    bool registered[EXPERTS_RANGES] = {false};
+    choose_chip();
+    if (args == NULL || args->struct_bytes != sizeof *args || args->device != CUSTOM_KERNEL_DEVICE_HOST ||
+        on_cpu(args->backend)) {
+        return custom_kernel_experts_on_device(args);
+    }
+    struct custom_kernel_experts_args on_device = *args;
+    int64_t count = experts_ranges_of(&on_device, ranges);
+    if (count < 0) {
+        return custom_kernel_experts_on_device(args);
+    }
+    on_device.device = 0;
+    int32_t status = register_ranges(ranges, registered, count)
+                         ? custom_kernel_experts_on_device(&on_device)
                          : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
                                        "the simulator has no memory to register the tensors with");
     forget_ranges(ranges, registered, count);

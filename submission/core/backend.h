@@ -24,9 +24,15 @@ struct problem {
     int32_t scale_layout;
     int32_t device;
     void *queue;
-    int32_t group;                     /* grouped GEMM: index in the caller's list, for messages */
+    int32_t group;  /* grouped GEMM: index in the caller's list, for messages */
+    bool rows_of_a; /* the scale factors of A and C lie row by row, whatever scale_layout says */
     const struct extension *extension; /* NULL: the dual GEMM, or a group */
 };
+
+/* The layout of the scale factors of A and C. */
+static inline int32_t token_scale_layout(const struct problem *problem) {
+    return problem->rows_of_a ? CUSTOM_KERNEL_SCALES_ROWS : problem->scale_layout;
+}
 
 /* The validated options of custom_kernel_extended().  The scales are in the device's memory; NULL stands for 1.
  * Backends get one batch at a time (extended_batch()), with l = 1. */
@@ -43,6 +49,23 @@ struct extension {
     float alpha, beta;
 };
 
+/* Validated arguments of custom_kernel_experts().  In `all`, l is the number of experts; m is the number of
+ * rows of A, for padded tokens those of one expert; scale_layout is that of sfb1 and sfb2; stacked weights are
+ * two tensors already, b1 and b2. */
+struct experts {
+    struct problem all;
+    struct extension extension; /* the scales are arrays; sfc lies row by row */
+    const int32_t *counts;
+    int32_t tokens; /* enum custom_kernel_tokens */
+    int32_t sfa_layout;
+    int64_t b_rows; /* rows of b1, and of b2, from one expert to the next: n or 2 n */
+};
+
+/* Rows of A and C in all. */
+static inline int64_t rows_of_experts(const struct experts *experts) {
+    return experts->tokens == CUSTOM_KERNEL_TOKENS_PADDED ? experts->all.l * experts->all.m : experts->all.m;
+}
+
 struct backend {
     int32_t id;
     const char *name;
@@ -57,6 +80,8 @@ struct backend {
     int32_t (*run_grouped)(const struct problem *groups, int64_t count);
     /* Computes one batch of a problem with an extension.  NULL if the backend has no extended GEMM. */
     int32_t (*run_extended)(const struct problem *problem);
+    /* Computes the products of experts; there is at least one row of A.  NULL if the backend has none. */
+    int32_t (*run_experts)(const struct experts *experts);
     /* Called before and after a run function.  acquire_device makes the problem's device the current CUDA
      * device and stores the caller's in *before; release_device restores it.  release_device returns `status`,
      * the run's result, with its message; if the run succeeded, its own status.  Both NULL for a backend

@@ -131,3 +131,35 @@ bool overlap(const struct tensor *x, const struct tensor *y) {
     uintptr_t x_begin = (uintptr_t)x->pointer, y_begin = (uintptr_t)y->pointer;
     return x_begin < y_begin + (uintptr_t)y->bytes && y_begin < x_begin + (uintptr_t)x->bytes;
 }
+
+int32_t check_members(struct member *all, int count, int outputs, const struct size sizes[4]) {
+    for (int i = 0; i < count; i++) {
+        struct member *member = &all[i];
+        if (!member->present) {
+            continue;
+        }
+        if (!tensor_bytes(member->rows, member->rows_unit, member->row_bytes, member->batches,
+                          &member->tensor.bytes)) {
+            return set_message(
+                CUSTOM_KERNEL_ERROR_ARGUMENT,
+                "%s of %s %lld, %s %lld, %s %lld, %s %lld has 2^63 bytes or more; expected fewer",
+                member->tensor.name, sizes[0].name, (long long)sizes[0].value, sizes[1].name,
+                (long long)sizes[1].value, sizes[2].name, (long long)sizes[2].value, sizes[3].name,
+                (long long)sizes[3].value);
+        }
+        RETURN_IF_FAILED(check_pointer_aligned(&member->tensor, member->alignment));
+    }
+    for (int output = outputs; output < count; output++) {
+        for (int i = 0; i < count; i++) {
+            if (i != output && all[output].present && all[i].present &&
+                overlap(&all[i].tensor, &all[output].tensor)) {
+                return set_message(
+                    CUSTOM_KERNEL_ERROR_ARGUMENT,
+                    "%s at %p with %lld bytes overlaps %s at %p; expected outputs that overlap no other tensor",
+                    all[output].tensor.name, all[output].tensor.pointer, (long long)all[output].tensor.bytes,
+                    all[i].tensor.name, all[i].tensor.pointer);
+            }
+        }
+    }
+    return CUSTOM_KERNEL_OK;
+}

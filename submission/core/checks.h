@@ -74,4 +74,21 @@ int32_t check_pointer_aligned(const struct tensor *tensor, int alignment);
 /* True if the tensors share a byte. */
 bool overlap(const struct tensor *x, const struct tensor *y);
 
+/* A tensor argument of a struct; `present`: the call uses it. */
+struct member {
+    struct tensor tensor;
+    int64_t rows, rows_unit, row_bytes, batches;
+    int alignment;
+    bool present;
+};
+
+struct size {
+    const char *name;
+    int64_t value;
+};
+
+/* Checks the pointers of `count` members, and that those from number `outputs` on overlap no other.  `sizes`
+ * are for the message about a tensor that is too large. */
+int32_t check_members(struct member *all, int count, int outputs, const struct size sizes[4]);
+
 #endif

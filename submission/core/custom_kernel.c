@@ -188,6 +188,24 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
     return problem.extension == NULL ? run(backend, &problem) : run_extended(backend, &problem);
 }
 
+int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
+    struct experts experts;
+    const struct backend *backend = NULL;
+    int before = 0;
+    int32_t id;
+    RETURN_IF_FAILED(validate_experts(args, &experts, &id));
+    RETURN_IF_FAILED(choose_backend(id, experts.all.device, &backend));
+    if (backend->run_experts == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "backend %s has no products of experts",
+                           backend->name);
+    }
+    if (experts.all.m == 0) {
+        return CUSTOM_KERNEL_OK;
+    }
+    RETURN_IF_FAILED(acquire_device(backend, &experts.all, &before));
+    return release_device(backend, &experts.all, before, backend->run_experts(&experts));
+}
+
 uint32_t custom_kernel_version(void) {
     return CUSTOM_KERNEL_VERSION;
 }

@@ -23,4 +23,8 @@ int32_t validate_extended(const struct custom_kernel_extended_args *args, struct
  * run_extended; stacked weights become two tensors. */
 void extended_batch(const struct problem *all, int64_t batch, struct problem *one, struct extension *extension);
 
+/* The same for the products of experts.  *experts points to itself, so it must not be copied. */
+int32_t validate_experts(const struct custom_kernel_experts_args *args, struct experts *experts,
+                         int32_t *backend);
+
 #endif

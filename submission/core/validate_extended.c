@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "checks.h"
+#include "extended_options.h"
 #include "validate.h"
 
 #define FLOAT_BYTES ((int64_t)sizeof(float))
@@ -89,7 +90,10 @@ static int32_t check_extents(const struct custom_kernel_extended_args *args) {
     RETURN_IF_FAILED(check_extent(NO_GROUP, "n", args->n, 1));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "k", args->k, 1));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "l", args->l, 1));
-    RETURN_IF_FAILED(check_k(NO_GROUP, args->k));
+    return check_k(NO_GROUP, args->k);
+}
+
+int32_t check_multiples(const struct custom_kernel_extended_args *args) {
     if (is_interleaved(args)) {
         RETURN_IF_FAILED(check_n_multiple(args->n, args->weights, "interleaved weights"));
     }
@@ -111,8 +115,7 @@ static int32_t check_absent(const char *name, const void *pointer, const char *r
     return CUSTOM_KERNEL_OK;
 }
 
-/* Pointers that the other arguments leave unused must be NULL: a value there is probably a mistake. */
-static int32_t check_unused(const struct custom_kernel_extended_args *args) {
+int32_t check_unused(const struct custom_kernel_extended_args *args) {
     if (args->activation == CUSTOM_KERNEL_PLAIN) {
         RETURN_IF_FAILED(check_absent("b2", args->b2, "for a plain product"));
         RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for a plain product"));
@@ -138,14 +141,6 @@ static int64_t a_row_bytes(const struct custom_kernel_extended_args *args) {
 static int64_t output_bytes_of_row(const struct custom_kernel_extended_args *args) {
     return args->output == CUSTOM_KERNEL_NVFP4 ? args->n / 2 : output_row_bytes(args->n);
 }
-
-/* A tensor argument; `present`: this call uses it. */
-struct member {
-    struct tensor tensor;
-    int64_t rows, rows_unit, row_bytes, batches;
-    int alignment;
-    bool present;
-};
 
 enum { TOKENS_ALIGNMENT = sizeof(float), INPUTS = 10, C = INPUTS, SFC, MEMBERS };
 
@@ -204,33 +199,8 @@ static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
          POINTER_ALIGNMENT_BYTES,
          nvfp4},
     };
-    for (int i = 0; i < MEMBERS; i++) {
-        struct member *member = &all[i];
-        if (!member->present) {
-            continue;
-        }
-        if (!tensor_bytes(member->rows, member->rows_unit, member->row_bytes, member->batches,
-                          &member->tensor.bytes)) {
-            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                               "%s of m %lld, n %lld, k %lld, l %lld has 2^63 bytes or more; expected fewer",
-                               member->tensor.name, (long long)args->m, (long long)args->n, (long long)args->k,
-                               (long long)args->l);
-        }
-        RETURN_IF_FAILED(check_pointer_aligned(&member->tensor, member->alignment));
-    }
-    for (int output = C; output < MEMBERS; output++) {
-        for (int i = 0; i < MEMBERS; i++) {
-            if (i != output && all[output].present && all[i].present &&
-                overlap(&all[i].tensor, &all[output].tensor)) {
-                return set_message(
-                    CUSTOM_KERNEL_ERROR_ARGUMENT,
-                    "%s at %p with %lld bytes overlaps %s at %p; expected outputs that overlap no other tensor",
-                    all[output].tensor.name, all[output].tensor.pointer, (long long)all[output].tensor.bytes,
-                    all[i].tensor.name, all[i].tensor.pointer);
-            }
-        }
-    }
-    return CUSTOM_KERNEL_OK;
+    const struct size sizes[] = {{"m", args->m}, {"n", args->n}, {"k", args->k}, {"l", args->l}};
+    return check_members(all, MEMBERS, C, sizes);
 }
 
 /* True if custom_kernel() computes the same. */
@@ -239,6 +209,29 @@ static bool is_dual_gemm(const struct custom_kernel_extended_args *args) {
            args->output == CUSTOM_KERNEL_FP16 && args->scale_gate == NULL && args->scale_up == NULL &&
            args->token_scale == NULL && (args->limit == 0 || isinf(args->limit)) &&
            (args->alpha == 0 || args->alpha == 1) && args->beta == 0 && args->a_type == CUSTOM_KERNEL_A_NVFP4;
+}
+
+int32_t check_options(const struct custom_kernel_extended_args *args) {
+    RETURN_IF_FAILED(check_kinds(args));
+    return check_activation(args);
+}
+
+struct extension extension_of(const struct custom_kernel_extended_args *args) {
+    return (struct extension){
+        .plain = args->activation == CUSTOM_KERNEL_PLAIN,
+        .stacked = args->weights == CUSTOM_KERNEL_WEIGHTS_STACKED,
+        .interleave = is_interleaved(args) ? args->weights : 0,
+        .output = args->output,
+        .a_type = args->a_type,
+        .scale_gate = args->scale_gate,
+        .scale_up = args->scale_up,
+        .token_scale = args->token_scale,
+        .scale_c = args->scale_c,
+        .sfc = args->sfc,
+        .limit = args->limit == 0 ? INFINITY : args->limit,
+        .alpha = args->alpha == 0 ? 1 : args->alpha,
+        .beta = args->beta,
+    };
 }
 
 int32_t validate_extended(const struct custom_kernel_extended_args *caller_args, struct problem *problem,
@@ -251,29 +244,15 @@ int32_t validate_extended(const struct custom_kernel_extended_args *caller_args,
     RETURN_IF_FAILED(
         read_struct("args", "args->struct_bytes", &args_type, caller_args, caller_args->struct_bytes, &args));
     RETURN_IF_FAILED(check_enums(args.backend, args.device, args.scale_layout, args.queue));
-    RETURN_IF_FAILED(check_kinds(&args));
-    RETURN_IF_FAILED(check_activation(&args));
+    RETURN_IF_FAILED(check_options(&args));
     RETURN_IF_FAILED(check_extents(&args));
+    RETURN_IF_FAILED(check_multiples(&args));
     if (args.m > 0) {
         RETURN_IF_FAILED(check_unused(&args));
         RETURN_IF_FAILED(check_tensors(&args));
     }
     *backend = args.backend;
-    *extension = (struct extension){
-        .plain = args.activation == CUSTOM_KERNEL_PLAIN,
-        .stacked = args.weights == CUSTOM_KERNEL_WEIGHTS_STACKED,
-        .interleave = is_interleaved(&args) ? args.weights : 0,
-        .output = args.output,
-        .a_type = args.a_type,
-        .scale_gate = args.scale_gate,
-        .scale_up = args.scale_up,
-        .token_scale = args.token_scale,
-        .scale_c = args.scale_c,
-        .sfc = args.sfc,
-        .limit = args.limit == 0 ? INFINITY : args.limit,
-        .alpha = args.alpha == 0 ? 1 : args.alpha,
-        .beta = args.beta,
-    };
+    *extension = extension_of(&args);
     *problem = (struct problem){
         .m = args.m,
         .n = args.n,

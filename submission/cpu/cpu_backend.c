@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu_backend.h"
 #include "cpu_machine.h"
 #include "extended_epilogue.h"
 #include "kernel_set.h"
@@ -245,6 +246,7 @@ static void *run_tasks(void *argument) {
         rows.rows = min(share->block_rows, problem->m - rows.first);
         if (task - run != packed) {
             struct operand a = a_operand(problem, rows.batch);
+            a.scale_layout = token_scale_layout(problem);
             for (int64_t row = 0; row < rows.rows; row += kernels->tile_rows) {
                 kernels->pack_a(worker->a +
                                     (size_t)(row / kernels->tile_rows * groups) * kernels->a_group_bytes,
@@ -301,11 +303,15 @@ static int64_t most_rows(const struct problem *problems, int64_t count) {
     return rows;
 }
 
-static int32_t run_problems(const struct problem *problems, int64_t count) {
-    struct share shares[CUSTOM_KERNEL_MAX_GROUPS];
+int32_t cpu_run_problems(const struct problem *problems, int64_t count) {
     struct work work = {.panel_cols = panel_cols_of(problems)};
     RETURN_IF_FAILED(machine_kernels(most_rows(problems, count), &work.kernels));
     work.kernels = has_16_bit_a(problems) ? &kernels_halves : work.kernels;
+    struct share *shares = malloc((size_t)count * sizeof *shares);
+    if (shares == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY, "no host memory to list %lld products",
+                           (long long)count);
+    }
     double macs = 0; /* multiply-adds of one product, all problems together */
     for (int64_t i = 0; i < count; i++) {
         macs += macs_of(&problems[i]);
@@ -318,6 +324,7 @@ static int32_t run_problems(const struct problem *problems, int64_t count) {
 
     struct worker workers[MACHINE_MOST_THREADS];
     if (!allocate(&workers[0], &work)) {
+        free(shares);
         return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
                            "no host memory to pack %zu rows of A with k = %lld",
                            work.tiles * (size_t)work.kernels->tile_rows, (long long)work.longest_k);
@@ -338,11 +345,12 @@ static int32_t run_problems(const struct problem *problems, int64_t count) {
         free(workers[i].memory);
     }
     free(workers[0].memory);
+    free(shares);
     return CUSTOM_KERNEL_OK;
 }
 
 static int32_t run(const struct problem *problem) {
-    return run_problems(problem, 1);
+    return cpu_run_problems(problem, 1);
 }
 
 static int available(int32_t device, char *detail, size_t detail_bytes) {
@@ -355,6 +363,7 @@ const struct backend cpu_backend = {
     .name = "cpu",
     .available = available,
     .run = run,
-    .run_grouped = run_problems,
+    .run_grouped = cpu_run_problems,
     .run_extended = run,
+    .run_experts = cpu_run_experts,
 };

@@ -70,7 +70,7 @@ static void quantize_row(const struct problem *problem, const float *values, int
         }
         const uint8_t scale = e4m3_byte(largest * scale_c * sixth);
         const float factor = scale == 0 ? 0.0f : scale_c / scale_value(scale);
-        extension->sfc[scale_offset(problem->scale_layout, row, (first_col + first) / NVFP4_GROUP_ELEMS,
+        extension->sfc[scale_offset(token_scale_layout(problem), row, (first_col + first) / NVFP4_GROUP_ELEMS,
                                     problem->n / NVFP4_GROUP_ELEMS)] = scale;
         for (int i = 0; i < NVFP4_GROUP_ELEMS; i += 2) {
             *codes++ = (uint8_t)(e2m1_code(group[i] * factor) | e2m1_code(group[i + 1] * factor) << 4);
@@ -106,7 +106,8 @@ void extended_epilogue(const struct problem *problem, const struct accumulators 
 
 void extended_pad(const struct problem *problem, int64_t first_col, int cols) {
     const struct extension *extension = problem->extension;
-    if (extension->output != CUSTOM_KERNEL_NVFP4 || problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED) {
+    if (extension->output != CUSTOM_KERNEL_NVFP4 ||
+        token_scale_layout(problem) != CUSTOM_KERNEL_SCALES_BLOCKED) {
         return;
     }
     const int64_t end = round_up(problem->m, SCALE_TILE_ROWS);

@@ -101,7 +101,7 @@ def test_an_unknown_field_is_named_by_its_place(library, at):
 
 
 def test_the_version_has_a_major_minor_and_patch_number(library):
-    assert library.custom_kernel_version() == 1 << 16 | 4 << 8
+    assert library.custom_kernel_version() == 1 << 16 | 5 << 8
 
 
 # --- sizes and places ---------------------------------------------------------------------------------

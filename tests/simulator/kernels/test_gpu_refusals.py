@@ -99,3 +99,17 @@ def test_a_struct_may_lack_the_queue_but_not_half_of_it(library, root):
     command = [sys.executable, "-c", SHORTER, str(library)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "True", "2"]
+
+
+# Prints the message of a call on the host's tensors, whose addresses have no memory, with 2^20 rows of A.
+MANY_ROWS = CALLS.replace("ctypes.sizeof(Args), {", "ctypes.sizeof(Args), 0 * {").replace(
+    "0, 0, *problem", "-1, 0, *problem"
+)
+
+
+def test_a_size_that_the_simulator_does_not_take_is_named(library, root):
+    environment = os.environ | {"NVFP4_BACKEND": "hopper", "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", MANY_ROWS, str(library), json.dumps([["hopper", "", (2**20, 1, 64, 1)]])]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    ((status, message),) = json.loads(done.stdout)
+    assert status == UNSUPPORTED and message.startswith("m is 1048576;") and "2^20" in message
