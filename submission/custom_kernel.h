@@ -55,7 +55,8 @@ extern "C" {
  *   1.2  custom_kernel_grouped()
  *   1.3  custom_kernel_grouped_python(), for the Python package alone (core/python_groups.h)
  *   1.4  custom_kernel_extended()
- *   1.5  custom_kernel_experts(); an A of 16 bits in custom_kernel_extended() */
+ *   1.5  custom_kernel_experts(); an A of 16 bits in custom_kernel_extended(); for the Python package alone,
+ *        custom_kernel_torch_schema() and custom_kernel_torch_register() (torch/torch_register.h) */
 #define CUSTOM_KERNEL_VERSION 0x00010500u
 
 /* CUSTOM_KERNEL_VERSION of the library that is loaded. */

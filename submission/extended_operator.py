@@ -14,8 +14,9 @@ from typing import NamedTuple
 import torch
 
 from . import submission
+from .operator_checks import CODE_DTYPES, SCALE_DTYPES, check_tensor, require
+from .operators import NAMESPACE, current_queue
 from .scale_layouts import Factors, ScaleLayout, for_library, layout_pair, resolve, view_shape
-from .torch_operator import CODE_DTYPES, NAMESPACE, SCALE_DTYPES, check_tensor, current_queue, require
 
 FP16, BF16, NVFP4 = "float16", "bfloat16", "nvfp4"
 _OUTPUTS = {FP16: 0, BF16: 1, NVFP4: 2}  # enum custom_kernel_output

@@ -61,6 +61,8 @@ def test_exports_only_the_documented_functions(library_path):
         "custom_kernel_grouped_python",
         "custom_kernel_message",
         "custom_kernel_status_name",
+        "custom_kernel_torch_register",
+        "custom_kernel_torch_schema",
         "custom_kernel_version",
         "custom_kernel_backend_query",
     }

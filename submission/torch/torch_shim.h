@@ -1,0 +1,89 @@
+/* The functions of torch's stable C interface that the operators call, found in the torch that the process has
+ * loaded.  Names and meanings: torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h, where a
+ * `tensor` is an AtenTensorHandle.  Functions that return int32_t return 0 for success.  Internal. */
+#ifndef TORCH_TORCH_SHIM_H
+#define TORCH_TORCH_SHIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* X(result, name, parameters) */
+#define TORCH_FUNCTIONS(X)                                                                                     \
+    X(int32_t, aoti_torch_get_dim, (void *tensor, int64_t *dimensions))                                        \
+    X(int32_t, aoti_torch_get_sizes, (void *tensor, int64_t **sizes))                                          \
+    X(int32_t, aoti_torch_get_strides, (void *tensor, int64_t **strides))                                      \
+    X(int32_t, aoti_torch_get_dtype, (void *tensor, int32_t *dtype))                                           \
+    X(int32_t, aoti_torch_get_device_type, (void *tensor, int32_t *type))                                      \
+    X(int32_t, aoti_torch_get_device_index, (void *tensor, int32_t *index))                                    \
+    X(int32_t, aoti_torch_get_data_ptr, (void *tensor, void **address))                                        \
+    X(int32_t, aoti_torch_get_storage_size, (void *tensor, int64_t *bytes))                                    \
+    X(int32_t, aoti_torch_get_storage_offset, (void *tensor, int64_t *elements))                               \
+    X(int32_t, aoti_torch_delete_tensor_object, (void *tensor))                                                \
+    X(int32_t, aoti_torch_empty_strided,                                                                       \
+      (int64_t dimensions, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device_type,   \
+       int32_t device_index, void **tensor))                                                                   \
+    X(int32_t, aoti_torch_create_tensor_from_blob,                                                             \
+      (void *data, int64_t dimensions, const int64_t *sizes, const int64_t *strides, int64_t storage_offset,   \
+       int32_t dtype, int32_t device_type, int32_t device_index, void **tensor))                               \
+    X(int32_t, aoti_torch_copy_, (void *into, void *from, int32_t non_blocking))                               \
+    X(int32_t, aoti_torch_zero_, (void *tensor))                                                               \
+    X(int32_t, aoti_torch_device_type_cpu, (void))                                                             \
+    X(int32_t, aoti_torch_device_type_cuda, (void))                                                            \
+    X(int32_t, aoti_torch_library_init_fragment,                                                               \
+      (const char *name_space, const char *file, uint32_t line, void **library))                               \
+    X(int32_t, aoti_torch_library_init_impl,                                                                   \
+      (const char *name_space, const char *key, const char *file, uint32_t line, void **library))              \
+    X(int32_t, aoti_torch_library_def, (void *library, const char *schema))                                    \
+    X(int32_t, torch_library_impl,                                                                             \
+      (void *library, const char *name, void (*function)(uint64_t *, uint64_t, uint64_t), uint64_t version))   \
+    X(int32_t, torch_string_c_str, (void *string, const char **text))                                          \
+    X(int32_t, torch_delete_string, (void *string))                                                            \
+    X(void, aoti_torch_check,                                                                                  \
+      (bool condition, const char *function, const char *file, uint32_t line, const char *message))
+
+/* Every dtype that messages name, as torch.NAME, and its bytes; a message lists several in this order. */
+#define TORCH_DTYPES(X)                                                                                        \
+    X(float4_e2m1fn_x2, 1)                                                                                     \
+    X(float8_e4m3fn, 1)                                                                                        \
+    X(uint8, 1)                                                                                                \
+    X(float16, 2)                                                                                              \
+    X(bfloat16, 2)                                                                                             \
+    X(float32, 4)                                                                                              \
+    X(int32, 4)                                                                                                \
+    X(int64, 8)                                                                                                \
+    X(int8, 1)                                                                                                 \
+    X(int16, 2)                                                                                                \
+    X(uint16, 2)                                                                                               \
+    X(uint32, 4)                                                                                               \
+    X(uint64, 8)                                                                                               \
+    X(float64, 8)                                                                                              \
+    X(float8_e5m2, 1)                                                                                          \
+    X(bool, 1)                                                                                                 \
+    X(complex64, 8)                                                                                            \
+    X(complex128, 16)
+
+enum torch_dtype {
+#define X(name, bytes) DTYPE_##name,
+    TORCH_DTYPES(X)
+#undef X
+        DTYPES
+};
+
+struct torch_shim {
+#define X(result, name, parameters) result(*name) parameters;
+    TORCH_FUNCTIONS(X)
+#undef X
+    /* The current queue of a CUDA device; NULL in a torch without CUDA. */
+    int32_t (*current_queue)(int32_t device, void **queue);
+    void (*delete_box)(void *box); /* frees the memory of an optional argument's value */
+    int32_t dtypes[DTYPES];        /* torch's number of each enum torch_dtype */
+    int32_t cpu, cuda;             /* torch's numbers of device types */
+};
+
+/* Filled by torch_shim_load(); used only after that has succeeded. */
+extern struct torch_shim torch_shim;
+
+/* Finds the functions.  Returns NULL, or the name of the first one that the loaded torch lacks. */
+const char *torch_shim_load(void);
+
+#endif
