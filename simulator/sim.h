@@ -342,6 +342,7 @@ SIM_API void sim_print_timeline(const struct sim *sim, FILE *to);
 SIM_API void sim_synchronize(struct sim *sim);
 SIM_API void sim_print_json(const struct sim *sim, FILE *to);
 SIM_API void sim_print_counters(const struct sim *sim, FILE *to);
+SIM_API void sim_print_times(const struct sim *sim, FILE *to); /* of each launch; nothing without a chip */
 /* Prints stale suppressions, then the verdict in one line. */
 SIM_API void sim_print_summary(const struct sim *sim, FILE *to);
 

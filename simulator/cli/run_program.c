@@ -22,6 +22,8 @@ static const char usage[] =
     "  --mode MODE           when asynchronous operations take effect: eager (default), late, reverse,\n"
     "                        random:SEED or poison\n"
     "  --chip CHIP           h200, b200, rtx5090 or gb10 (default: the one that the program has PTX for)\n"
+    "  --time CHIP           simulate time: h200, b200, rtx5090 or a chip's file; events and clocks tell it\n"
+    "  --timeline FILE       with --time: write a Chrome trace of each launch's first cluster (for Perfetto)\n"
     "  --no-checks           execute only, without looking for races\n"
     "  --go-on               an error does not make the program's CUDA calls fail\n"
     "  --shrink[=KIND]       find the smallest set of delayed operations of a launch that still shows a "
@@ -34,7 +36,7 @@ static const char usage[] =
     "program itself failed\n";
 
 struct run {
-    const char *json, *rules;
+    const char *json, *rules, *timed, *timeline, *chip;
     struct sim *sim; /* only reads the suppressions, runs nothing */
     struct run_status *status;
     char status_path[PATH_MAX], folder[PATH_MAX], program[PATH_MAX];
@@ -242,6 +244,8 @@ static int start(struct run *run, char **arguments) {
 enum {
     OPT_MODE = 256,
     OPT_CHIP,
+    OPT_TIME,
+    OPT_TIMELINE,
     OPT_NO_CHECKS,
     OPT_GO_ON,
     OPT_JSON,
@@ -253,6 +257,8 @@ enum {
 
 static const struct option options[] = {{"mode", required_argument, NULL, OPT_MODE},
                                         {"chip", required_argument, NULL, OPT_CHIP},
+                                        {"time", required_argument, NULL, OPT_TIME},
+                                        {"timeline", required_argument, NULL, OPT_TIMELINE},
                                         {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
                                         {"go-on", no_argument, NULL, OPT_GO_ON},
                                         {"json", required_argument, NULL, OPT_JSON},
@@ -282,6 +288,23 @@ static bool is_chip(const char *name) {
     return known;
 }
 
+/* Simulates the time of a chip: its name, or a file that describes one. */
+static int set_time(struct run *run, const char *chip) {
+    struct sim_options timed = {.chip = chip};
+    struct sim_time time;
+    struct sim *sim = sim_create(&timed);
+    const bool known = sim != NULL && sim_time(sim, &time);
+    const int status = sim == NULL ? cli_fail("out of memory", "")
+                       : known     ? 0
+                                   : cli_fail("--time", sim_message(sim));
+    sim_destroy(sim);
+    run->timed = chip;
+    (void)setenv("NVFP4_SIMULATE_PRINT_TIME", "1", 1);
+    return status != 0               ? status
+           : access(chip, R_OK) == 0 ? set_path("NVFP4_SIMULATE_TIME", chip)
+                                     : setenv("NVFP4_SIMULATE_TIME", chip, 1);
+}
+
 /* Passes the options on to the shim, which reads its environment. */
 static int set_option(struct run *run, int option, char *value) {
     struct sim_options mode;
@@ -289,7 +312,13 @@ static int set_option(struct run *run, int option, char *value) {
     case OPT_MODE:
         return !sim_read_mode(value, &mode) ? cli_fail("--mode takes " SIM_MODES ", not", value)
                                             : setenv("NVFP4_SIMULATE_MODE", value, 1);
+    case OPT_TIME:
+        return set_time(run, value);
+    case OPT_TIMELINE:
+        run->timeline = value;
+        return set_path("NVFP4_SIMULATE_TIMELINE", value);
     case OPT_CHIP:
+        run->chip = value;
         return !is_chip(value) ? cli_fail("--chip takes h200, b200, rtx5090 or gb10, not", value)
                                : setenv("NVFP4_SIMULATE_CHIP", value, 1);
     case OPT_NO_CHECKS:
@@ -322,6 +351,13 @@ int cli_run(int argc, char **argv) {
         if (set_option(&run, option, optarg) != 0) {
             return EXIT_NOT_RUN;
         }
+    }
+    if (run.timeline != NULL && run.timed == NULL) {
+        return cli_fail("--timeline needs --time CHIP", "");
+    }
+    if (run.timed != NULL && run.chip == NULL &&
+        is_chip(run.timed)) { /* the PTX that runs is that chip's, too */
+        (void)setenv("NVFP4_SIMULATE_CHIP", run.timed, 1);
     }
     if (optind == argc) {
         return cli_fail("run: no program; ptxsim run --help lists the options", "");

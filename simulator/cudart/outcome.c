@@ -134,6 +134,9 @@ static void at_end(void) {
     uint64_t before = shared == NULL || !writes ? 0 : atomic_fetch_add(&shared->reports, 1);
     write_report(path, before, sim_print_json);
     write_report(timeline, before, sim_print_timeline);
+    if (runtime_setting("NVFP4_SIMULATE_PRINT_TIME") != NULL) {
+        sim_print_times(the_sim, stderr);
+    }
     if (counters != NULL && strcmp(counters, "1") == 0) {
         sim_print_counters(the_sim, stderr);
     }

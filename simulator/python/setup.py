@@ -19,8 +19,20 @@ class BuildWithLibrary(build_py):
     def run(self) -> None:
         """Builds the library and copies it next to the module; takes half a minute."""
         super().run()
-        subprocess.run(["make", "-s", f"-j{os.cpu_count() or 1}", str(TARGET)], cwd=ROOT, check=True)
-        shutil.copy(ROOT / TARGET, Path(self.build_lib) / "ptxsim" / TARGET.name)
+        make = ["make", "-s", f"-j{os.cpu_count() or 1}"]
+        subprocess.run([*make, str(TARGET), str(TARGET.parent / "ptxsim")], cwd=ROOT, check=True)
+        module = Path(self.build_lib) / "ptxsim"
+        shutil.copy(ROOT / TARGET, module / TARGET.name)
+        (module / "bin").mkdir(exist_ok=True)
+        shutil.copy(ROOT / TARGET.parent / "ptxsim", module / "bin" / "ptxsim")
+        # The CUDA runtime that `ptxsim run` preloads can be built only where CUDA's headers are.
+        runtime = [
+            str(TARGET.parent / "cuda" / name) for name in ("libcudart.so.12", "libcudart.so.13", "libcuda.so.1")
+        ]
+        if subprocess.run([*make, *runtime], cwd=ROOT, stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            (module / "bin" / "cuda").mkdir(exist_ok=True)
+            for library in (ROOT / TARGET.parent / "cuda").glob("*.so*"):
+                shutil.copy(library, module / "bin" / "cuda" / library.name)
 
 
 class WithLibrary(Distribution):

@@ -148,7 +148,7 @@ void sim_print_summary(const struct sim *sim, FILE *to) {
                           rule->kernel, rule->place);
         }
     }
-    time_text(sim, to);
+    sim_print_times(sim, to);
     for (int i = 0; i < SIM_UNCHECKED; i++) {
         if (sim_unchecked(sim, i)) {
             (void)fprintf(to, "not checked: %s\n", sim_unchecked_name(i));

@@ -156,7 +156,7 @@ static void launch_text(const struct sim_timed_launch *launch, FILE *to) {
     (void)fprintf(to, "simulated, critical: %s\n", sentence);
 }
 
-void time_text(const struct sim *sim, FILE *to) {
+void sim_print_times(const struct sim *sim, FILE *to) {
     struct sim_time time;
     struct sim_timed_launch launch;
     size_t count = 0;

@@ -8,6 +8,5 @@
 
 /* Prints `"time": {...}, `. */
 void time_json(const struct sim *sim, FILE *to);
-void time_text(const struct sim *sim, FILE *to);
 
 #endif

@@ -197,3 +197,13 @@ def test_programs_that_cannot_run_are_refused(folder):
         done = run(folder, program=program)
         assert (done.returncode, why in done.stderr) == (4, True), done.stderr
     assert run(folder, "--mode", "never").returncode == 4
+
+
+def test_a_run_with_a_chip_tells_times_and_writes_a_timeline(folder):
+    done = run(folder, "--time", "h200", "--timeline", "spans.json", "--", "clean")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^simulated time on h200 .*: the kernel [0-9.]+ cycles, [0-9.]+ us", done.stderr, re.MULTILINE)
+    assert len(json.loads((folder / "spans.json").read_text())["traceEvents"]) > 10
+    for words in (("--time", "h2000"), ("--timeline", "spans.json")):
+        refused = run(folder, *words, "--", "clean")
+        assert refused.returncode == 4 and "h200" in refused.stderr + "h200" * ("--timeline" in words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import struct
 import subprocess
 import sys
@@ -138,10 +139,29 @@ def test_refusals_say_why():
         sim.load(ADD).launch("k")
 
 
-def test_the_wheel_holds_the_module_and_the_library(tmp_path):
+def test_the_wheel_holds_the_module_the_library_and_the_command(tmp_path):
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path]
     done = subprocess.run([*command, ROOT / "simulator/python"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("ptxsim-*-py3-none-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"ptxsim/__init__.py", "ptxsim/libptxsim.so"} <= set(names)
+    assert {"ptxsim/__init__.py", "ptxsim/libptxsim.so", "ptxsim/bin/ptxsim"} <= set(names)
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        tmp_path / "site",
+        wheel,
+    ]
+    subprocess.run(install, check=True, capture_output=True)
+    environment = dict(os.environ, PYTHONPATH=str(tmp_path / "site"))
+    command = [tmp_path / "site/bin/ptxsim", "--version"]
+    assert (
+        ptxsim.__version__
+        in subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    )
