@@ -74,6 +74,8 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
                 (
                     "submission/gpu/gpu_grouped.*",
                     "submission/gpu/gpu_schedule.c",
+                    "submission/gpu/gpu_gemv.*",
+                    "submission/gpu/gemv.*",
                     "submission/*/grouped/*.c",
                     "submission/*/grouped/*.cuh",
                 ),

@@ -4,6 +4,7 @@
 #include "../gpu/permute_scales.cuh"
 #include "blackwell_dual_gemm.cuh"
 #ifndef NVFP4_WITHOUT_GROUPED /* set in bundles for the dual GEMM */
+#include "../gpu/gemv.cuh"
 #include "grouped/blackwell_grouped_gemm.cuh"
 #endif
 
@@ -25,6 +26,10 @@ const void *blackwell_dual_gemm_kernel(int index) {
 const void *blackwell_grouped_gemm_kernel(int index, bool few) {
     static const void *const kernels[][2] = {BLACKWELL_GROUPED_CONFIGS(GROUPED_KERNELS)};
     return kernels[index][few];
+}
+
+const void *blackwell_gemv_kernel(void) {
+    return (const void *)gemv::kernel;
 }
 #endif
 

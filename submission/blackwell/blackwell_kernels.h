@@ -52,6 +52,7 @@ const void *blackwell_grouped_gemm_kernel(int index, bool few);
 
 /* The kernel of configuration number `index`, as the CUDA runtime knows it. */
 const void *blackwell_dual_gemm_kernel(int index);
+const void *blackwell_gemv_kernel(void);           /* struct gemv_params */
 const void *blackwell_permute_scales_kernel(void); /* struct permute_scales_params */
 
 #ifdef __cplusplus

@@ -4,6 +4,7 @@
 #include "../gpu/permute_scales.cuh"
 #include "geforce_dual_gemm.cuh"
 #ifndef NVFP4_WITHOUT_GROUPED /* set in bundles for the dual GEMM */
+#include "../gpu/gemv.cuh"
 #include "grouped/geforce_grouped_gemm.cuh"
 #endif
 
@@ -22,6 +23,10 @@ const void *geforce_dual_gemm_kernel(int index) {
 const void *geforce_grouped_gemm_kernel(int index, bool few) {
     static const void *const kernels[][2] = {GEFORCE_GROUPED_CONFIGS(GROUPED_KERNELS)};
     return kernels[index][few];
+}
+
+const void *geforce_gemv_kernel(void) {
+    return (const void *)gemv::kernel;
 }
 #endif
 

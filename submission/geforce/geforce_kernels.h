@@ -53,6 +53,7 @@ const void *geforce_grouped_gemm_kernel(int index, bool few);
 
 /* The kernel of configuration number `index`, as the CUDA runtime knows it. */
 const void *geforce_dual_gemm_kernel(int index);
+const void *geforce_gemv_kernel(void);           /* struct gemv_params */
 const void *geforce_permute_scales_kernel(void); /* struct permute_scales_params */
 
 #ifdef __cplusplus

@@ -7,6 +7,7 @@
 #include "hopper_dequantize_kernel.cuh"
 #include "hopper_dual_gemm.cuh"
 #ifndef NVFP4_WITHOUT_GROUPED /* set in bundles for the dual GEMM */
+#include "../gpu/gemv.cuh"
 #include "grouped/hopper_grouped_gemm.cuh"
 #endif
 #include "hopper_persistent_gemm.cuh"
@@ -66,6 +67,10 @@ const void *hopper_grouped_dequantize_kernel(bool few, bool shares) {
     static const void *const kernels[2][2] = GROUPED_KERNELS(
         hopper::grouped_dequantize_kernel, hopper_few_dequantize_params, hopper_many_dequantize_params);
     return kernels[shares][few];
+}
+
+const void *hopper_gemv_kernel(void) {
+    return (const void *)gemv::kernel;
 }
 #endif
 

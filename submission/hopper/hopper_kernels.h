@@ -78,6 +78,7 @@ const void *hopper_narrow_dual_gemm_kernel(int index, int split_k);
 const void *hopper_dequantize_kernel(void); /* struct dequantize_params */
 /* Its parameters: struct dequantize_params, an array of words to set to zero, and their number. */
 const void *hopper_dequantize_first_kernel(void);
+const void *hopper_gemv_kernel(void);           /* struct gemv_params */
 const void *hopper_permute_scales_kernel(void); /* struct permute_scales_params */
 
 /* ---- the grouped GEMM ---- */

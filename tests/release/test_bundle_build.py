@@ -71,7 +71,7 @@ def shaping(command):
 
 # Sources of a GPU that only the grouped or the extended GEMM needs.  That a bundle links without them is shown by its
 # trial (test_bundle.py).
-GROUPED = re.compile(r"submission/\w+/grouped/|submission/gpu/gpu_(grouped|schedule)\.")
+GROUPED = re.compile(r"submission/\w+/grouped/|submission/gpu/(gpu_(grouped|schedule|gemv)|gemv)\.")
 EXTENDED = re.compile(r"submission/\w+/extended/|submission/gpu/gpu_extended\.")
 
 

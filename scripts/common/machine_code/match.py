@@ -84,6 +84,8 @@ class Charge:
 def pipe_of(instruction: Instruction) -> str | None:
     """The arithmetic pipe that executes the instruction, if any."""
     name = instruction.name
+    if name == "IDP":  # HW: in the same pipe (families.c)
+        return "imad"
     if name == "IMAD":
         return "imad_wide" if ".WIDE" in instruction.text or ".HI" in instruction.text else "imad"
     sets = {"alu": ALU, "fma": FMA, "half": HALF, "special": SPECIAL}

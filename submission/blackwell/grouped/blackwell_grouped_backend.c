@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "../../core/checks.h"
+#include "../../gpu/gpu_gemv.h"
 #include "../../gpu/gpu_grouped.h"
 #include "../blackwell_kernels.h"
 #include "../blackwell_operands.h"
@@ -95,5 +96,8 @@ static const struct grouped_tiling tiling = {
 };
 
 int32_t blackwell_run_grouped(const struct problem *groups, int64_t count) {
+    if (gpu_prefers_gemv(groups, count)) {
+        return gpu_run_gemv("blackwell", groups, count, blackwell_gemv_kernel(), BLACKWELL_PDL_VARIABLE);
+    }
     return gpu_run_grouped(&tiling, groups, count);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "../../core/checks.h"
+#include "../../gpu/gpu_gemv.h"
 #include "../../gpu/gpu_grouped.h"
 #include "../geforce_kernels.h"
 #include "../geforce_operands.h"
@@ -96,5 +97,8 @@ static const struct grouped_tiling tiling = {
 };
 
 int32_t geforce_run_grouped(const struct problem *groups, int64_t count) {
+    if (gpu_prefers_gemv(groups, count)) {
+        return gpu_run_gemv("geforce", groups, count, geforce_gemv_kernel(), GEFORCE_PDL_VARIABLE);
+    }
     return gpu_run_grouped(&tiling, groups, count);
 }

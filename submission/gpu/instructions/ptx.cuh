@@ -272,6 +272,16 @@ PTX void bar_sync(uint32_t barrier, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/* For data that is read once: it takes no place in L1.  Volatile, so that it stays behind a wait.  PTX ISA, ld.
+ */
+PTX uint4 ld_global_once_v4(const void *address) {
+    uint4 words;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "l"(address));
+    return words;
+}
+
 PTX uint4 ld_shared_v4(uint32_t address) {
     uint4 value;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -339,6 +349,18 @@ PTX void keep_after_wait(float &value) {
 /* Bytes of {x, y} (x: 0-3, y: 4-7) picked by the selector's nibbles, lowest first. */
 PTX uint32_t prmt(uint32_t x, uint32_t y, uint32_t selector) {
     return __byte_perm(x, y, selector);
+}
+
+/* The same, but a nibble whose highest bit is set picks the sign of its byte, eight times.  PTX ISA, prmt. */
+PTX uint32_t prmt_or_sign(uint32_t x, uint32_t y, uint32_t selector) {
+    uint32_t bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(x), "r"(y), "r"(selector));
+    return bytes;
+}
+
+/* sum plus the products of four signed bytes. */
+PTX int32_t dp4a(uint32_t x, uint32_t y, int32_t sum) {
+    return __dp4a((int32_t)x, (int32_t)y, sum);
 }
 
 /* Bits of `chosen` for ones in the mask, else of `other`, in one instruction, which ptxas does not find by

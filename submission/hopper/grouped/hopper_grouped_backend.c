@@ -9,6 +9,7 @@
 
 #include "../../core/checks.h"
 #include "../../gpu/gpu_backend.h"
+#include "../../gpu/gpu_gemv.h"
 #include "../../gpu/gpu_grouped.h"
 #include "../hopper_kernels.h"
 #include "../hopper_operands.h"
@@ -289,6 +290,9 @@ static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scrat
 int32_t hopper_run_grouped(const struct problem *groups, int64_t count) {
     struct grouped_plan plan;
     uint8_t *scratch = NULL;
+    if (gpu_prefers_gemv(groups, count)) {
+        return gpu_run_gemv("hopper", groups, count, hopper_gemv_kernel(), HOPPER_PDL_VARIABLE);
+    }
     RETURN_IF_FAILED(gpu_count_sms(groups->device, &plan.sms));
     RETURN_IF_FAILED(gpu_check_groups("hopper", groups, count));
     plan.groups = count;

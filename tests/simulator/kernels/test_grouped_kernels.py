@@ -35,6 +35,11 @@ for name, tile, layout in json.loads(sys.argv[1]):
     elif name == "many":  # more than a kernel of few groups takes, and more than a launch
         sizes = [(1 + i % 3, 1 + i % 9, 64 * (1 + i % 2)) for i in range(70)]
         groups = random_groups(sizes, seed=2)
+    elif name == "rows":  # one row each: tails of K and of scale tiles, several turns of a warp, more than a launch
+        sizes = [(1, 4200, 64), (1, 257, 2112), (1, 130, 320), (1, 40, 1088), (1, 1, 64)] + [(1, 33, 128)] * 14
+        groups = random_groups(sizes, seed=5)
+        groups[1].scales[0][0, 100] = 0xFF
+        groups[2].scales[1][129, 19] = 0x7F
     elif name == "long":  # more of K than a CTA dequantizes of a row of A, and half a stage
         groups = random_groups([(3, 9, 16448)], seed=4)
     else:
@@ -118,3 +123,26 @@ def test_official_tests_and_many_groups_are_exact(backend, tmp_path):
     wrong, report = simulate(backend, "eager", runs, tmp_path)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
+
+
+@pytest.mark.parametrize("backend", TILES)
+@pytest.mark.parametrize("mode", ["late", "poison"])
+def test_single_rows_are_exact_and_clean_without_tensor_cores(backend, mode, tmp_path):
+    wrong, report = simulate(backend, mode, [("rows", "", 0), ("rows", "", 1)], tmp_path)
+    assert wrong == []
+    assert report["verdict"] == "clean", report["findings"]
+    assert report["counters"]["tensor_macs"] == 0
+
+
+@pytest.mark.parametrize("barrier", [0, 1])
+def test_a_missing_barrier_around_a_single_row_is_found(barrier, tmp_path):
+    """The first stands between the row of A and its products, the second between sums of warps and the output."""
+    kernels = re.split(r"(?=\.entry )", kernel_text())
+    number = next(i for i, text in enumerate(kernels) if text.startswith(".entry _ZN4gemv"))
+    barriers = [*re.finditer(r"bar(?:rier)?\.sync[^;]*;", kernels[number])]
+    assert len(barriers) == 2
+    one = barriers[barrier]
+    kernels[number] = kernels[number][: one.start()] + kernels[number][one.end() :]
+    (tmp_path / "mutant.ptx").write_text("".join(kernels))
+    _, report = simulate("hopper", "eager", [("rows", "", 0)], tmp_path, tmp_path / "mutant.ptx")
+    assert {"read-after-write-race", "uninitialised-read"} <= {one["kind"] for one in report["findings"]}
