@@ -21,8 +21,8 @@ find_factors(const struct extended_params &p, float scale_gate, float scale_up, 
     return {scale_gate * token, scale_up * token};
 }
 
-/* The activation of scaled gate and up.  The comparisons keep a NaN. */
-static __device__ __forceinline__ float activate(const struct extended_params &p, float gate, float up) {
+/* The activation of scaled gate and up, with p's limit, alpha and beta.  The comparisons keep a NaN. */
+template <class P> static __device__ __forceinline__ float activate(const P &p, float gate, float up) {
     gate = gate > p.limit ? p.limit : gate;
     up = up > p.limit ? p.limit : up;
     up = up < -p.limit ? -p.limit : up;
@@ -43,7 +43,8 @@ struct nvfp4_group {
     uint8_t scale;
 };
 
-#if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
+#if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL) ||                              \
+    defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_FEAT_SM121_ALL)
 /* Eight e2m1 codes.  PTX ISA, cvt: to nearest even, at most 6; NaN becomes +6. */
 static __device__ __forceinline__ uint32_t e2m1_word(const float *x) {
     uint32_t word;
@@ -56,27 +57,59 @@ static __device__ __forceinline__ uint32_t e2m1_word(const float *x) {
     return word;
 }
 #else
-/* cvt.rn.satfinite.e2m1x2.f32 of one number, for chips without it.  Below 1, adding 2^22 rounds to halves; from
- * 1 on, 22 of fp32's bits are rounded off. */
-static __device__ __forceinline__ uint32_t e2m1_code(float x) {
-    const float magnitude = fminf(fabsf(x), 6.0f), subnormals = 4194304.0f; /* fminf makes a NaN 6 */
-    const uint32_t rebiased = __float_as_uint(magnitude) - (126u << 23);
-    const uint32_t normal = (rebiased + 0x1fffffu + (rebiased >> 22 & 1)) >> 22;
-    const uint32_t subnormal = __float_as_uint(__fadd_rn(magnitude, subnormals)) - __float_as_uint(subnormals);
-    const uint32_t sign = x == x ? __float_as_uint(x) >> 28 & 8 : 0;
-    return sign | (magnitude < 1.0f ? subnormal : normal);
+/* A word whose low byte is cvt.rn.satfinite.e2m1x2.f32's code of |x|, for chips without it.  The code is
+ * round(2 |x|) below 2, round(|x|) + 2 from 2 to 4 and round(|x| / 2) + 4 above: the least of the three. Adding
+ * 2^23 rounds to an integer and leaves it in the low bits.  Bytes 1 and 2 are 0. */
+static __device__ __forceinline__ uint32_t e2m1_magnitude(float x) {
+    const float magnitude = fminf(fabsf(x), 6.0f), integers = 8388608.0f; /* fminf makes a NaN 6 */
+    const float below_2 = __fmaf_rn(magnitude, 2.0f, integers), below_4 = __fadd_rn(magnitude, integers + 2),
+                from_4 = __fmaf_rn(magnitude, 0.5f, integers + 4);
+    return __float_as_uint(fminf(fminf(below_2, below_4), from_4));
 }
 
-/* Eight codes. */
+/* Bytes `byte` of four words. */
+static __device__ __forceinline__ uint32_t bytes_of(uint32_t byte, uint32_t w0, uint32_t w1, uint32_t w2,
+                                                    uint32_t w3) {
+    const uint32_t of_two = byte | (byte + 4) << 4;
+    return prmt(prmt(w0, w1, of_two), prmt(w2, w3, of_two), 0x5410);
+}
+
+/* Eight codes of products: a NaN among them has no sign, since arithmetic only makes the NaN 0x7fffffff (PTX
+ * ISA, Floating Point Instructions). */
 static __device__ __forceinline__ uint32_t e2m1_word(const float *x) {
-    uint32_t word = 0;
+    uint32_t pairs[4], signs[2];
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        word |= e2m1_code(x[i]) << 4 * i;
+    for (int i = 0; i < 4; i++) {
+        pairs[i] = e2m1_magnitude(x[2 * i]) + (e2m1_magnitude(x[2 * i + 1]) << 4);
     }
-    return word;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        signs[i] = bytes_of(3, __float_as_uint(x[i]), __float_as_uint(x[i + 2]), __float_as_uint(x[i + 4]),
+                            __float_as_uint(x[i + 6]));
+    }
+    return bytes_of(0, pairs[0], pairs[1], pairs[2], pairs[3]) | (signs[0] >> 4 & 0x08080808u) |
+           (signs[1] & 0x80808080u);
 }
 #endif
+
+/* A scale that is not positive and finite becomes NaN, which makes every scale factor NaN (custom_kernel.h). */
+static __device__ __forceinline__ float quantization_scale(float scale) {
+    return scale > 0.0f && scale < __int_as_float(0x7f800000) ? scale : __int_as_float(0x7fffffff);
+}
+
+/* A group's scale factor and what its numbers are multiplied by. */
+struct group_scale {
+    uint8_t byte;
+    bool saturated; /* 448 cut the scale factor */
+    float factor;
+};
+
+static __device__ __forceinline__ struct group_scale scale_of_group(float largest, float scale) {
+    const float wanted = __fmul_rn(__fmul_rn(largest, scale), 1.0f / 6);
+    const uint16_t byte = cvt_rn_satfinite_e4m3x2_f32(wanted, 0.0f);
+    const float held = cvt_f32_f16((uint16_t)cvt_rn_f16x2_e4m3x2(byte));
+    return {(uint8_t)byte, wanted > 448.0f, byte == 0 ? 0.0f : __fdiv_rn(scale, held)};
+}
 
 static __device__ __forceinline__ struct nvfp4_group quantize_group(const float (&values)[NVFP4_GROUP_ELEMS],
                                                                     float scale_c) {
@@ -85,15 +118,13 @@ static __device__ __forceinline__ struct nvfp4_group quantize_group(const float 
     for (int i = 1; i < NVFP4_GROUP_ELEMS; i++) {
         largest = max_nan_f32(largest, fabsf(values[i]));
     }
-    const uint16_t bytes = cvt_rn_satfinite_e4m3x2_f32(largest * scale_c * (1.0f / 6), 0.0f);
-    const float held = cvt_f32_f16((uint16_t)cvt_rn_f16x2_e4m3x2(bytes));
-    const float factor = bytes == 0 ? 0.0f : __fdiv_rn(scale_c, held);
+    const struct group_scale found = scale_of_group(largest, quantization_scale(scale_c));
     float scaled[NVFP4_GROUP_ELEMS];
 #pragma unroll
     for (int i = 0; i < NVFP4_GROUP_ELEMS; i++) {
-        scaled[i] = __fmul_rn(values[i], factor);
+        scaled[i] = __fmul_rn(values[i], found.factor);
     }
-    return {{e2m1_word(scaled), e2m1_word(scaled + 8)}, (uint8_t)bytes};
+    return {{e2m1_word(scaled), e2m1_word(scaled + 8)}, found.byte};
 }
 
 /* Stores a row's group that begins at `column`; both exist. */

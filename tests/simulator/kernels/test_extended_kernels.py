@@ -11,16 +11,20 @@ import pytest
 from scripts.common import forked, tile_table
 from tests.simulator.sim_kit import built, nvcc
 
-BACKENDS = ("hopper", "blackwell")
-WHOLE_K = {"hopper": "m128n64", "blackwell": "m256n64"}  # tiles whose CTA takes all of K
-LAP_OF_K = {"hopper": 11 * 128, "blackwell": 11 * 256}  # more stages than a ring has: it goes round
+BACKENDS = ("hopper", "blackwell", "geforce")
+WHOLE_K = {"hopper": "m128n64", "blackwell": "m256n64", "geforce": "m128n64"}  # tiles whose CTA takes all of K
+LAP_OF_K = {
+    "hopper": 11 * 128,
+    "blackwell": 11 * 256,
+    "geforce": 11 * 128,
+}  # more stages than a ring has: it goes round
 PROGRAM = """
 import json, os, sys
 import torch
 from reference.extended_reference import Extension
 from tests.submission.extended.extended_kit import call, exact_case, of_16_bits, random_case, wrong_bits, wrong_values
 variable, wrong = os.environ["TILE_VARIABLE"], []
-joint_variable = "NVFP4_GROUPED_CONFIG" if "BLACKWELL" in variable else variable
+joint_variable = variable if "HOPPER" in variable else "NVFP4_GROUPED_CONFIG"
 for tile, (m, n, k), output, weights, blocked, *dtype in json.loads(sys.argv[1]):
     os.environ[joint_variable if weights not in (0, 1) else variable] = tile
     nvfp4 = output == "nvfp4"
@@ -98,6 +102,14 @@ NO_PLAIN = ("m128n96", "m128n96k2", "m96n96", "m192n96")
 
 def runs_of_every_tile(backend):
     """M, N and K that end within a tile: gate and up in one tensor or in two, and plain products."""
+    if backend == "geforce":
+        two = [(tile, (130, 192, 320), "nvfp4", 0, True) for tile in ("m128n128", "m128n64", "m64n32")]
+        joint = {"m128n128": (64, 8, -1), "m64n128": (8, 64, -1), "m64n64": (32, -1)}
+        return two + [
+            (tile, (65, 320, 320), ("nvfp4", "bfloat16", "float16")[i], weights, i == 0)
+            for tile, all_weights in joint.items()
+            for i, weights in enumerate(all_weights)
+        ]
     if backend == "blackwell":
         apart = [tile for tile in tile_table.names(backend) if "k" not in tile]
         two = [(tile, (130, 192, 320), "nvfp4", 0, i % 2 == 0) for i, tile in enumerate(apart)]
@@ -155,13 +167,18 @@ def test_few_rows_and_a_of_16_bits_are_right_and_clean(mode, tmp_path):
     assert report["verdict"] == "clean", report["findings"]
 
 
-def test_an_a_of_16_bits_is_refused_where_the_chip_wants_fp4(tmp_path):
-    wrong, _ = simulate("blackwell", "eager", [("", (3, 64, 64), "bfloat16", 0, True, "bfloat16")], tmp_path)
-    assert len(wrong) == 1 and "backend blackwell has no product with an A of 16 bits" in wrong[0][-1]
+@pytest.mark.parametrize("backend", ["blackwell", "geforce"])
+def test_an_a_of_16_bits_is_refused_where_the_chip_wants_fp4(backend, tmp_path):
+    wrong, _ = simulate(backend, "eager", [("", (3, 64, 64), "bfloat16", 0, True, "bfloat16")], tmp_path)
+    assert len(wrong) == 1 and f"backend {backend} has no product with an A of 16 bits" in wrong[0][-1]
 
 
 # Tiles and numbers of weights (-1: a plain product) without an extended kernel.
-REFUSALS = {"hopper": [("m128n96", 64), ("m128n96", -1)], "blackwell": [("m256n128k2", 0)]}
+REFUSALS = {
+    "hopper": [("m128n96", 64), ("m128n96", -1)],
+    "blackwell": [("m256n128k2", 0)],
+    "geforce": [("m128n48", 0), ("m64n64", 64)],
+}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
