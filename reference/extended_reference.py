@@ -91,10 +91,12 @@ def quantize(values: torch.Tensor, scale: torch.Tensor | None = None) -> Quantiz
 
     Gives the library's bits.  Each step is one float32 operation; for each group of 16 columns
     sf = e4m3((max |c| * scale) * (1 / 6)) and code = e2m1(c * (scale / sf)), to nearest even and saturating.
-    A scale factor of 0 gives codes 0 with c's sign.  A NaN gives its group the scale factor NaN, and itself the code 6.
+    A scale factor of 0 gives codes 0 with c's sign.  A NaN gives its group the scale factor NaN, and codes 6; a scale
+    that is not positive and finite gives all groups that.
     """
     groups = values.float().unflatten(-1, (-1, nvfp4.GROUP_ELEMS))
     scale = torch.ones((), device=values.device) if scale is None else scale.float().reshape(())
+    scale = torch.where((scale > 0) & scale.isfinite(), scale, torch.nan)
     sixth = torch.tensor(1 / 6, dtype=torch.float32, device=values.device)
     scales = to_e4m3(groups.abs().amax(-1) * scale * sixth)
     held = scales.view(torch.float8_e4m3fn).float()

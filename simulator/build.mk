@@ -51,7 +51,7 @@ $(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	$(call step,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device \
 	  -Dcustom_kernel_extended=custom_kernel_extended_on_device -Dcustom_kernel_experts=custom_kernel_experts_on_device \
-	  $(CFLAGS) -MMD -MP -c -o $@ $<
+	  -Dcustom_kernel_quantize=custom_kernel_quantize_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
 hopper_SIM_ARCH := 90a
 blackwell_SIM_ARCH := 100a
 geforce_SIM_ARCH := 120a
@@ -66,7 +66,7 @@ $(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: simulator/build.mk $(FLAGS_STAMP
 	  submission/$*/$*_kernels.cu
 	$(Q)mv $(@D)/$*/$*_kernels.ptx $(@D)/$*/kernels.ptx && find $(@D)/$* -type f ! -name kernels.ptx -delete
 $(SIM_KERNELS:.o=/kernels.ptx): %/kernels.ptx: %.o
-SIM_EXTENDED_SOURCES := $(foreach part,$(GPU_PARTS),$(wildcard submission/$(part)/extended/*.cu))
+SIM_EXTENDED_SOURCES := $(foreach part,$(GPU_PARTS),$(wildcard submission/$(part)/extended/*.cu submission/$(part)/quantize/*.cu))
 SIM_EXTENDED := $(SIM_EXTENDED_SOURCES:submission/%.cu=$(BUILD)/simulator/extended/%.o)
 $(SIM_EXTENDED): $(BUILD)/simulator/extended/%.o: submission/%.cu simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)

@@ -6,6 +6,7 @@
  *                               activations, weights in one tensor, bf16 and NVFP4 output, a plain product
  *     custom_kernel_experts()   the same for a mixture of experts: each expert's weights times its own rows of
  * A, whose number is read on the device
+ *     custom_kernel_quantize()  NVFP4 of activations in fp16, bf16 or fp32, alone, after RMSNorm, or after SiLU
  *
  * How to call: fill an argument struct (set struct_bytes to its sizeof; members you leave out are zero), call
  * the function, compare the status with CUSTOM_KERNEL_OK; custom_kernel_message() says what was wrong.
@@ -55,8 +56,9 @@ extern "C" {
  *   1.2  custom_kernel_grouped()
  *   1.3  custom_kernel_grouped_python(), for the Python package alone (core/python_groups.h)
  *   1.4  custom_kernel_extended()
- *   1.5  custom_kernel_experts(); an A of 16 bits in custom_kernel_extended(); for the Python package alone,
- *        custom_kernel_torch_schema() and custom_kernel_torch_register() (torch/torch_register.h) */
+ *   1.5  custom_kernel_experts(); custom_kernel_quantize(); an A of 16 bits in custom_kernel_extended(); for
+ * the Python package alone, custom_kernel_torch_schema() and custom_kernel_torch_register()
+ *        (torch/torch_register.h) */
 #define CUSTOM_KERNEL_VERSION 0x00010500u
 
 /* CUSTOM_KERNEL_VERSION of the library that is loaded. */
@@ -103,6 +105,10 @@ enum custom_kernel_scale_layout {
     CUSTOM_KERNEL_SCALES_BLOCKED = 0,
     /* Row by row: [L][rows][K/16]. */
     CUSTOM_KERNEL_SCALES_ROWS = 1,
+    /* Output of custom_kernel_quantize() alone: blocks of 8 rows x 4 groups, 32 bytes each,
+     * [ceil(rows/8)][ceil(K/64)][8][4].  The scale factor of (row, group) is byte row % 8 * 4 + group % 4 of
+     * block (row / 8, group / 4). */
+    CUSTOM_KERNEL_SCALES_BLOCKED_8 = 2,
 };
 
 /* The value of `device` for tensors in host memory. */
@@ -192,6 +198,7 @@ enum custom_kernel_output {
     CUSTOM_KERNEL_FP16 = 0,
     CUSTOM_KERNEL_BF16 = 1,
     CUSTOM_KERNEL_NVFP4 = 2, /* codes in c, [L][M][N/2] bytes stored as a, and their scale factors in sfc */
+    CUSTOM_KERNEL_FP32 = 3,  /* no output of a product: an input of custom_kernel_quantize() */
 };
 
 /* The elements of A. */
@@ -219,7 +226,9 @@ enum custom_kernel_a_type {
  *     sf   = e4m3((max |g| * scale_c) * (1 / 6))    to nearest even, at most 448; NaN (0x7f) if g holds a NaN
  *     code = e2m1(c * (scale_c / sf))               to nearest even, at most 6; c * 0 if sf is 0; 6 for NaN
  *
- * so that code * sf / scale_c approximates c.  All of c and sfc is written, a blocked sfc's padding with zeros.
+ * so that code * sf / scale_c approximates c.  A scale_c that is not a positive finite number (0, -0, negative,
+ * infinite, NaN) counts as NaN: all scale factors are 0x7f and all codes 6.  All of c and sfc is written, a
+ * blocked sfc's padding with zeros.
  *
  * At least the members up to c are required: 104 bytes. */
 struct custom_kernel_extended_args {
@@ -242,7 +251,7 @@ struct custom_kernel_extended_args {
     const void *scale_gate,
         *scale_up;           /* one number each, for all batches; scale_up is NULL for a plain product */
     const void *token_scale; /* [L][M] numbers, one per row of A */
-    const void *scale_c;     /* one positive number; NULL unless the output is NVFP4 */
+    const void *scale_c;     /* one positive finite number; NULL unless the output is NVFP4 */
     void *sfc;               /* scale factors of c, M rows of N / 16; NULL unless the output is NVFP4 */
     /* Parameters of the activation; all 0 for a plain product. */
     float limit; /* 0 for no limit, or a positive number */
@@ -321,6 +330,59 @@ struct custom_kernel_experts_args {
 /* Computes the products of all experts under the rules of custom_kernel_extended().  rows = 0 is valid: nothing
  * is launched.  A backend without this function returns CUSTOM_KERNEL_ERROR_UNSUPPORTED. */
 CUSTOM_KERNEL_API int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args);
+
+/* ---- the quantizer ---- */
+
+enum custom_kernel_quantize_form {
+    CUSTOM_KERNEL_QUANTIZE_PLAIN = 0, /* v = x */
+    CUSTOM_KERNEL_QUANTIZE_NORM = 1,  /* v = RMSNorm of x, or of x + residual */
+    CUSTOM_KERNEL_QUANTIZE_GATED = 2, /* v = gate * sigmoid(alpha * gate) * (up + beta) */
+};
+
+/* Makes an operand of a product from M rows of K fp16, bf16 or fp32 numbers: codes as a, and their scale
+ * factors. Arithmetic, in fp32, each operation rounded to nearest even:
+ *
+ *     PLAIN   v = x
+ *     NORM    h = x, or x + residual rounded to x's format;  v = (h * (1 / sqrt(S / K + epsilon))) * weight,
+ *             S = sum of h * h, added in an order that depends on K alone and is the same on every backend
+ *     GATED   a row of x holds K numbers gate, then K numbers up;  v and limit, alpha and beta are those of
+ *             custom_kernel_extended()'s c (on a GPU the exponential and the reciprocal are approximate)
+ *
+ * and v is quantized as custom_kernel_extended()'s NVFP4 output is, with `scale` for scale_c.
+ *
+ * At least the members up to saturated are required: offsetof(struct custom_kernel_quantize_args, queue) = 80
+ * bytes.
+ */
+struct custom_kernel_quantize_args {
+    uint32_t struct_bytes; /* sizeof(struct custom_kernel_quantize_args) */
+    int32_t backend;       /* enum custom_kernel_backend */
+    int32_t device;        /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
+    int32_t scale_layout;  /* enum custom_kernel_scale_layout */
+    int64_t m, k;          /* m >= 0; k a positive multiple of 16 */
+    /* Numbers from one row of x to the next: at least k, or 2 k for GATED.  x is aligned to its numbers; it is
+     * read fastest where x and its rows' distance in bytes are multiples of 16. */
+    int64_t x_row;
+    const void *x;     /* [M] rows */
+    const void *scale; /* one positive finite fp32 number in memory of `device`, aligned; NULL stands for 1 */
+    void *codes;       /* [M][K/2] bytes, 16-byte aligned; overlaps no input */
+    /* 16-byte aligned; overlaps no input.  Blocked layouts are padded with zeros to whole blocks of rows and to
+     * ceil(K/64) blocks of groups. */
+    void *scales;
+    /* NULL, or an 8-byte aligned int64 in memory of `device`, to which the call adds the number of groups whose
+     * scale factor was cut to 448: those with (max |v| * scale) * (1 / 6) > 448. */
+    void *saturated;
+    void *queue;              /* see struct custom_kernel_args */
+    int32_t form;             /* enum custom_kernel_quantize_form */
+    int32_t x_type;           /* CUSTOM_KERNEL_FP16, CUSTOM_KERNEL_BF16 or CUSTOM_KERNEL_FP32 */
+    const void *weight;       /* NORM: K numbers of x's format, aligned to them; NULL stands for ones */
+    const void *residual;     /* NORM: [M][K] of x's format, aligned to its numbers; NULL for none */
+    void *sum;                /* h, [M][K] of x's format; NULL unless there is a residual; overlaps no input */
+    float epsilon;            /* NORM: a finite number >= 0 */
+    float limit, alpha, beta; /* GATED, see struct custom_kernel_extended_args */
+};
+
+/* Quantizes, under the rules of custom_kernel(). */
+CUSTOM_KERNEL_API int32_t custom_kernel_quantize(const struct custom_kernel_quantize_args *args);
 
 /* ---- what the library can run here ---- */
 

@@ -27,6 +27,7 @@ CPU_PORTABLE = tuple(
     for name in (
         "cpu_backend.c",
         "cpu_machine.c",
+        "cpu_quantize.c",
         "experts.c",
         "extended_epilogue.c",
         "kernels_halves.c",
@@ -89,6 +90,15 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
                     f"submission/{folder}/extended/*_kernels.h",
                 ),
                 "NVFP4_WITHOUT_EXTENDED",
+            ),
+            (
+                "run_quantize",
+                (
+                    "submission/gpu/gpu_quantize*",
+                    f"submission/{folder}/quantize/*.c*",
+                    f"submission/{folder}/quantize/*_kernels.h",
+                ),
+                "NVFP4_WITHOUT_QUANTIZE",
             ),
         ),
     )

@@ -1,5 +1,6 @@
-/* The library's entry points (custom_kernel, ..._grouped, ..._extended, ..._experts) on the simulator: for the
- * call, host tensors are registered as device memory, and a GPU backend's kernels run on them. */
+/* The library's entry points (custom_kernel, ..._grouped, ..._extended, ..._experts, ..._quantize) on the
+ * simulator: for the call, host tensors are registered as device memory, and a GPU backend's kernels run on
+ * them. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "../../submission/core/backend.h"
 #include "cudart/shim.h"
 
-enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12, EXPERTS_RANGES = 13 };
+enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12, EXPERTS_RANGES = 13, QUANTIZE_RANGES = 8 };
 
 #define SIZE_LIMIT ((int64_t)1 << 20) /* keeps every product of sizes in this file below 2^63 */
 
@@ -16,6 +17,7 @@ int32_t custom_kernel_on_device(const struct custom_kernel_args *args);
 int32_t custom_kernel_grouped_on_device(const struct custom_kernel_grouped_args *args);
 int32_t custom_kernel_extended_on_device(const struct custom_kernel_extended_args *args);
 int32_t custom_kernel_experts_on_device(const struct custom_kernel_experts_args *args);
+int32_t custom_kernel_quantize_on_device(const struct custom_kernel_quantize_args *args);
 
 struct range {
     const char *name;
@@ -293,6 +295,56 @@ int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
     on_device.device = 0;
     int32_t status = register_ranges(ranges, registered, count)
                          ? custom_kernel_experts_on_device(&on_device)
+                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
+                                       "the simulator has no memory to register the tensors with");
+    forget_ranges(ranges, registered, count);
+    return status;
+}
+
+/* ranges_of for the quantizer. */
+static int64_t quantize_ranges_of(const struct custom_kernel_quantize_args *args, struct range *ranges) {
+    const int64_t limit = (int64_t)1 << 20, m = args->m, k = args->k;
+    if (m < 1 || k < 1 || args->x_row < 0 || m > limit || k > limit || args->x_row > limit) {
+        return -1;
+    }
+    const int64_t number = args->x_type == CUSTOM_KERNEL_FP32 ? sizeof(float) : sizeof(uint16_t);
+    const int64_t row = args->form == CUSTOM_KERNEL_QUANTIZE_GATED ? 2 * k : k;
+    const int64_t rows = round_up(m, quantized_rows_unit(args->scale_layout));
+    const struct range all[QUANTIZE_RANGES] = {
+        {"x", args->x, ((m - 1) * args->x_row + row) * number},
+        {"scale", args->scale, sizeof(float)},
+        {"codes", args->codes, m * (k / 2)},
+        {"scales", args->scales, rows * quantized_row_scales(args->scale_layout, k / NVFP4_GROUP_ELEMS)},
+        {"saturated", args->saturated, sizeof(int64_t)},
+        {"weight", args->weight, k * number},
+        {"residual", args->residual, m * k * number},
+        {"sum", args->sum, m * k * number},
+    };
+    int64_t count = 0;
+    for (int i = 0; i < QUANTIZE_RANGES; i++) {
+        if (all[i].pointer != NULL) {
+            ranges[count++] = all[i];
+        }
+    }
+    return count;
+}
+
+int32_t custom_kernel_quantize(const struct custom_kernel_quantize_args *args) {
+    struct range ranges[QUANTIZE_RANGES];
+    bool registered[QUANTIZE_RANGES] = {false};
+    choose_chip();
+    if (args == NULL || args->struct_bytes != sizeof *args || args->device != CUSTOM_KERNEL_DEVICE_HOST ||
+        on_cpu(args->backend)) {
+        return custom_kernel_quantize_on_device(args);
+    }
+    struct custom_kernel_quantize_args on_device = *args;
+    int64_t count = quantize_ranges_of(args, ranges);
+    if (count < 0) {
+        return custom_kernel_quantize_on_device(args);
+    }
+    on_device.device = 0;
+    int32_t status = register_ranges(ranges, registered, count)
+                         ? custom_kernel_quantize_on_device(&on_device)
                          : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
                                        "the simulator has no memory to register the tensors with");
     forget_ranges(ranges, registered, count);

@@ -11,6 +11,7 @@
 #include "blackwell_tile_selection.h"
 #include "extended/blackwell_extended_backend.h"
 #include "grouped/blackwell_grouped_backend.h"
+#include "quantize/blackwell_quantize_backend.h"
 
 struct launch_plan {
     int tile; /* index of the configuration */
@@ -154,4 +155,5 @@ static int32_t run(const struct problem *problem) {
 #endif
 
 GPU_BACKEND(blackwell_backend, CUSTOM_KERNEL_BACKEND_BLACKWELL, "blackwell", run,
-            GPU_GROUPED(blackwell_run_grouped), GPU_EXTENDED(blackwell_run_extended), CAPABILITIES);
+            GPU_GROUPED(blackwell_run_grouped), GPU_EXTENDED(blackwell_run_extended),
+            GPU_QUANTIZE(blackwell_run_quantize), CAPABILITIES);

@@ -66,6 +66,23 @@ static inline int64_t rows_of_experts(const struct experts *experts) {
     return experts->tokens == CUSTOM_KERNEL_TOKENS_PADDED ? experts->all.l * experts->all.m : experts->all.m;
 }
 
+/* The validated arguments of custom_kernel_quantize(), whose comment defines them.  `problem` holds m, k,
+ * scale_layout, device and queue. */
+struct quantization {
+    struct problem problem;
+    const void *x, *weight, *residual;
+    void *sum;
+    const float *scale;
+    uint8_t *codes, *scales;
+    int64_t *saturated;
+    int64_t x_row;
+    int32_t form; /* enum custom_kernel_quantize_form */
+    int32_t type; /* CUSTOM_KERNEL_FP16, CUSTOM_KERNEL_BF16 or CUSTOM_KERNEL_FP32 */
+    float epsilon;
+    float limit; /* infinity: no limit */
+    float alpha, beta;
+};
+
 struct backend {
     int32_t id;
     const char *name;
@@ -82,6 +99,8 @@ struct backend {
     int32_t (*run_extended)(const struct problem *problem);
     /* Computes the products of experts; there is at least one row of A.  NULL if the backend has none. */
     int32_t (*run_experts)(const struct experts *experts);
+    /* Quantizes at least one row.  NULL if the backend has no quantizer. */
+    int32_t (*run_quantize)(const struct quantization *quantization);
     /* Called before and after a run function.  acquire_device makes the problem's device the current CUDA
      * device and stores the caller's in *before; release_device restores it.  release_device returns `status`,
      * the run's result, with its message; if the run succeeded, its own status.  Both NULL for a backend

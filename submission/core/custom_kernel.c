@@ -206,6 +206,23 @@ int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
     return release_device(backend, &experts.all, before, backend->run_experts(&experts));
 }
 
+int32_t custom_kernel_quantize(const struct custom_kernel_quantize_args *args) {
+    struct quantization quantization;
+    const struct backend *backend = NULL;
+    int32_t id;
+    int before = 0;
+    RETURN_IF_FAILED(validate_quantize(args, &quantization, &id));
+    RETURN_IF_FAILED(choose_backend(id, quantization.problem.device, &backend));
+    if (backend->run_quantize == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "backend %s has no quantizer", backend->name);
+    }
+    if (quantization.problem.m == 0) {
+        return CUSTOM_KERNEL_OK;
+    }
+    RETURN_IF_FAILED(acquire_device(backend, &quantization.problem, &before));
+    return release_device(backend, &quantization.problem, before, backend->run_quantize(&quantization));
+}
+
 uint32_t custom_kernel_version(void) {
     return CUSTOM_KERNEL_VERSION;
 }

@@ -71,4 +71,33 @@ static inline ON_HOST_AND_DEVICE int64_t scale_batch_bytes(int32_t layout, int64
     return (layout == CUSTOM_KERNEL_SCALES_ROWS ? rows : scale_tile_rows(rows) * SCALE_TILE_ROWS) * groups;
 }
 
+/* ---- the quantizer's outputs, whose K is padded to whole blocks and which may be blocks of 8 rows ---- */
+
+#define SMALL_TILE_ROWS  8
+#define SMALL_TILE_BYTES (SMALL_TILE_ROWS * SCALE_WORD_BYTES)
+
+/* The number of rows is rounded up to a multiple of this. */
+static inline ON_HOST_AND_DEVICE int64_t quantized_rows_unit(int32_t layout) {
+    return layout == CUSTOM_KERNEL_SCALES_BLOCKED     ? SCALE_TILE_ROWS
+           : layout == CUSTOM_KERNEL_SCALES_BLOCKED_8 ? SMALL_TILE_ROWS
+                                                      : 1;
+}
+
+/* Scale factors of a row, padding included. */
+static inline ON_HOST_AND_DEVICE int64_t quantized_row_scales(int32_t layout, int64_t groups) {
+    const int64_t tiles = (groups + SCALE_TILE_GROUPS - 1) / SCALE_TILE_GROUPS;
+    return layout == CUSTOM_KERNEL_SCALES_ROWS ? groups : tiles * SCALE_TILE_GROUPS;
+}
+
+/* Offset of the word of a row's groups 4 tile to 4 tile + 3, of `tiles` words in a row; not for rows. */
+static inline ON_HOST_AND_DEVICE int64_t quantized_word_offset(int32_t layout, int64_t row, int64_t tile,
+                                                               int64_t tiles) {
+    if (layout == CUSTOM_KERNEL_SCALES_BLOCKED_8) {
+        return (row / SMALL_TILE_ROWS * tiles + tile) * SMALL_TILE_BYTES +
+               row % SMALL_TILE_ROWS * SCALE_WORD_BYTES;
+    }
+    return (row / SCALE_TILE_ROWS * tiles + tile) * SCALE_TILE_BYTES +
+           scale_word_at(0, (int)(row % SCALE_TILE_ROWS));
+}
+
 #endif

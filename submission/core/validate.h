@@ -27,4 +27,8 @@ void extended_batch(const struct problem *all, int64_t batch, struct problem *on
 int32_t validate_experts(const struct custom_kernel_experts_args *args, struct experts *experts,
                          int32_t *backend);
 
+/* The same for the quantizer. */
+int32_t validate_quantize(const struct custom_kernel_quantize_args *args, struct quantization *quantization,
+                          int32_t *backend);
+
 #endif

@@ -20,6 +20,7 @@
 
 #include "cpu_backend.h"
 #include "cpu_machine.h"
+#include "cpu_quantize.h"
 #include "extended_epilogue.h"
 #include "kernel_set.h"
 
@@ -366,4 +367,5 @@ const struct backend cpu_backend = {
     .run_grouped = cpu_run_problems,
     .run_extended = run,
     .run_experts = cpu_run_experts,
+    .run_quantize = cpu_run_quantize,
 };

@@ -1,6 +1,7 @@
 /* The extended GEMM's epilogue: scales, activation, and rounding to fp16, bf16 or NVFP4. */
 #include "extended_epilogue.h"
 
+#include "quantize_group.h"
 #include "rounding.h"
 #include "silu.h"
 
@@ -37,18 +38,14 @@ static float number(const float *pointer) {
 /* Scales and activation for one row of a tile. */
 static void gated_row(const struct extension *extension, const struct accumulators *accumulators, int row,
                       float gate_factor, float up_factor, float *result) {
-    const float limit = extension->limit, alpha = extension->alpha, beta = extension->beta;
     const int piece = is_mixed(extension) ? extension->interleave : PANEL_COLS;
     for (int col = 0; col < PANEL_COLS; col++) {
         const int half = col / piece, at = col % piece;
-        float gate = accumulators->of[piece == PANEL_COLS ? 0 : half][row][at] * gate_factor;
-        float up =
+        const float gate = accumulators->of[piece == PANEL_COLS ? 0 : half][row][at] * gate_factor;
+        const float up =
             (piece == PANEL_COLS ? accumulators->of[1][row][at] : accumulators->of[half][row][piece + at]) *
             up_factor;
-        gate = gate > limit ? limit : gate; /* NaN stays NaN */
-        up = up > limit ? limit : up;
-        up = up < -limit ? -limit : up;
-        result[col] = gate / (1.0f + exp_fp32(-(alpha * gate))) * (up + beta);
+        result[col] = activated(gate, up, extension->limit, extension->alpha, extension->beta);
     }
 }
 
@@ -56,25 +53,13 @@ static void gated_row(const struct extension *extension, const struct accumulato
 static void quantize_row(const struct problem *problem, const float *values, int64_t row, int64_t first_col,
                          int cols) {
     const struct extension *extension = problem->extension;
-    const float scale_c = number(extension->scale_c), sixth = 1.0f / 6;
+    const float scale_c = read_quantization_scale(extension->scale_c);
     uint8_t *codes = (uint8_t *)problem->c + row * (problem->n / 2) + first_col / 2;
-    for (int first = 0; first < cols; first += NVFP4_GROUP_ELEMS) {
-        const float *group = values + first;
-        float largest = 0;
-        for (int i = 0; i < NVFP4_GROUP_ELEMS; i++) {
-            float magnitude = group[i] < 0 ? -group[i] : group[i];
-            largest = magnitude > largest || magnitude != magnitude ? magnitude : largest;
-            if (magnitude != magnitude) {
-                break;
-            }
-        }
-        const uint8_t scale = e4m3_byte(largest * scale_c * sixth);
-        const float factor = scale == 0 ? 0.0f : scale_c / scale_value(scale);
-        extension->sfc[scale_offset(token_scale_layout(problem), row, (first_col + first) / NVFP4_GROUP_ELEMS,
-                                    problem->n / NVFP4_GROUP_ELEMS)] = scale;
-        for (int i = 0; i < NVFP4_GROUP_ELEMS; i += 2) {
-            *codes++ = (uint8_t)(e2m1_code(group[i] * factor) | e2m1_code(group[i + 1] * factor) << 4);
-        }
+    for (int first = 0; first < cols; first += NVFP4_GROUP_ELEMS, codes += NVFP4_GROUP_ELEMS / 2) {
+        (void)quantize_group(values + first, scale_c, codes,
+                             &extension->sfc[scale_offset(token_scale_layout(problem), row,
+                                                          (first_col + first) / NVFP4_GROUP_ELEMS,
+                                                          problem->n / NVFP4_GROUP_ELEMS)]);
     }
 }
 

@@ -89,6 +89,8 @@ struct kernels {
     /* The grouped GEMM's epilogue: writes fp16 of the accumulators, up to 2 * PANEL_COLS columns. */
     void (*epilogue_plain)(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                            int cols);
+    /* Quantizes rows, with their scale factors' padding along K; returns how many groups 448 cut. */
+    int64_t (*quantize_rows)(const struct quantization *quantization, int64_t first_row, int64_t rows);
 };
 
 /* Members that all integer sets (all but AMX) share. */

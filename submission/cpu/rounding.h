@@ -48,7 +48,7 @@ static inline uint16_t bfloat_bits(float x) {
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-/* e4m3 byte of x >= 0: at most 448, NaN to NaN. */
+/* e4m3 byte of x, which is +0, positive or NaN: at most 448, NaN to NaN. */
 static inline uint8_t e4m3_byte(float x) {
     const float most = 448, min_normal = 0x1p-6f;
     const float subnormals = 0x1p14f; /* its ulp, 2^-9, is the spacing of e4m3's subnormals */
@@ -64,27 +64,6 @@ static inline uint8_t e4m3_byte(float x) {
     /* Rebias the exponent by 127 - 7, then round off 20 bits. */
     uint32_t rebiased = float_bits(x) - (120u << 23);
     return (uint8_t)((rebiased + 0x7ffffu + (rebiased >> 20 & 1)) >> 20);
-}
-
-/* e2m1 code of x: magnitude at most 6, NaN to +6 (PTX ISA, cvt.rn.satfinite.e2m1x2.f32). */
-static inline uint8_t e2m1_code(float x) {
-    const float most = 6, min_normal = 1;
-    const float subnormals = 0x1p22f; /* its ulp is 1/2 */
-    const uint32_t most_code = 7;
-    uint32_t bits = float_bits(x), sign = bits >> 28 & 8u, code;
-    float magnitude = float_of_bits(bits & 0x7fffffffu);
-    if (x != x) {
-        return (uint8_t)most_code;
-    }
-    if (magnitude >= most) {
-        code = most_code;
-    } else if (magnitude < min_normal) {
-        code = float_bits(magnitude + subnormals) - float_bits(subnormals);
-    } else { /* Rebias the exponent by 127 - 1, then round off 22 bits. */
-        uint32_t rebiased = float_bits(magnitude) - (126u << 23);
-        code = (rebiased + 0x1fffffu + (rebiased >> 22 & 1)) >> 22;
-    }
-    return (uint8_t)(sign | code);
 }
 
 #endif

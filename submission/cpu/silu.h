@@ -34,6 +34,14 @@ static inline float exp_fp32(float x) {
     return p * scale * rest;
 }
 
+/* The activation of custom_kernel.h with its limit and parameters; NaN stays NaN. */
+static inline float activated(float gate, float up, float limit, float alpha, float beta) {
+    gate = gate > limit ? limit : gate;
+    up = up > limit ? limit : up;
+    up = up < -limit ? -limit : up;
+    return gate / (1.0f + exp_fp32(-(alpha * gate))) * (up + beta);
+}
+
 static inline float silu_times(float gate, float up) {
     return gate / (1.0f + exp_fp32(-gate)) * up;
 }

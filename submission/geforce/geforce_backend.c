@@ -7,6 +7,7 @@
 #include "geforce_operands.h"
 #include "geforce_tile_selection.h"
 #include "grouped/geforce_grouped_backend.h"
+#include "quantize/geforce_quantize_backend.h"
 
 struct launch_plan {
     int tile; /* index of the configuration */
@@ -100,4 +101,4 @@ static int32_t run(const struct problem *problem) {
 #endif
 
 GPU_BACKEND(geforce_backend, CUSTOM_KERNEL_BACKEND_GEFORCE, "geforce", run, GPU_GROUPED(geforce_run_grouped),
-            GPU_EXTENDED(geforce_run_extended), CAPABILITIES);
+            GPU_EXTENDED(geforce_run_extended), GPU_QUANTIZE(geforce_run_quantize), CAPABILITIES);

@@ -10,6 +10,7 @@
 #include "hopper_tile_selection.h"
 #include "narrow/hopper_narrow_backend.h"
 #include "narrow/hopper_narrow_selection.h"
+#include "quantize/hopper_quantize_backend.h"
 
 /* The dequantization of A ahead of a persistent GEMM's tiles (hopper_config.h). */
 struct ahead {
@@ -302,4 +303,4 @@ static int32_t run(const struct problem *problem) {
 
 /* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide). */
 GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run, GPU_GROUPED(hopper_run_grouped),
-            GPU_EXTENDED(hopper_run_extended), CAPABILITY_H100);
+            GPU_EXTENDED(hopper_run_extended), GPU_QUANTIZE(hopper_run_quantize), CAPABILITY_H100);

@@ -5,7 +5,7 @@
 
 #include "../core/checks.h"
 
-enum { VIEW_DIMENSIONS = 5, SMALL_TILE_ROWS = 8, SMALL_TILE_BYTES = SMALL_TILE_ROWS * SCALE_TILE_GROUPS };
+enum { VIEW_DIMENSIONS = 5 };
 
 /* Names of enum factor_layout. */
 static const char *const layouts[] = {"linear", "swizzled128x4", "swizzled8x4"};

@@ -60,6 +60,7 @@ def test_exports_only_the_documented_functions(library_path):
         "custom_kernel_grouped",
         "custom_kernel_grouped_python",
         "custom_kernel_message",
+        "custom_kernel_quantize",
         "custom_kernel_status_name",
         "custom_kernel_torch_register",
         "custom_kernel_torch_schema",

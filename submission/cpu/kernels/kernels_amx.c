@@ -9,6 +9,7 @@
 #endif
 
 #include "../kernel_set.h"
+#include "../quantize_rows.h"
 #include "avx512.h"
 #include "tiles.h"
 
@@ -317,4 +318,5 @@ const struct kernels kernels_amx = {
     .take_sums = take_sums,
     .epilogue = avx512_epilogue,
     .epilogue_plain = avx512_epilogue_plain,
+    .quantize_rows = quantize_rows,
 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../kernel_set.h"
+#include "../quantize_rows.h"
 #include "../silu.h"
 
 enum { HALVES = 2, LANES = PANEL_COLS / HALVES }; /* a panel is two vectors wide */
@@ -105,4 +106,5 @@ const struct kernels kernels_avx2 = {
     .multiply = multiply,
     .epilogue = epilogue,
     .epilogue_plain = epilogue_plain,
+    .quantize_rows = quantize_rows,
 };

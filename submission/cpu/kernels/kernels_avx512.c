@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../kernel_set.h"
+#include "../quantize_rows.h"
 #include "../silu.h"
 #include "avx512.h"
 
@@ -218,4 +219,5 @@ const struct kernels kernels_avx512 = {
     .multiply_few = multiply_few,
     .epilogue = avx512_epilogue,
     .epilogue_plain = avx512_epilogue_plain,
+    .quantize_rows = quantize_rows,
 };

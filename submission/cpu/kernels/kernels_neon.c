@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../kernel_set.h"
+#include "../quantize_rows.h"
 
 enum { COLUMNS = 4 }; /* elements of a vector of fp32 */
 
@@ -103,4 +104,5 @@ const struct kernels kernels_neon = {
     .multiply = multiply,
     .epilogue = epilogue,
     .epilogue_plain = epilogue_plain,
+    .quantize_rows = quantize_rows,
 };

@@ -1,5 +1,6 @@
 /* The kernels in portable C.  Other sets call them for what they do not implement. */
 #include "../kernel_set.h"
+#include "../quantize_rows.h"
 #include "../rounding.h"
 #include "../silu.h"
 
@@ -77,4 +78,5 @@ const struct kernels kernels_portable = {
     .multiply = multiply,
     .epilogue = epilogue,
     .epilogue_plain = epilogue_plain,
+    .quantize_rows = quantize_rows,
 };

@@ -20,7 +20,16 @@ from tests.submission.cpu_kit import (
     runs_here,
 )
 
-CPU = ("cpu_backend.c", "cpu_machine.c", "kernels/kernels_portable.c", "pack.c", "kernels/tiles_amx.c")
+CPU = (
+    "cpu_backend.c",
+    "cpu_machine.c",
+    "cpu_quantize.c",
+    "experts.c",
+    "kernels_halves.c",
+    "kernels/kernels_portable.c",
+    "pack.c",
+    "kernels/tiles_amx.c",
+)
 FLAGS = ("-std=c11", "-O1", "-D_GNU_SOURCE", "-ffp-contract=off", "-pthread")
 
 

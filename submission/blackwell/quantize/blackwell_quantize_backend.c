@@ -1,0 +1,11 @@
+#include "blackwell_quantize_backend.h"
+
+#include "../../gpu/gpu_quantize.h"
+#include "../blackwell_kernels.h"
+#include "blackwell_quantize_kernels.h"
+
+int32_t blackwell_run_quantize(const struct quantization *quantization) {
+    return gpu_run_quantize(quantization, "blackwell",
+                            blackwell_quantize_kernel(quantization->form, quantization->type),
+                            BLACKWELL_PDL_VARIABLE);
+}

@@ -1,0 +1,10 @@
+/* The quantizer on the blackwell backend. */
+#ifndef BLACKWELL_QUANTIZE_BACKEND_H
+#define BLACKWELL_QUANTIZE_BACKEND_H
+
+#include "../../core/backend.h"
+
+/* struct backend's `run_quantize`. */
+int32_t blackwell_run_quantize(const struct quantization *quantization);
+
+#endif

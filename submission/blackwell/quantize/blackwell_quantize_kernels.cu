@@ -1,0 +1,8 @@
+/* The quantizer's kernels for this backend's chips. */
+#include "blackwell_quantize_kernels.h"
+
+#include "../../gpu/gpu_quantize.cuh"
+
+const void *blackwell_quantize_kernel(int32_t form, int32_t type) {
+    return quantize_kernel_of(form, type);
+}

@@ -1,0 +1,18 @@
+/* The quantizer's compiled kernels, for the host side. */
+#ifndef BLACKWELL_QUANTIZE_KERNELS_H
+#define BLACKWELL_QUANTIZE_KERNELS_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The kernel for a form and a type of x; its parameter is struct quantize_params. */
+const void *blackwell_quantize_kernel(int32_t form, int32_t type);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,11 @@
+#include "geforce_quantize_backend.h"
+
+#include "../../gpu/gpu_quantize.h"
+#include "../geforce_kernels.h"
+#include "geforce_quantize_kernels.h"
+
+int32_t geforce_run_quantize(const struct quantization *quantization) {
+    return gpu_run_quantize(quantization, "geforce",
+                            geforce_quantize_kernel(quantization->form, quantization->type),
+                            GEFORCE_PDL_VARIABLE);
+}

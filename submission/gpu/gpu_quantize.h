@@ -1,0 +1,49 @@
+/* The quantizer's parameters, for host and device, and its launch. */
+#ifndef GPU_QUANTIZE_H
+#define GPU_QUANTIZE_H
+
+#include "../core/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    QUANTIZE_UNIT = 8,      /* numbers of a thread at a time: two threads have a group */
+    QUANTIZE_TEAM = 8,      /* threads that make a word of four scale factors */
+    QUANTIZE_THREADS = 256, /* of a CTA, without RMSNorm */
+    QUANTIZE_WORDS = 4,     /* words that a thread takes part in, without RMSNorm: loads under way */
+    QUANTIZE_TEAMS = QUANTIZE_THREADS / QUANTIZE_TEAM,
+    QUANTIZE_CTA_WORDS = QUANTIZE_TEAMS * QUANTIZE_WORDS,
+    QUANTIZE_NORM_THREADS = 512, /* most threads of a CTA with RMSNorm, which takes a row: the partial sums */
+    QUANTIZE_FORMS = 3,          /* enum custom_kernel_quantize_form */
+    QUANTIZE_TYPES = CUSTOM_KERNEL_FP32 + 1,
+};
+
+/* Passed by value. */
+struct quantize_params {
+    const void *x, *weight, *residual;
+    void *sum;
+    const float *scale;
+    uint8_t *codes, *scales;
+    unsigned long long *saturated;
+    int64_t x_row;
+    int32_t m, k;
+    int32_t rows;          /* m, and the rows that a blocked layout adds */
+    int32_t words_k;       /* words of four scale factors in a row, the last perhaps padded */
+    uint32_t word_divider; /* division by words_k: multiply by this, shift by 31 + word_shift */
+    int32_t word_shift;
+    int32_t scale_layout;
+    int32_t aligned; /* all rows begin at multiples of 16 bytes */
+    float epsilon, limit, alpha, beta;
+};
+
+/* Launches a backend's kernel for the quantization's form and type. */
+int32_t gpu_run_quantize(const struct quantization *quantization, const char *backend, const void *kernel,
+                         const char *pdl_variable);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

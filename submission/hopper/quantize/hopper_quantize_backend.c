@@ -1,0 +1,11 @@
+#include "hopper_quantize_backend.h"
+
+#include "../../gpu/gpu_quantize.h"
+#include "../hopper_kernels.h"
+#include "hopper_quantize_kernels.h"
+
+int32_t hopper_run_quantize(const struct quantization *quantization) {
+    return gpu_run_quantize(quantization, "hopper",
+                            hopper_quantize_kernel(quantization->form, quantization->type),
+                            HOPPER_PDL_VARIABLE);
+}
