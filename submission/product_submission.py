@@ -14,7 +14,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import torch
 
@@ -85,25 +85,38 @@ def _are_sizes(n: int, b_rows: int, half_k: int) -> bool:
     return half_k > 0 and half_k % 32 == 0 and n > 0 and (b_rows == n or (n == 1 and b_rows == _PADDED_ROWS))
 
 
+class _Plan(NamedTuple):
+    """What a call needs besides addresses, for tensors with right metadata."""
+
+    device: int
+    sizes: tuple[int, int, int]  # m, n and k of each group
+    order: tuple[int, ...]  # which of the tensors are a, b, sfa, sfb and c of a group
+    steps: tuple[int, ...]  # bytes from one batch to the next, of these
+    batches: int
+    bytes: tuple[int, ...]  # of each tensor
+
+
 @lru_cache(maxsize=256)
-def _expected_metadata(
-    m: int, n: int, b_rows: int, half_k: int, batches: int, device: int
-) -> tuple[tuple[object, ...], tuple[int, ...]]:
-    """The metadata that custom_kernel() compares, for five right tensors, and the bytes of each tensor.
-
-    Both are empty if the sizes are wrong.
-    """
-    if not _are_sizes(n, b_rows, half_k):
-        return (), ()
-    tensors = _expected(m, n, b_rows, half_k, batches)
-    # Strides count only where there is more than one row, value or batch, so they are compared for those alone.
-    strides = [_compared(tensor.shape, tensor.strides) for tensor in tensors]
-    shapes, dtypes = [tensor.shape for tensor in tensors], [tensor.dtype for tensor in tensors]
-    return (*shapes, *strides, *dtypes, *[device] * len(tensors)), tuple(map(_bytes, tensors))
-
-
-def _compared(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    return tuple(stride for size, stride in zip(shape, strides, strict=True) if size > 1)
+def _plan_of(metadata: tuple[tuple[object, ...], ...]) -> _Plan | None:
+    """The plan for five tensors, each given by shape, strides, dtype and device; None if something is wrong."""
+    shapes, strides, dtypes, devices = zip(*metadata, strict=True)
+    m, n, batches = shapes[4]
+    b_rows, half_k = shapes[1][0], shapes[0][1]
+    if not _are_sizes(n, b_rows, half_k) or len(set(devices)) != 1:
+        return None
+    expected = _expected(m, n, b_rows, half_k, batches)
+    for one, shape, stride, dtype in zip(expected, shapes, strides, dtypes, strict=True):
+        # Strides count only where there is more than one row, value or batch.
+        differ = any(size > 1 and x != y for size, x, y in zip(shape, stride, one.strides, strict=True))
+        if shape != one.shape or dtype is not one.dtype or differ:
+            return None
+    swapped = n == 1
+    order = (1, 0, 3, 2, 4) if swapped else (0, 1, 2, 3, 4)
+    of_batch = [_bytes(one) for one in _expected(m, n, b_rows, half_k, 1)]
+    sizes = (n, m, 2 * half_k) if swapped else (m, n, 2 * half_k)
+    return _Plan(
+        devices[0], sizes, order, tuple(of_batch[i] for i in order), batches if m else 0, tuple(map(_bytes, expected))
+    )
 
 
 def _unpack(data: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -144,42 +157,23 @@ _is_plain: Callable[[tuple[torch.Tensor, ...], tuple[int, ...]], bool] | None = 
 _current_queue: Callable[[int], int] | None = None
 
 
-def _as_expected(tensors: tuple[torch.Tensor, ...]) -> bool:
-    """custom_kernel()'s test of right tensors: one comparison, without a reason."""
+def _plan(tensors: tuple[torch.Tensor, ...]) -> _Plan | None:
+    """custom_kernel()'s test of right tensors, without a reason if it fails."""
     try:
-        a, b, _, _, c = tensors
-        m, n, batches = c.shape
-        expected, sizes = _expected_metadata(m, n, b.shape[0], a.shape[1], batches, c.get_device())
-        seen = (
-            *[tensor.shape for tensor in tensors],
-            *[_compared(tensor.shape, tensor.stride()) for tensor in tensors],
-            *[tensor.dtype for tensor in tensors],
-            *[tensor.get_device() for tensor in tensors],
+        found = _plan_of(
+            tuple([(tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()) for tensor in tensors])
         )
+        c = tensors[4]
         # c is written, so its memory is checked even without the package's _is_plain
-        return (
-            seen == expected
+        good = (
+            found is not None
             and not c.is_neg()
-            and c.untyped_storage().nbytes() >= sizes[-1] + _OUTPUT_BYTES * c.storage_offset()
-            and (_is_plain is None or _is_plain(tensors, sizes))
+            and c.untyped_storage().nbytes() >= found.bytes[4] + _OUTPUT_BYTES * c.storage_offset()
+            and (_is_plain is None or _is_plain(tensors, found.bytes))
         )
+        return found if good else None
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
-        return False
-
-
-def _batches(tensors: tuple[torch.Tensor, ...]) -> list[tuple[int, ...]]:
-    """The members of struct custom_kernel_group for each batch."""
-    m, n, batches = tensors[4].shape
-    half_k, b_rows = tensors[0].shape[1], tensors[1].shape[0]
-    steps = [_bytes(one) for one in _expected(m, n, b_rows, half_k, 1)]
-    a, b, sfa, sfb, c = (
-        range(tensor.data_ptr(), tensor.data_ptr() + batches * step, step) if step else [0] * batches
-        for tensor, step in zip(tensors, steps, strict=True)
-    )
-    swapped = n == 1
-    sizes = (n, m, 2 * half_k) if swapped else (m, n, 2 * half_k)
-    operands = zip(b, a, sfb, sfa, c, strict=True) if swapped else zip(a, b, sfa, sfb, c, strict=True)
-    return [(*sizes, *pointers) for pointers in operands]
+        return None
 
 
 def _raise_status(status: int, tensors: tuple[torch.Tensor, ...], first: int) -> NoReturn:
@@ -216,21 +210,27 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
     or RuntimeError if the library cannot run the call.
     """
     tensors = _unpack(data)
-    if not _as_expected(tensors):
+    plan = _plan(tensors)
+    if plan is None:
         _check(tensors)
-    device = tensors[4].get_device()
-    groups = _batches(tensors) if tensors[4].numel() else []
-    for first in range(0, len(groups), _MOST_GROUPS):
-        part = groups[first : first + _MOST_GROUPS]
-        pack_into, buffer_type = _packing(len(part))
+        raise ValueError("data is not as expected")  # unreachable: _check() names what the plan refuses
+    device, sizes, order, steps, batches, _ = plan
+    begins = [tensors[i].data_ptr() for i in order]
+    if queue is None:
+        queue = 0 if _current_queue is None else _current_queue(device)
+    for first in range(0, batches, _MOST_GROUPS):
+        count = min(batches - first, _MOST_GROUPS)
+        members: list[int] = []
+        for batch in range(first, first + count):
+            members += sizes
+            members += [begin + batch * step for begin, step in zip(begins, steps, strict=True)]
+        pack_into, buffer_type = _packing(count)
         buffer = buffer_type()
         address = ctypes.addressof(buffer)
         try:
             pack_into(
-                buffer, 0, _ARGS_BYTES, _BACKEND_AUTO, device, _SCALES_BLOCKED, len(part), _GROUP_BYTES, 0,
-                address + _ARGS_BYTES,
-                queue if queue is not None else 0 if _current_queue is None else _current_queue(device),
-                *[member for group in part for member in group],
+                buffer, 0, _ARGS_BYTES, _BACKEND_AUTO, device, _SCALES_BLOCKED, count, _GROUP_BYTES, 0,
+                address + _ARGS_BYTES, queue, *members,
             )  # fmt: skip
         except struct.error:
             _check_queue(queue)

@@ -18,11 +18,12 @@ from pathlib import Path
 import torch
 
 from eval.cases import read_cases
-from reference.problems import DEFAULT
+from reference.problems import DEFAULT, short_name
 from reference.reference import check_against_oracle, check_implementation, generate_input
 from scripts.bench.dual import dual_variants
 from scripts.bench.groups import group_checks as check_groups
 from scripts.bench.groups import group_variants
+from scripts.bench.products import product_checks
 from scripts.common import tile_table
 from submission.submission import backends, custom_kernel
 
@@ -241,6 +242,7 @@ def run_check(config: str, name: str, verbose: bool, checks: dict[str, Callable[
 PROBLEM_CHECKS = {
     "dual_gemm": (CHECKS, tile_table.names),
     "group_gemm": (check_groups.CHECKS, tile_table.grouped_names),
+    **{name: (product_checks.checks(name), tile_table.grouped_names) for name in ("gemm", "gemv")},
 }
 
 
@@ -254,7 +256,7 @@ def every_config(problem: str) -> list[str]:
 def main() -> int:
     """Runs the checks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problem", choices=PROBLEM_CHECKS, default=DEFAULT.name)
+    parser.add_argument("--problem", type=short_name, choices=PROBLEM_CHECKS, default=DEFAULT.name)
     parser.add_argument(
         "--only", help="comma-separated; default: all of " + ", ".join({**CHECKS, **check_groups.CHECKS})
     )
@@ -264,7 +266,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     global device
-    device = check_groups.device = options.device
+    device = check_groups.device = product_checks.device = options.device
     checks = PROBLEM_CHECKS[options.problem][0]
     if device == "cuda" and not torch.cuda.is_available():
         print("check_gpu.py: no CUDA device", file=sys.stderr)

@@ -8,7 +8,7 @@ sources are unknown).  Baselines: baselines/.
 A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
 rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
 --problem group_gemm times the grouped GEMM in the same way (groups/), 15 inputs a round; a shape is then
-"80,176x4096x7168", and semicolons stand between shapes.
+"80,176x4096x7168", and semicolons stand between shapes.  --problem gemm and gemv: products/; sizes as in a case line.
 --device cpu times the CPU backend in the same way; its variants are instruction sets, such as `avx2`.  With
 NVFP4_SIMULATE=1 everything runs on the simulator: the times mean nothing then, and the samples name the simulator.
 """
@@ -33,13 +33,14 @@ from eval.cases import read_cases
 from eval.hardware import chip
 from eval.output.report import print_table
 from eval.stats import ratio_interval, relative_spread
-from reference.problems import DEFAULT, PROBLEMS
+from reference.problems import DEFAULT, PROBLEMS, short_name
 from scripts.bench import provenance
 from scripts.bench.baselines.dual_baselines import BASELINES, CUDA_BASELINES, baseline
 from scripts.bench.baselines.variant import Call
 from scripts.bench.dual.dual_problem import Problem
 from scripts.bench.dual.dual_variants import check, load_shim, ours, wanted
 from scripts.bench.groups import group_variants as grouped
+from scripts.bench.products import product_variants as products
 from submission import group_submission
 from submission.submission import custom_kernel
 
@@ -48,7 +49,7 @@ FLUSH_BYTES = 1 << 30
 FLUSH_FILLS = 8
 
 
-Shape = tuple[int | str, ...]  # M, N, K
+Shape = tuple[int | str, ...]  # M, N, K; of the GEMM and the GEMV, the sizes that a case line has
 
 
 def load_kernels(options: argparse.Namespace) -> tuple[dict[str, Callable[..., torch.Tensor]], dict[str, str]]:
@@ -120,6 +121,7 @@ class Kind(NamedTuple):
     defaults: Sequence[str]  # the baselines timed by default on a CUDA device
     inputs: int
     separator: str  # between shapes on the command line
+    sizes: Callable[[Any], Sequence[int | str]] = lambda shape: shape.text().split()[:3]  # of a case's shape
 
 
 KINDS = {
@@ -133,6 +135,14 @@ KINDS = {
         grouped.baseline, grouped.check, grouped.BASELINES, "groups/group_variants.py", tuple(grouped.BASELINES),
         grouped.INPUTS, ";",
     ),
+    **{
+        name: Kind(
+            products.kernel, products.load_shim, products.make(name), products.wanted, products.ours,
+            products.baseline, products.check, products.BASELINES, "products/product_variants.py",
+            tuple(products.BASELINES), products.INPUTS, ",", tuple,
+        )
+        for name in ("gemm", "gemv")
+    },
 }  # fmt: skip
 
 
@@ -184,7 +194,9 @@ def run_shape(
 def report(samples: list[dict[str, object]], variants: list[str], shapes: list[Shape], chip_name: str) -> None:
     """One table: medians, and each variant against the first baseline and the first variant."""
     header = ["variant", *("x".join(map(str, shape)) for shape in shapes), "geomean", "spread"]
-    peer = next((name for name in ("cublas_one_gemm", "cublas_groups") if name in variants), "cublas_one_gemm")
+    peer = next(
+        (name for name in ("cublas_one_gemm", "cublas_groups", "cublas_product") if name in variants), "cublas_one_gemm"
+    )
     header += [f"/ {variants[0]}", f"/ {peer}"]
     by: dict[str, list[list[float]]] = {
         name: [[s["us"] for s in samples if s["variant"] == name and s["shape"] == list(shape)] for shape in shapes]
@@ -239,7 +251,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--variants", default="auto", help="comma-separated; default: auto")
-    made.add_argument("--problem", choices=KINDS, default=DEFAULT.name)
+    made.add_argument("--problem", type=short_name, choices=KINDS, default=DEFAULT.name)
     made.add_argument("--baselines", help="comma-separated; empty for none; default: the problem's on a CUDA device")
     made.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
     made.add_argument("--checkout", action="append", default=[], metavar="NAME=DIR", help="built; for NAME/auto")
@@ -266,7 +278,7 @@ def measure(options: argparse.Namespace, each: Callable[[Shape], None] = lambda 
     variants = [name for name in (*options.variants.split(","), *baselines) if name]
     shapes = [read_shape(shape.split("x")) for shape in options.shapes.split(kind.separator) if shape]
     cases = read_cases(ROOT / PROBLEMS[options.problem].cases / "benchmark.txt") if not shapes else []
-    shapes = shapes or [read_shape(case.shape.text().split()[:3]) for case in cases]
+    shapes = shapes or [read_shape([str(size) for size in kind.sizes(case.shape)]) for case in cases]
     commit = options.commit
     if not commit:
         git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Times the CPU backend against torch on a problem's four benchmarks (--problem), side by side in one run.
+"""Times the CPU backend against torch on a problem's benchmarks (--problem), side by side in one run.
 
 Two ratios, each a median over interleaved repeats (above 1: the library is faster):
   same job       torch from the same NVFP4 inputs: dequantize, fp32 matmuls and, for the dual GEMM, silu * mul
@@ -26,10 +26,10 @@ from eval.cases import read_cases
 from eval.output.report import print_table
 from reference import nvfp4
 from reference.check import compare
-from reference.problems import DEFAULT, PROBLEMS
+from reference.problems import DEFAULT, PROBLEMS, short_name
 from reference.problems.interface import BOARD, Shape, blank, parts
 from scripts.bench import compare as variants
-from submission import backends, custom_kernel, custom_kernel_grouped
+from submission import backends, custom_kernel, custom_kernel_grouped, custom_kernel_product
 
 ROOT = Path(__file__).resolve().parents[2]
 INPUT_SETS = 2
@@ -53,6 +53,13 @@ def group_operands(data: tuple[Any, ...]) -> list[Matrices]:
     ]
 
 
+def product_operands(data: tuple[torch.Tensor, ...]) -> list[Matrices]:
+    """a and the rows of b that count as fp32 matrices, for each batch."""
+    a, b, sfa, sfb, _, _, c = data
+    n, batches = c.shape[1:]
+    return [(nvfp4.decode(a[..., i], sfa[..., i]), nvfp4.decode(b[:n, :, i], sfb[:n, :, i])) for i in range(batches)]
+
+
 def matmuls(operands: list[Matrices]) -> None:
     """Multiplies the first matrix of each tuple by the transposes of the others."""
     for a, *others in operands:
@@ -64,6 +71,8 @@ def matmuls(operands: list[Matrices]) -> None:
 KERNELS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], list[Matrices]]]] = {
     "dual_gemm": (custom_kernel, dual_operands),
     "group_gemm": (custom_kernel_grouped, group_operands),
+    "gemm": (custom_kernel_product, product_operands),
+    "gemv": (custom_kernel_product, product_operands),
 }
 
 
@@ -117,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--problem", choices=KERNELS, default=DEFAULT.name)
+    parser.add_argument("--problem", type=short_name, choices=KERNELS, default=DEFAULT.name)
     options, words = parser.parse_known_args(arguments)
     problem = PROBLEMS[options.problem]
     if "--samples" in words:
@@ -129,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
     environment = f"library: {detail}; torch {torch.__version__}, {torch.get_num_threads()} threads"
     rows = []
     for case in read_cases(ROOT / problem.cases / "benchmark.txt"):
-        sizes = {name: case.shape.record()[name] for name in ("m", "n", "k")}
+        sizes = {name: size for name, size in case.shape.record().items() if name in ("m", "n", "k")}
         rows.append(sizes | {"text": case.shape.text()} | measure(case.shape, case.seed, options.repeats))
     geomeans = {name: geometric_mean(row[f"ratio, {name}"] for row in rows) for name in TARGETS}
     table = [

@@ -21,13 +21,14 @@ import torch
 
 from eval.hardware import chip
 from reference import group_reference
-from reference.problems import DEFAULT
+from reference.problems import DEFAULT, PROBLEMS, short_name
+from reference.problems.interface import BOARD, blank
 from reference.reference import generate_input
-from submission import group_submission
+from submission import group_submission, product_submission
 from submission import submission as packaged
 
 ROOT = Path(__file__).resolve().parents[2]
-GOALS_US = {"dual_gemm": 4.0, "group_gemm": 8.0}
+GOALS_US = {"dual_gemm": 4.0, "group_gemm": 8.0, "gemm": 8.0, "gemv": 8.0}
 CALLS_PER_SAMPLE = 2000
 GROUPS = 8  # the most that the leaderboard has
 
@@ -66,9 +67,12 @@ class _Kept:
 
 def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
     """Medians in us of interleaved samples: whole calls, the C work in them, and the differences."""
-    grouped = problem == "group_gemm"
-    ours = group_submission if grouped else packaged
+    grouped, product = problem == "group_gemm", problem in ("gemm", "gemv")
+    ours = group_submission if grouped else product_submission if product else packaged
     data: Any = generate_input(1, 1, 64, 1, 1111, device="cpu")
+    if product:
+        shape, cpu = PROBLEMS[problem].shape({"m": 1, "n": 1, "k": 64, "l": 1}), torch.device("cpu")
+        data = shape.data(shape.generate(1111, BOARD, cpu), blank(shape, cpu))
     if grouped:
         data = group_reference.generate_input((1,) * GROUPS, (1,) * GROUPS, (64,) * GROUPS, GROUPS, 1111, device="cpu")
     shim = alone(ours)
@@ -81,12 +85,12 @@ def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
         return real_call(args)
 
     setattr(shim, call_name, record)
-    if grouped:
+    if grouped or product:
         packing, shim._packing = shim._packing, _Kept(shim)
         shim._call_python = None  # packs in Python, as with an older torch
     shim.custom_kernel(data)
     setattr(shim, call_name, real_call)
-    if grouped:
+    if grouped or product:
         kept, shim._packing = shim._packing, packing
         packed["kept"] = kept
     # The work itself is the library call with the same packed struct, less the cost of a ctypes call.
@@ -115,10 +119,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--problem", choices=GOALS_US, default=DEFAULT.name)
+    parser.add_argument("--problem", type=short_name, choices=GOALS_US, default=DEFAULT.name)
     options = parser.parse_args()
     result = measure(options.repeats, options.problem)
-    sizes = "M 1, N 1, K 64" if options.problem == DEFAULT.name else f"{GROUPS} groups of M 1, N 1, K 64"
+    sizes = "M 1, N 1, K 64" if options.problem != "group_gemm" else f"{GROUPS} groups of M 1, N 1, K 64"
     print(
         f"host cost of a call, minimal CPU problem ({sizes}): the shim {result['shim_us']:.2f} us "
         f"(goal {GOALS_US[options.problem]:.0f} us), of which the ctypes call {result['ctypes_us']:.2f} us; "

@@ -1,0 +1,149 @@
+"""The GEMM and the matrix-vector product as compare.py times them: inputs, variants, baselines and what is checked.
+
+A shape has the problem's sizes in the order of its keys: M, N, K, L or M, K, L.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from eval.judge import judge_as_board, judge_full
+from reference import nvfp4
+from reference.problems import PROBLEMS
+from reference.problems.interface import BOARD, Shape, blank
+from scripts.bench.baselines.variant import Call, library_for_import, settings
+
+CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
+BASELINES = {
+    "cublas_product": "cuBLAS fp16 on operands dequantized beforehand",
+    "copy": "a copy that reads and writes as many bytes as the problem has: the memory floor; computes nothing",
+}
+TOLERANCE = 2e-2  # a baseline's error, relative to the largest output
+INPUTS = 24
+
+
+class Problem:
+    """One shape with its inputs and dequantized operands."""
+
+    def __init__(self, name: str, *arguments: Any) -> None:
+        *sizes, inputs, device = arguments
+        problem = PROBLEMS[name]
+        self.shape = problem.shape(dict(zip(problem.keys, sizes, strict=False)))
+        self.device = torch.device(device)
+        self.data = [
+            self.shape.data(self.shape.generate(seed, BOARD, self.device), blank(self.shape, self.device))
+            for seed in range(1111, 1111 + 42 * inputs, 42)
+        ]
+
+    def output(self, i: int) -> torch.Tensor:
+        """c of input i."""
+        return self.shape.offered(self.data[i])
+
+
+def kernel() -> Callable[[Any], Any]:
+    """The package's."""
+    from submission import product_submission
+
+    return product_submission.custom_kernel
+
+
+def wanted(problem: Problem) -> list[torch.Tensor]:
+    """The reference's results for every input. Raises RuntimeError where they are wrong themselves."""
+    wants = [problem.shape.problem.reference(data) for data in problem.data]
+    verdict = judge_full(problem.shape, problem.data[0], wants[0])
+    if not verdict.ok:
+        raise RuntimeError(f"the reference is wrong: {verdict.message}")
+    return wants
+
+
+def load_shim(library: str, checkout: Path) -> Callable[[Any], Any]:
+    """custom_kernel of a checkout's shim on another library, without the rest of its package."""
+    package = ModuleType(f"product_shim_{len(sys.modules)}")
+    package.__path__ = [str(checkout / "submission")]
+    sys.modules[package.__name__] = package
+    with library_for_import(library):
+        return importlib.import_module(f"{package.__name__}.product_submission").custom_kernel
+
+
+def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], _scales: str) -> Call:
+    """A variant of the library; `prepare` sets what the library reads in each call."""
+    library, _, variant = name.rpartition("/")
+    kernel_of = kernels[library]
+
+    def call(i: int) -> None:
+        kernel_of(problem.data[i])
+
+    call.prepare = lambda: os.environ.update(settings(variant, (CONFIG_VARIABLE,)))
+    return call
+
+
+def baseline(problem: Problem, name: str) -> Call:
+    """A baseline's call on input i."""
+    return {"cublas_product": _cublas, "copy": _copy}[name](problem)
+
+
+def _batches(codes: torch.Tensor, scales: torch.Tensor, rows: int) -> torch.Tensor:
+    """(L, rows, K) in fp16."""
+    return torch.stack([nvfp4.decode(codes[:rows, :, i], scales[:rows, :, i]).half() for i in range(codes.shape[2])])
+
+
+def _cublas(problem: Problem) -> Call:
+    n = problem.shape.n
+    work = [
+        (_batches(data[0], data[2], problem.shape.m), _batches(data[1], data[3], n).transpose(1, 2))
+        for data in problem.data
+    ]
+    outputs = [problem.output(i).permute(2, 0, 1) for i in range(len(work))]
+
+    def call(i: int) -> None:
+        torch.bmm(*work[i], out=outputs[i])
+
+    return call
+
+
+def copied_bytes(shape: Shape) -> int:
+    """Bytes of a copy that reads and writes as many as the problem."""
+    least = shape.work()
+    return (least.read_bytes + least.written_bytes) // 2
+
+
+def _copy(problem: Problem) -> Call:
+    count = copied_bytes(problem.shape)
+    pairs = [[torch.zeros(count, dtype=torch.uint8, device=problem.device) for _ in range(2)] for _ in problem.data]
+
+    def call(i: int) -> None:
+        pairs[i][0].copy_(pairs[i][1])
+
+    return call
+
+
+def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) -> str:
+    """The first error in a variant's results over all inputs, or ""; every element must be written."""
+    for i, want in enumerate(wants if name != "copy" else ()):
+        output = problem.output(i)
+        output.fill_(float("nan"))
+        call(i)
+        if problem.device.type == "cuda":
+            torch.cuda.synchronize()
+        if name in BASELINES:
+            error = (output.float() - want.float()).abs().max() / want.float().abs().max()
+            ok, message = bool(error < TOLERANCE), f"relative error {error:g}"
+        else:
+            ok, message, _ = judge_as_board(problem.shape, problem.data[i], output)
+        if not ok:
+            return f"{name}: input {i}: {message}"
+    return ""
+
+
+def make(name: str) -> Callable[..., Problem]:
+    """The Problem of a problem's name."""
+    return partial(Problem, name)

@@ -1,0 +1,54 @@
+"""compare.py and check_gpu.py on the GEMM and the matrix-vector product: variants, baselines, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from reference.problems.gemv import Gemv
+from scripts.bench import compare
+from scripts.bench.products import product_checks, product_variants
+
+SHAPES = {"gemm": "40x24x128x2", "gemv": "40x128x3"}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_ours_and_the_baselines_are_timed_and_recorded(name, library_path, tmp_path):
+    record = tmp_path / "record.json"
+    options = ["--problem", f"nvfp4_{name}", "--device", "cpu", "--shapes", SHAPES[name], "--inputs", "2"]
+    options += ["--baselines", "cublas_product,copy", "--repeats", "2", "--json", str(record), "--commit", "none"]
+    assert compare.main(options) == 0
+    written = json.loads(record.read_text())
+    assert set(written["median_us"]) == {"auto", "cublas_product", "copy"} and written["left_out"] == {}
+    assert all(list(times) == [SHAPES[name]] for times in written["median_us"].values())
+
+
+def test_a_wrong_result_of_either_kind_is_reported():
+    problem = product_variants.Problem("gemv", 40, 128, 3, 2, "cpu")
+    assert problem.shape == Gemv(40, 128, 3)
+    wants = product_variants.wanted(problem)
+    right = product_variants.baseline(problem, "cublas_product")
+    assert product_variants.check(problem, "cublas_product", right, wants) == ""
+
+    def off(i):
+        right(i)
+        problem.output(i)[7, 0, 1] += 16
+
+    assert product_variants.check(problem, "auto", off, wants).startswith("auto: input 0: 1 of 120 elements differ")
+    assert "input 0: relative error nan" in product_variants.check(problem, "cublas_product", lambda i: None, wants)
+
+
+def test_the_copy_moves_as_many_bytes_as_the_problem_has():
+    # 41 rows of 64 + 8 bytes read and 40 numbers written, in each of three batches
+    assert 2 * product_variants.copied_bytes(Gemv(40, 128, 3)) == 3 * (41 * 72 + 2 * 40)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_checks_of_a_gpu_run_on_the_cpu(name, library_path, monkeypatch):
+    monkeypatch.setattr(product_checks, "device", "cpu")
+    found = list(product_checks.checks(name)["rings"]())
+    assert len(found) == 5 and all(ok for _, ok, _ in found), found
+    assert set(product_checks.checks(name)) == {"leaderboard", "full", "repeats", "rings"}
+    assert torch.isnan(product_checks.poisoned(Gemv(8, 64, 1), 1, "board")[-1]).all()
