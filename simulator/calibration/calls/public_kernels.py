@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reference.problems import PROBLEMS
 from scripts.common.simulated_call import ROOT, simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.rounds.model import benchmark_shapes
@@ -36,7 +37,12 @@ RESULT = ROOT / "simulator/calibration/data/public_kernels.json"
 GAU, NAREG, JIAB = "gau-nernst/gpu-mode-kernels", "NaregAmirianMegan/NVFP4_Kernels", "jIab-b/nvfp4_gemm"
 DUAL_SHAPES = benchmark_shapes(ROOT)
 CALLS = 3
-FLAGS = ["-Xcompiler", "-fno-gnu-unique", "--use_fast_math"]  # the first lets dlclose unload it
+HEADERS = (
+    "torch/library.h", "torch/extension.h", "ATen/core/Tensor.h", "ATen/ATen.h", "ATen/cuda/CUDAUtils.h",
+    "ATen/cuda/CUDAContext.h",
+)  # fmt: skip
+# The first two let dlclose unload it.
+FLAGS = ["-Xcompiler", "-fno-gnu-unique", "--use_fast_math", "--expt-relaxed-constexpr"]
 GROUPS = tuple((ROOT / "reference/problems/group_gemm/benchmark.txt").read_text().splitlines())
 GROUP_CALL = """
 import json, sys
@@ -48,6 +54,24 @@ m, n, k = json.loads(sys.argv[1])
 for call in range(int(sys.argv[2])):
     custom_kernel(generate_input(m, [n] * len(m), [k] * len(m), len(m), 7 + call, device="cpu"))
 """
+# Sizes of the problem in the order of its keys: the board's data is not needed where no values are computed.
+PRODUCT_CALL = """
+import sys
+import torch
+torch.set_num_threads(1)
+from reference.problems import PROBLEMS
+from reference.problems.interface import blank
+from submission import custom_kernel_product
+problem, cpu = PROBLEMS[sys.argv[1]], torch.device("cpu")
+shape = problem.shape(dict(zip(problem.keys, map(int, sys.argv[2].split("x")))))
+for call in range(int(sys.argv[3])):
+    inputs = [torch.zeros(block.memory, dtype=torch.uint8) for block in shape.inputs()]
+    inputs = [
+        made.view(getattr(torch, block.dtype)).permute(block.view)
+        for made, block in zip(inputs, shape.inputs(), strict=True)
+    ]
+    custom_kernel_product(shape.data(inputs, blank(shape, cpu)))
+"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +82,7 @@ class Public:
     repository: str
     file: str
     string: str  # the Python variable that holds the CUDA source
-    problem: str  # dual, single (twice the columns, one product), or grouped
+    problem: str  # dual, single (twice the columns, one product), grouped, gemm or gemv
     shapes: dict[str, float | None]
 
 
@@ -66,6 +90,9 @@ DUAL_TIMES = dict(zip(DUAL_SHAPES, (12.4, 16.4, 9.43, 16.3), strict=True))
 NAREG_TIMES = dict(zip(DUAL_SHAPES, (14.4, 18.5, 10.3, 18.3), strict=True))
 NAREG_FIRST = dict(zip(DUAL_SHAPES, (18.6, 18.6, 14.4, 18.5), strict=True))
 GROUP_TIMES = dict(zip(GROUPS, (27.9, 19.4, 8.48, 6.43), strict=True))
+# M, N, K and L; M, K and L.  The gemv's leaderboard times single calls.
+GEMM_TIMES = {"128x7168x16384x1": 18.2, "128x4096x7168x1": 8.3, "128x7168x2048x1": 6.63}
+GEMV_TIMES = {"7168x16384x1": 18.4, "4096x7168x8": 28.0, "7168x2048x4": 12.6}
 NAREG_SOURCE = "nvfp4_dual_gemm_cuda_source"
 KERNELS = (
     Public("gau-nernst v2b", GAU, "nvidia/nvfp4_dual_gemm/submission_v2b.py", "CUDA_SRC", "dual", DUAL_TIMES),
@@ -73,6 +100,8 @@ KERNELS = (
     Public("Nareg Megan, first", NAREG, "nvfp4_dual_gemm/submission_ptx.py", NAREG_SOURCE, "dual", NAREG_FIRST),
     Public("jIab-b s_128t", JIAB, "s_128t.py", "cuda_src", "single", {"128x4096x7168": 211.0, "128x7168x2048": 82.7}),
     Public("gau-nernst v6b", GAU, "nvidia/nvfp4_group_gemm/submission_v6b.py", "CUDA_SRC", "grouped", GROUP_TIMES),
+    Public("gau-nernst gemm v1", GAU, "nvidia/nvfp4_gemm/submission_v1.py", "CUDA_SRC", "gemm", GEMM_TIMES),
+    Public("gau-nernst gemv v2h", GAU, "nvidia/nvfp4_gemv/submission_v2h.py", "CUDA_SRC", "gemv", GEMV_TIMES),
 )
 
 
@@ -110,6 +139,20 @@ def gau_group_call(rows: list[int]) -> str:
     return f"group_gemm({', '.join('{' + ', '.join(lists[name]) + '}' for name in 'ABSTC')})"
 
 
+def product_call(problem: str, sizes: tuple[int, ...]) -> tuple[str, list[int], tuple[int, int, int]]:
+    """gau-nernst's gemm, which leaves fp32 sums, and gemv; the wrapper's n is L for the gemv."""
+    if problem == "gemm":
+        m, n, k, _ = sizes
+        operands = [tensor(0, "m", "k / 2"), tensor(1, "n", "k / 2"), tensor(2, "1"), tensor(3, "1")]
+        buffers = [m * k // 2, n * k // 2, m * k // 16, n * k // 16, 4 * m * n]
+        return f"at::Tensor c = {tensor(4, 'm', 'n')}; gemm({', '.join(operands)}, c)", buffers, (m, n, k)
+    m, k, batches = sizes
+    operands = [tensor(0, "m", "k / 2", "n"), *(tensor(i, "1") for i in (1, 2, 3))]
+    buffers = [rows * batches * k // share for share in (2, 16) for rows in (m, 128)]
+    call = f"at::Tensor c = {tensor(4, 'm', 'n')}; gemv({', '.join(operands)}, c)"
+    return call, [*buffers, 2 * m * batches], (m, batches, k)
+
+
 # The grouped kernel's host code edits encoded tensor maps, whose layout only a driver knows; here it encodes them anew.
 ENCODED = (
     r"(?s)    // exploit the internal.*?SFB_list\[idx\]\.data_ptr\(\);\n",
@@ -127,6 +170,8 @@ def call_of(kernel: Public, case: str) -> tuple[str, list[int], tuple[int, int, 
         padded = [-(-count // 128) * 128 for count in rows]
         buffers = [size for p in padded for size in (p * k // 2, n * k // 2, p * k // 16, n * k // 16)]
         return gau_group_call(rows), [*buffers, 2 * n * sum(-(-count // 16) * 16 for count in rows)], (sum(rows), n, k)
+    if kernel.problem in PROBLEMS:
+        return product_call(kernel.problem, tuple(int(part) for part in case.split("x")))
     m, n, k = (int(part) for part in case.split("x"))
     a, b, sfa, sfb, c = m * k // 2, n * k // 2, m * k // 16, n * k // 16, 2 * m * n
     if kernel.problem == "single":
@@ -144,12 +189,13 @@ def build(kernel: Public, case: str, sources: Sources) -> Path:
         "namespace torch {",
         "namespace at { using TensorList = const std::vector<Tensor> &; }\nnamespace torch {",
     ).replace("#include <vector>", "#include <vector>\n#include <algorithm>")
-    for name in ("torch/library.h", "torch/extension.h", "ATen/core/Tensor.h", "ATen/ATen.h"):
+    for name in HEADERS:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(stub if name == "torch/library.h" else "#include <torch/library.h>\n")
     body = string_of(sources.checkout(kernel.repository) / kernel.file, kernel.string)
     if kernel.problem == "grouped":
         body = re.sub(*ENCODED, body)
+    body = body.replace("C.view({N, M, 1}).transpose(0, 1)", "C")  # the gemm's other order of C, never chosen
     sizes = ", ".join(map(str, buffers))
     loop = (
         f"for (int call = 0; call < {CALLS}; call++) {{ void *d[{len(buffers)}]; size_t sizes[] = {{{sizes}}};\n"
@@ -207,6 +253,9 @@ def ours(problem: str, case: str, tile: str = "", chip: str = "b200") -> dict[st
         settings = SETTINGS | {"NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_SIMULATE": "1"}
         settings |= {"NVFP4_BACKEND": "blackwell", "NVFP4_GROUPED_CONFIG": tile} | clock
         return run([GROUP_CALL, json.dumps(sizes_of(case)), str(CALLS)], settings)
+    if problem in PROBLEMS:
+        settings = SETTINGS | {"NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_SIMULATE": "1"}
+        return run([PRODUCT_CALL, problem, case, str(CALLS)], settings | {"NVFP4_BACKEND": "blackwell"} | clock)
     m, n, k = (int(part) for part in case.split("x"))
     shape = (m, n // 2 if problem == "single" else n, k)
     return times_of(simulated_calls(shape, "blackwell", CALLS, **clock)["launches"])
