@@ -1,30 +1,34 @@
 """The extended GEMM as operators of PyTorch: scales of tensors and tokens, bf16 and NVFP4 output, parameters of the
 activation, weights in one tensor, and a plain product for a model's down projection.
 
-gated_gemm() and plain_gemm() below call torch.ops.nvfp4_gemm.extended and document the arguments.  struct
-custom_kernel_extended_args in submission/custom_kernel.h defines the arithmetic.
+gated_gemm() and plain_gemm() below call the operators of these names and document the arguments;
+submission/torch/extended_operators.c implements them, and struct custom_kernel_extended_args in
+submission/custom_kernel.h defines the arithmetic.
 """
 
 from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
 from . import submission
-from .operator_checks import CODE_DTYPES, SCALE_DTYPES, check_tensor, require
-from .operators import NAMESPACE, current_queue
-from .scale_layouts import Factors, ScaleLayout, for_library, layout_pair, resolve, view_shape
+from .operator_checks import CODE_DTYPES, aligned, by_rows, check_tensor, require, resolved
+from .operators import current_queue, raise_status, register
+from .scale_layouts import SCALE_LAYOUTS, Factors, ScaleLayout, for_library, layout_pair, view_shape
 
 FP16, BF16, NVFP4 = "float16", "bfloat16", "nvfp4"
 _OUTPUTS = {FP16: 0, BF16: 1, NVFP4: 2}  # enum custom_kernel_output
 _DTYPES = {FP16: torch.float16, BF16: torch.bfloat16, NVFP4: torch.uint8}
+_WRITTEN = {FP16: torch.float16, BF16: torch.bfloat16, torch.float16: torch.float16, torch.bfloat16: torch.bfloat16}
 _WEIGHTS = {"apart": 0, "stacked": 1, "interleaved8": 8, "interleaved32": 32, "interleaved64": 64}
 _GATED, _PLAIN = 0, 1  # enum custom_kernel_activation
 _SCALES_BLOCKED, _SCALES_ROWS = 0, 1  # enum custom_kernel_scale_layout
 _GROUP, _K_MULTIPLE = 16, 64
+_KNOWN = (None, *SCALE_LAYOUTS)
 
 # struct custom_kernel_extended_args: struct_bytes, backend, device, scale_layout; m, n, k, l; a, b1, b2, sfa, sfb1,
 # sfb2, c, queue; activation, weights, output, reserved; scale_gate, scale_up, token_scale, scale_c, sfc; limit, alpha,
@@ -33,18 +37,13 @@ _ARGS = struct.Struct("@Iiiiqqqq8QiiiI5QffffiI")
 _A_TYPES = {torch.float16: 1, torch.bfloat16: 2}  # enum custom_kernel_a_type; NVFP4 is 0
 
 
-def _lacking(arguments: bytes) -> int:
-    """Stands in for the function if the library is older."""
-    raise RuntimeError(f"{submission._library._name} has no extended GEMM; expected ABI version 1.5 or later")
-
-
-_call = getattr(submission._library, "custom_kernel_extended", _lacking)
+_call = submission._library.custom_kernel_extended
 _call.argtypes = (ctypes.c_char_p,)
 _call.restype = ctypes.c_int32
 
 
 class _Call(NamedTuple):
-    """The arguments of the operator, in the order of its schema."""
+    """The arguments of either operator."""
 
     a: torch.Tensor
     b1: torch.Tensor
@@ -88,13 +87,6 @@ class _Call(NamedTuple):
             for name, tensor, side in names
             if tensor is not None
         ]
-
-
-_SCHEMA = (
-    "extended(Tensor a, Tensor b1, Tensor? b2, Tensor? sfa, Tensor sfb1, Tensor? sfb2, Tensor? scale_gate, "
-    "Tensor? scale_up, Tensor? token_scale, Tensor? scale_c, str out_dtype, str weights, bool plain, float limit, "
-    "float alpha, float beta, str? sfa_layout=None, str? sfb_layout=None) -> (Tensor, Tensor)"
-)
 
 
 def _check_given(name: str, tensor: torch.Tensor | None, alone: bool) -> None:
@@ -144,16 +136,12 @@ def _check(call: _Call) -> tuple[bool, list[torch.Tensor]]:
             shape = (b1.shape[0], half_k) if name != "a" else (a.shape[0], call.k if halves else half_k)
             dtypes = tuple(_A_TYPES) if name == "a" and halves else CODE_DTYPES
             check_tensor(call.named(name), codes, dtypes, shape, a.device)
-    resolved = []
-    for one in call.factors():
-        layout, shape = resolve(require, one)
-        check_tensor(one.name, one.tensor, SCALE_DTYPES, shape, a.device)
-        resolved.append((one, layout))
+    given = resolved(call.factors(), a.device)
     for name in ("scale_gate", "scale_up", "token_scale", "scale_c"):
         number = getattr(call, name)
         if number is not None:
             _check_number(call.named(name), number, a.shape[0] if name == "token_scale" else 1, a.device)
-    return for_library(resolved)
+    return for_library(given)
 
 
 def _allocate(call: _Call, blocked: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -173,48 +161,6 @@ def _address(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _extended(*arguments: object) -> tuple[torch.Tensor, torch.Tensor]:
-    call = _Call(*arguments)
-    blocked, scales = _check(call)
-    c, sfc = _allocate(call, blocked)
-    device = call.a.get_device()
-    sfa, sfb1, sfb2 = (*([None] if call.sfa is None else []), *scales, None)[:3]
-    pointers = (_address(tensor) for tensor in (call.a, call.b1, call.b2, sfa, sfb1, sfb2, c))
-    numbers = (call.scale_gate, call.scale_up, call.token_scale, call.scale_c)
-    optional = (_address(tensor) for tensor in (*numbers, sfc if call.out_dtype == NVFP4 else None))
-    status = _call(_ARGS.pack(
-        _ARGS.size, 0, device, _SCALES_BLOCKED if blocked else _SCALES_ROWS, call.a.shape[0], call.n,
-        call.k, 1, *pointers, current_queue(device), _PLAIN if call.plain else _GATED,
-        _WEIGHTS[call.weights], _OUTPUTS[call.out_dtype], 0, *optional, call.limit, call.alpha, call.beta, 0.0,
-        _A_TYPES.get(call.a.dtype, 0), 0,
-    ))  # fmt: skip
-    if status != 0:
-        message = submission._library.custom_kernel_message().decode(errors="replace")
-        wrong = status in (submission._STATUS_NULL_POINTER, submission._STATUS_ARGUMENT)
-        raise (ValueError if wrong else RuntimeError)(message)
-    return c, sfc
-
-
-def _fake(*arguments: object) -> tuple[torch.Tensor, torch.Tensor]:
-    call = _Call(*arguments)
-    return _allocate(call, _check(call)[0])
-
-
-def _register() -> torch.library.Library | None:
-    """Registers the operator; None if another copy of this package in this process already has."""
-    if hasattr(torch.ops.nvfp4_gemm, "extended"):
-        return None
-    library = torch.library.Library(NAMESPACE, "FRAGMENT")
-    library.define(_SCHEMA)
-    for key in ("CPU", "CUDA"):
-        library.impl("extended", _extended, key)
-    torch.library.register_fake(f"{NAMESPACE}::extended", _fake, lib=library)
-    return library
-
-
-_library = _register()
-
-
 def _number(value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
     """A Python number as a float32 tensor on the device of `like`."""
     if isinstance(value, (int, float)):
@@ -230,6 +176,108 @@ def _output_name(out_dtype: str | torch.dtype) -> str:
     if name is None:
         raise ValueError(f"out_dtype is {out_dtype}; expected one of {', '.join(_OUTPUTS)}, or the first two's dtypes")
     return name
+
+
+def _flat(call: _Call) -> tuple[_Call, Callable[[torch.Tensor], torch.Tensor]]:
+    """The call with the leading dimensions of a flattened, and a function that gives them to a result."""
+    rows = by_rows(call.a, call.sfa, call.sfa_layout)
+    return call._replace(a=rows.a, sfa=rows.sfa), rows.restored
+
+
+def _fake(call: _Call) -> tuple[torch.Tensor, torch.Tensor]:
+    call, restored = _flat(call)
+    c, sfc = _allocate(call, _check(call)[0])
+    return restored(c), restored(sfc) if call.out_dtype == NVFP4 and sfc.dim() == 2 else sfc
+
+
+def _run(call: _Call) -> tuple[torch.Tensor, torch.Tensor]:
+    call, restored = _flat(call)
+    blocked, scales = _check(call)
+    c, sfc = _allocate(call, blocked)
+    device = call.a.get_device()
+    sfa, sfb1, sfb2 = (*([None] if call.sfa is None else []), *aligned(scales), None)[:3]
+    pointers = (_address(tensor) for tensor in (call.a, call.b1, call.b2, sfa, sfb1, sfb2, c))
+    numbers = (call.scale_gate, call.scale_up, call.token_scale, call.scale_c)
+    optional = (_address(tensor) for tensor in (*numbers, sfc if call.out_dtype == NVFP4 else None))
+    raise_status(_call(_ARGS.pack(
+        _ARGS.size, 0, device, _SCALES_BLOCKED if blocked else _SCALES_ROWS, call.a.shape[0], call.n,
+        call.k, 1, *pointers, current_queue(device), _PLAIN if call.plain else _GATED,
+        _WEIGHTS[call.weights], _OUTPUTS[call.out_dtype], 0, *optional, call.limit, call.alpha, call.beta, 0.0,
+        _A_TYPES.get(call.a.dtype, 0), 0,
+    )))  # fmt: skip
+    return restored(c), restored(sfc) if call.out_dtype == NVFP4 and sfc.dim() == 2 else sfc
+
+
+def _of_gated(
+    *operands: torch.Tensor | None,
+    weights: str = "apart",
+    limit: float = 0.0,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    sfa_layout: str | None = None,
+    sfb_layout: str | None = None,
+    scale_c: torch.Tensor | None = None,
+    out_dtype: str | torch.dtype = NVFP4,
+) -> _Call:
+    """The call of gated_gemm: its nine operands, then the options by name."""
+    name = _output_name(out_dtype)
+    return _Call(*operands, scale_c, name, weights, False, limit, alpha, beta, sfa_layout, sfb_layout)
+
+
+def _of_plain(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    sfa: torch.Tensor | None,
+    sfb: torch.Tensor,
+    scale: torch.Tensor | None,
+    token_scale: torch.Tensor | None,
+    *,
+    sfa_layout: str | None = None,
+    sfb_layout: str | None = None,
+    scale_c: torch.Tensor | None = None,
+    out_dtype: str | torch.dtype = NVFP4,
+) -> _Call:
+    """The call of plain_gemm: its operands, then the options by name."""
+    operands = (a, b, None, sfa, sfb, None, scale, None, token_scale, scale_c)
+    return _Call(*operands, _output_name(out_dtype), "apart", True, 0.0, 0.0, 0.0, sfa_layout, sfb_layout)
+
+
+_GATED_NAMES = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "scale_gate", "scale_up", "token_scale")
+_GATED_OPTIONS = ("weights", "limit", "alpha", "beta", "sfa_layout", "sfb_layout")
+_PLAIN_NAMES = ("a", "b", "sfa", "sfb", "scale", "token_scale")
+
+
+def _register(name: str, of: Callable[..., _Call], operands: tuple[str, ...], options: tuple[str, ...]) -> None:
+    """Registers an operator with an output of 16 bits, and its overload .nvfp4, by functions of a _Call."""
+    for overload, output in (("", "out_dtype"), (".nvfp4", "scale_c")):
+        order = (*operands, output, *options)
+
+        def wrapped(
+            compute: Callable[[_Call], tuple[torch.Tensor, torch.Tensor]],
+            order: tuple[str, ...] = order,
+            both: bool = bool(overload),
+        ) -> Callable[..., object]:
+            def implementation(*given: object, **named: object) -> object:
+                arguments = dict(zip(order, given, strict=False)) | named
+                found = compute(of(*[arguments.pop(one) for one in operands], **arguments))
+                return found if both else found[0]
+
+            return implementation
+
+        register(name + overload, wrapped(_fake), wrapped(_run))
+
+
+_register("gated_gemm", _of_gated, _GATED_NAMES, _GATED_OPTIONS)
+_register("plain_gemm", _of_plain, _PLAIN_NAMES, ("sfa_layout", "sfb_layout"))
+_gated, _gated_nvfp4 = torch.ops.nvfp4_gemm.gated_gemm.default, torch.ops.nvfp4_gemm.gated_gemm.nvfp4
+_plain, _plain_nvfp4 = torch.ops.nvfp4_gemm.plain_gemm.default, torch.ops.nvfp4_gemm.plain_gemm.nvfp4
+
+
+def _refuse_output(out_dtype: str | torch.dtype, scale_c: object) -> None:
+    """Raises ValueError for an output that is no format, or that has no scale."""
+    if _output_name(out_dtype) not in _OUTPUTS:
+        raise ValueError(f"out_dtype is {out_dtype!r}; expected one of {', '.join(_OUTPUTS)}")
+    raise ValueError(f"scale_c is {scale_c}; expected None unless out_dtype is {NVFP4!r}")
 
 
 def gated_gemm(
@@ -282,12 +330,23 @@ def gated_gemm(
 
     Raises RuntimeError or ValueError, naming the argument.
     """
-    out_dtype = _output_name(out_dtype)
-    c, sfc = torch.ops.nvfp4_gemm.extended(
-        a, b1, b2, sfa, sfb1, sfb2, _number(scale_gate, a), _number(scale_up, a), token_scale, _number(scale_c, a),
-        out_dtype, weights, False, limit, alpha, beta, *layout_pair(scale_layout),
-    )  # fmt: skip
-    return (c, sfc.view(torch.float8_e4m3fn)) if out_dtype == NVFP4 else c
+    if isinstance(scale_gate, (int, float)):
+        scale_gate = _number(scale_gate, a)
+    if isinstance(scale_up, (int, float)):
+        scale_up = _number(scale_up, a)
+    of_a, of_b = (scale_layout, scale_layout) if scale_layout in _KNOWN else layout_pair(scale_layout)
+    if out_dtype == NVFP4:
+        c, sfc = _gated_nvfp4(
+            a, b1, b2, sfa, sfb1, sfb2, scale_gate, scale_up, token_scale, _number(scale_c, a), weights, limit, alpha,
+            beta, of_a, of_b,
+        )  # fmt: skip
+        return c, sfc.view(torch.float8_e4m3fn)
+    dtype = _WRITTEN.get(out_dtype)
+    if dtype is None or scale_c is not None:
+        _refuse_output(out_dtype, scale_c)
+    return _gated(
+        a, b1, b2, sfa, sfb1, sfb2, scale_gate, scale_up, token_scale, dtype, weights, limit, alpha, beta, of_a, of_b
+    )
 
 
 def plain_gemm(
@@ -326,9 +385,13 @@ def plain_gemm(
 
     Raises RuntimeError or ValueError, naming the argument.
     """
-    out_dtype = _output_name(out_dtype)
-    c, sfc = torch.ops.nvfp4_gemm.extended(
-        a, b, None, sfa, sfb, None, _number(scale, a), None, token_scale, _number(scale_c, a), out_dtype, "apart",
-        True, 0.0, 0.0, 0.0, *layout_pair(scale_layout),
-    )  # fmt: skip
-    return (c, sfc.view(torch.float8_e4m3fn)) if out_dtype == NVFP4 else c
+    if isinstance(scale, (int, float)):
+        scale = _number(scale, a)
+    of_a, of_b = (scale_layout, scale_layout) if scale_layout in _KNOWN else layout_pair(scale_layout)
+    if out_dtype == NVFP4:
+        c, sfc = _plain_nvfp4(a, b, sfa, sfb, scale, token_scale, _number(scale_c, a), of_a, of_b)
+        return c, sfc.view(torch.float8_e4m3fn)
+    dtype = _WRITTEN.get(out_dtype)
+    if dtype is None or scale_c is not None:
+        _refuse_output(out_dtype, scale_c)
+    return _plain(a, b, sfa, sfb, scale, token_scale, dtype, of_a, of_b)

@@ -63,7 +63,7 @@ class Rows(NamedTuple):
     """Activations of any number of dimensions as a matrix: codes (M, K/2), their scale factors, and what M was."""
 
     a: torch.Tensor
-    sfa: torch.Tensor
+    sfa: torch.Tensor | None
     leading: tuple[int, ...]
 
     def restored(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -71,14 +71,19 @@ class Rows(NamedTuple):
         return tensor if len(self.leading) == 1 else tensor.view(*self.leading, *tensor.shape[1:])
 
 
-def by_rows(a: torch.Tensor, sfa: torch.Tensor, sfa_layout: str | None) -> Rows:
+def by_rows(a: torch.Tensor, sfa: torch.Tensor | None, sfa_layout: str | None) -> Rows:
     """Flattens the leading dimensions of a, and those of sfa if it has the same."""
     require(a.dim() >= 2, lambda: f"a has shape {tuple(a.shape)}; expected (M, K/2)")
     leading = tuple(a.shape[:-1])
     if len(leading) == 1:
         return Rows(a, sfa, leading)
     require(a.is_contiguous(), lambda: f"a has strides {a.stride()}; expected a tensor without gaps")
-    if sfa.dim() == a.dim() and sfa.shape == (*leading, a.shape[-1] * 2 // GROUP) and sfa_layout in (None, LINEAR):
+    if (
+        sfa is not None
+        and sfa.dim() == a.dim()
+        and sfa.shape == (*leading, a.shape[-1] * 2 // GROUP)
+        and sfa_layout in (None, LINEAR)
+    ):
         require(sfa.is_contiguous(), lambda: f"sfa has strides {sfa.stride()}; expected a tensor without gaps")
         sfa = sfa.flatten(0, -2)
     return Rows(a.flatten(0, -2), sfa, leading)

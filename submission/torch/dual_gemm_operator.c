@@ -22,16 +22,16 @@ static int32_t read_single(struct torch_call *call, struct custom_kernel_args *a
     const int64_t groups = args->k / NVFP4_GROUP_ELEMS;
     struct factors factors[OPERANDS];
     void *data[OPERANDS];
-    RETURN_IF_FAILED(check_activation_codes(a));
-    RETURN_IF_FAILED(check_weight_codes(b1, args->n, a));
-    RETURN_IF_FAILED(check_weight_codes(tensor_at(call, B2), args->n, a));
+    RETURN_IF_FAILED(check_activations(a, false));
+    RETURN_IF_FAILED(check_weight_codes(b1, args->n, args->k, a));
+    RETURN_IF_FAILED(check_weight_codes(tensor_at(call, B2), args->n, args->k, a));
     for (int i = 0; i < OPERANDS; i++) {
         factors[i] = (struct factors){.tensor = tensor_at(call, SFA + i),
                                       .codes = tensor_at(call, A + i),
                                       .stated = call->argument[i == 0 ? SFA_LAYOUT : SFB_LAYOUT].text};
         RETURN_IF_FAILED(check_factors(&factors[i], groups));
     }
-    args->scale_layout = library_layout(factors);
+    args->scale_layout = library_layout(&factors[1]);
     for (int i = 0; i < OPERANDS; i++) {
         RETURN_IF_FAILED(factors_for_library(call, &factors[i], groups, args->scale_layout, &data[i]));
     }

@@ -10,20 +10,22 @@ int64_t rows_of(const struct torch_tensor *tensor) {
     return rows;
 }
 
-int32_t check_activation_codes(const struct torch_tensor *a) {
+int32_t check_activations(const struct torch_tensor *a, bool of_16_bits) {
     if (a->dimensions < 2 || a->dimensions >= TORCH_MAX_DIMENSIONS) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has shape %s; expected (M, K/2)", a->name,
                            tensor_text(a).text);
     }
-    if (k_of(a) % K_MULTIPLE_ELEMS != 0) {
+    const int64_t k = of_16_bits ? last_size(a) : k_of(a);
+    if (k % K_MULTIPLE_ELEMS != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has K = %lld; expected a multiple of %d", a->name,
-                           (long long)k_of(a), K_MULTIPLE_ELEMS);
+                           (long long)k, K_MULTIPLE_ELEMS);
     }
-    const struct torch_shape shape = shape_of(a, (int)a->dimensions - 1, last_size(a));
-    return check_tensor(a, CODE_DTYPES, &shape, a);
+    const struct torch_shape shape = shape_like(a);
+    return check_tensor(a, of_16_bits ? DTYPE_SET(float16) | DTYPE_SET(bfloat16) : CODE_DTYPES, &shape, a);
 }
 
-int32_t check_weight_codes(const struct torch_tensor *b, int64_t rows, const struct torch_tensor *a) {
-    const struct torch_shape shape = shape_2d(rows, last_size(a));
+int32_t check_weight_codes(const struct torch_tensor *b, int64_t rows, int64_t k,
+                           const struct torch_tensor *a) {
+    const struct torch_shape shape = shape_2d(rows, k / 2);
     return check_tensor(b, CODE_DTYPES, &shape, a);
 }

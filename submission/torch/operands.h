@@ -4,9 +4,10 @@
 
 #include "scale_factors.h"
 
-/* Codes of a matrix: a (..., K/2), whose rows are all dimensions but the last, or b (rows, K/2). */
-int32_t check_activation_codes(const struct torch_tensor *a);
-int32_t check_weight_codes(const struct torch_tensor *b, int64_t rows, const struct torch_tensor *a);
+/* a: codes (..., K/2), or 16-bit numbers (..., K); its rows are all dimensions but the last. */
+int32_t check_activations(const struct torch_tensor *a, bool of_16_bits);
+/* b: codes (rows, K/2). */
+int32_t check_weight_codes(const struct torch_tensor *b, int64_t rows, int64_t k, const struct torch_tensor *a);
 
 /* The product of all dimensions but the last. */
 int64_t rows_of(const struct torch_tensor *tensor);

@@ -88,8 +88,8 @@ int32_t check_factors(struct factors *factors, int64_t groups) {
     return check_device(tensor, codes);
 }
 
-int32_t library_layout(const struct factors *all) {
-    return all[1].layout == FACTORS_128X4 ? CUSTOM_KERNEL_SCALES_BLOCKED : CUSTOM_KERNEL_SCALES_ROWS;
+int32_t library_layout(const struct factors *of_b) {
+    return of_b->layout == FACTORS_128X4 ? CUSTOM_KERNEL_SCALES_BLOCKED : CUSTOM_KERNEL_SCALES_ROWS;
 }
 
 /* Copies between blocks of 128 x 4 and whole rows; `rows` is a multiple of 128. */

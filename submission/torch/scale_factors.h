@@ -20,8 +20,8 @@ struct factors {
  * for five dimensions and "linear" for two, unless the rows are a multiple of 128, as then both fit. */
 int32_t check_factors(struct factors *factors, int64_t groups);
 
-/* The layout for the library, that of b's factors, the second ones: b's copy would be large. */
-int32_t library_layout(const struct factors *all);
+/* The layout for the library, that of b's factors: converting costs a copy, and weights are large. */
+int32_t library_layout(const struct factors *of_b);
 
 /* The address of scale factors in the library's layout: the tensor's own, or that of a converted copy; and a
  * copy of plain factors that are not aligned to 16 bytes. */

@@ -19,7 +19,11 @@
 
 #define TORCH_OPERATORS(X)                                                                                     \
     X(dual_gemm)                                                                                               \
-    X(dual_gemm_out)
+    X(dual_gemm_out)                                                                                           \
+    X(gated_gemm)                                                                                              \
+    X(gated_gemm_nvfp4)                                                                                        \
+    X(plain_gemm)                                                                                              \
+    X(plain_gemm_nvfp4)
 
 enum { TORCH_MAX_ARGUMENTS = 24, TORCH_MAX_RESULTS = 4, TORCH_MAX_COPIES = 8, TORCH_NAME_BYTES = 24 };
 

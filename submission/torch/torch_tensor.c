@@ -45,6 +45,11 @@ static int dtype_of(int32_t number) {
     return dtype;
 }
 
+const char *dtype_text(int32_t number) {
+    const int dtype = dtype_of(number);
+    return dtype < DTYPES ? dtypes[dtype].name : "of another kind";
+}
+
 bool has_dtype(const struct torch_tensor *tensor, enum torch_dtype dtype) {
     return tensor->dtype == torch_shim.dtypes[dtype];
 }
@@ -63,7 +68,7 @@ int32_t check_dtype(const struct torch_tensor *tensor, uint32_t set) {
         }
     }
     return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has dtype %s; expected %s", tensor->name,
-                       found < DTYPES ? dtypes[found].name : "that is another one", expected);
+                       dtype_text(tensor->dtype), expected);
 }
 
 struct shape_text sizes_text(int64_t dimensions, const int64_t *sizes) {
@@ -98,6 +103,12 @@ struct torch_shape shape_of(const struct torch_tensor *of, int dimensions, int64
     return shape;
 }
 
+struct torch_shape shape_like(const struct torch_tensor *tensor) {
+    const int dimensions = (int)tensor->dimensions;
+    return dimensions > 0 ? shape_of(tensor, dimensions - 1, tensor->sizes[dimensions - 1])
+                          : (struct torch_shape){.dimensions = 0};
+}
+
 struct torch_shape shape_2d(int64_t rows, int64_t columns) {
     return (struct torch_shape){.dimensions = 2, .sizes = {rows, columns}, .order = {0, 1}};
 }
@@ -114,10 +125,10 @@ bool same_shape(const struct torch_tensor *tensor, const struct torch_shape *sha
     return true;
 }
 
-int64_t shape_elements(const struct torch_shape *shape) {
+int64_t elements_of(const struct torch_tensor *tensor) {
     int64_t elements = 1;
-    for (int i = 0; i < shape->dimensions; i++) {
-        elements *= shape->sizes[i];
+    for (int64_t i = 0; i < tensor->dimensions; i++) {
+        elements *= tensor->sizes[i];
     }
     return elements;
 }
@@ -180,10 +191,7 @@ int32_t check_tensor(const struct torch_tensor *tensor, uint32_t set, const stru
 int32_t tensor_data(const struct torch_tensor *tensor, void **data) {
     const int dtype = dtype_of(tensor->dtype);
     const int64_t element = dtype < DTYPES ? dtypes[dtype].bytes : 1;
-    int64_t held = 0, offset = 0, bytes = element;
-    for (int64_t i = 0; i < tensor->dimensions; i++) {
-        bytes *= tensor->sizes[i];
-    }
+    int64_t held = 0, offset = 0, bytes = elements_of(tensor) * element;
     if (torch_shim.aoti_torch_get_storage_size(tensor->handle, &held) != 0 ||
         torch_shim.aoti_torch_get_storage_offset(tensor->handle, &offset) != 0) {
         return torch_failed(tensor->name, "read the tensor's storage");
@@ -204,12 +212,16 @@ int32_t tensor_data(const struct torch_tensor *tensor, void **data) {
 static int32_t new_tensor(const struct torch_shape *shape, enum torch_dtype dtype,
                           const struct torch_tensor *as, void **handle, void **data) {
     int64_t strides[TORCH_MAX_DIMENSIONS];
+    int64_t bytes = dtypes[dtype].bytes;
     packed_strides(shape, strides);
+    for (int i = 0; i < shape->dimensions; i++) {
+        bytes *= shape->sizes[i];
+    }
     if (torch_shim.aoti_torch_empty_strided(shape->dimensions, shape->sizes, strides, torch_shim.dtypes[dtype],
                                             as->device_type, as->device_index, handle) != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                           "out of memory: torch could not allocate %lld bytes on %s",
-                           (long long)(shape_elements(shape) * dtypes[dtype].bytes), device_text(as).text);
+                           "out of memory: torch could not allocate %lld bytes on %s", (long long)bytes,
+                           device_text(as).text);
     }
     if (torch_shim.aoti_torch_get_data_ptr(*handle, data) != 0) {
         (void)torch_shim.aoti_torch_delete_tensor_object(*handle);

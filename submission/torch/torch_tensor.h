@@ -34,14 +34,17 @@ int32_t read_tensor(const char *name, void *handle, struct torch_tensor *tensor)
 #define CODE_DTYPES     (DTYPE_SET(float4_e2m1fn_x2) | DTYPE_SET(uint8))
 #define SCALE_DTYPES    (DTYPE_SET(float8_e4m3fn) | DTYPE_SET(uint8))
 
+/* "torch.float16" of torch's number of it. */
+const char *dtype_text(int32_t number);
 bool has_dtype(const struct torch_tensor *tensor, enum torch_dtype dtype);
 int32_t check_dtype(const struct torch_tensor *tensor, uint32_t set);
 
 /* Shapes in row-major order: the first `of` dimensions of a tensor (of may be NULL), then one more. */
 struct torch_shape shape_of(const struct torch_tensor *of, int dimensions, int64_t last);
+struct torch_shape shape_like(const struct torch_tensor *tensor);
 struct torch_shape shape_2d(int64_t rows, int64_t columns);
 bool same_shape(const struct torch_tensor *tensor, const struct torch_shape *shape);
-int64_t shape_elements(const struct torch_shape *shape);
+int64_t elements_of(const struct torch_tensor *tensor);
 int32_t check_shape(const struct torch_tensor *tensor, const struct torch_shape *shape);
 /* The tensor, of that shape, has no gaps and that order in memory. */
 int32_t check_strides(const struct torch_tensor *tensor, const struct torch_shape *shape);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 
 import pytest
@@ -123,11 +122,16 @@ def test_an_nvfp4_output_is_the_next_products_operand():
 
 def test_torchs_own_checks_and_fake_tensors_know_the_operator():
     case = random_case(5, 64, 64, Extension(output=NVFP4))  # as bytes: torch cannot copy e2m1 and e4m3 as it does here
-    options = (None, None, None, None, NVFP4, "apart", False, 0.0, 1.0, 0.0)
-    for blocked in (True,):
-        args = tuple(None if one is None else one.view(torch.uint8) for one in case.arguments(blocked))
-        passed = torch.library.opcheck(torch.ops.nvfp4_gemm.extended.default, (*args, *options))
-        assert set(passed.values()) == {"SUCCESS"}
+    args = tuple(None if one is None else one.view(torch.uint8) for one in case.arguments(True))
+    gated, plain = torch.ops.nvfp4_gemm.gated_gemm, torch.ops.nvfp4_gemm.plain_gemm
+    of_plain = (args[0], args[1], args[3], args[4], torch.tensor(0.5), None)
+    for operator, arguments in (
+        (gated.nvfp4, (*args, None, None, None, torch.tensor(2.0))),
+        (gated.default, (*args, torch.tensor(0.5), None, torch.ones(5), torch.bfloat16, "apart", 1.0, 1.5, 1.0)),
+        (plain.nvfp4, (*of_plain, None)),
+        (plain.default, (*of_plain, torch.float16)),
+    ):
+        assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
     compiled = torch.compile(functools.partial(gated_gemm, out_dtype=NVFP4), backend="eager", fullgraph=True)
     assert torch.equal(compiled(*args)[0], call(case, True)[0])
 
@@ -209,12 +213,3 @@ def test_a_wrong_tensor_is_named():
         given = [*stacked[:place], stacked[place - 1], *stacked[place + 1 :]]
         with pytest.raises(RuntimeError, match=rf": {name} is given; expected it only where gate and up lie apart"):
             gated_gemm(*given, weights="stacked")
-
-
-def test_an_older_library_is_refused_with_the_version_needed(monkeypatch):
-    from submission import extended_operator as shim
-
-    monkeypatch.setattr(shim, "_call", shim._lacking)
-    with pytest.raises(RuntimeError, match=r"expected ABI version 1\.5"):
-        gated_gemm(*random_case(1, 8, 64, Extension()).arguments(False))
-    assert ctypes.sizeof(ctypes.c_float) == 4

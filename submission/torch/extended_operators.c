@@ -1,0 +1,298 @@
+/* torch.ops.nvfp4_gemm.gated_gemm and .plain_gemm, and their overloads .nvfp4, which return codes and scale
+ * factors; submission/extended_operator.py describes the arguments. */
+#include <string.h>
+
+#include "../core/checks.h"
+#include "operands.h"
+
+#define GATED_OPERANDS                                                                                         \
+    "Tensor a, Tensor b1, Tensor? b2, Tensor? sfa, Tensor sfb1, Tensor? sfb2, Tensor? scale_gate, "            \
+    "Tensor? scale_up, Tensor? token_scale, "
+#define GATED_OPTIONS                                                                                          \
+    ", str weights=\"apart\", float limit=0.0, float alpha=1.0, float beta=0.0, str? sfa_layout=None, "        \
+    "str? sfb_layout=None"
+#define PLAIN_OPERANDS "Tensor a, Tensor b, Tensor? sfa, Tensor sfb, Tensor? scale, Tensor? token_scale, "
+#define PLAIN_OPTIONS  ", str? sfa_layout=None, str? sfb_layout=None"
+
+/* The arguments of either operator.  A tensor is NULL where None was given. */
+struct extended {
+    const struct torch_tensor *a, *b1, *b2, *sfa, *sfb1, *sfb2;
+    const struct torch_tensor *scale_gate, *scale_up, *token_scale, *scale_c;
+    const char *sfa_layout, *sfb_layout;
+    enum torch_dtype out_dtype;
+    struct custom_kernel_extended_args args;
+};
+
+static const struct torch_tensor *tensor_at(const struct torch_call *call, int place) {
+    const struct torch_tensor *tensor = &call->argument[place].tensor;
+    return tensor->handle != NULL ? tensor : NULL;
+}
+
+/* Place `place` holds either the dtype of the output, or its scale if it is NVFP4. */
+static int32_t read_output(const struct torch_call *call, int place, bool nvfp4, struct extended *given) {
+    const int32_t number = (int32_t)call->argument[place].integer;
+    given->scale_c = nvfp4 ? tensor_at(call, place) : NULL;
+    if (nvfp4) {
+        given->out_dtype = DTYPE_uint8;
+        given->args.output = CUSTOM_KERNEL_NVFP4;
+    } else if (number == torch_shim.dtypes[DTYPE_float16]) {
+        given->out_dtype = DTYPE_float16;
+        given->args.output = CUSTOM_KERNEL_FP16;
+    } else if (number == torch_shim.dtypes[DTYPE_bfloat16]) {
+        given->out_dtype = DTYPE_bfloat16;
+        given->args.output = CUSTOM_KERNEL_BF16;
+    } else {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "out_dtype is %s; expected torch.float16 or torch.bfloat16", dtype_text(number));
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t read_weights(const char *text, int32_t *weights) {
+    static const struct {
+        const char *name;
+        int32_t weights;
+    } known[] = {
+        {"apart", CUSTOM_KERNEL_WEIGHTS_APART},
+        {"stacked", CUSTOM_KERNEL_WEIGHTS_STACKED},
+        {"interleaved8", CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_8},
+        {"interleaved32", CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_32},
+        {"interleaved64", CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_64},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(text, known[i].name) == 0) {
+            *weights = known[i].weights;
+            return CUSTOM_KERNEL_OK;
+        }
+    }
+    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                       "weights is '%.32s'; expected one of apart, stacked, interleaved8, interleaved32, "
+                       "interleaved64",
+                       text);
+}
+
+static bool is_16_bits(const struct torch_tensor *a) {
+    return has_dtype(a, DTYPE_float16) || has_dtype(a, DTYPE_bfloat16);
+}
+
+static int32_t check_given(const struct torch_tensor *tensor, const char *name, bool wanted) {
+    if ((tensor != NULL) == wanted) {
+        return CUSTOM_KERNEL_OK;
+    }
+    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %s; expected it %s", name,
+                       wanted ? "None" : "given", wanted ? "beside b1" : "only where gate and up lie apart");
+}
+
+/* b1, and b2 where gate and up lie apart, which are `rows` rows of codes each; sets m, n, k and a_type. */
+static int32_t check_matrices(struct extended *given) {
+    const struct torch_tensor *a = given->a, *b1 = given->b1;
+    struct custom_kernel_extended_args *args = &given->args;
+    const bool plain = args->activation == CUSTOM_KERNEL_PLAIN, halves = is_16_bits(a);
+    const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART;
+    RETURN_IF_FAILED(check_activations(a, halves));
+    if (b1->dimensions != 2) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has shape %s; expected (rows, K/2)", b1->name,
+                           tensor_text(b1).text);
+    }
+    const int64_t rows = b1->sizes[0];
+    if (joint && rows % 2 != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "b1 has %lld rows; expected an even number of gate's and up's", (long long)rows);
+    }
+    if (halves != (given->sfa == NULL)) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "sfa is %s and a has dtype %s; expected scale factors for e2m1 codes, and None for "
+                           "float16 and bfloat16",
+                           given->sfa == NULL ? "None" : "given", dtype_text(a->dtype));
+    }
+    if (!plain) {
+        RETURN_IF_FAILED(check_given(given->b2, "b2", !joint));
+        RETURN_IF_FAILED(check_given(given->sfb2, "sfb2", !joint));
+    }
+    args->m = rows_of(a);
+    args->n = joint ? rows / 2 : rows;
+    args->k = halves ? last_size(a) : k_of(a);
+    args->l = 1;
+    args->a_type = !halves                       ? CUSTOM_KERNEL_A_NVFP4
+                   : has_dtype(a, DTYPE_float16) ? CUSTOM_KERNEL_A_FP16
+                                                 : CUSTOM_KERNEL_A_BF16;
+    RETURN_IF_FAILED(check_weight_codes(b1, rows, args->k, a));
+    return given->b2 == NULL ? CUSTOM_KERNEL_OK : check_weight_codes(given->b2, rows, args->k, a);
+}
+
+/* The address of float32 numbers, or NULL where none are given. */
+static int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const struct torch_tensor *as,
+                            const void **data) {
+    void *found = NULL;
+    *data = NULL;
+    if (numbers == NULL) {
+        return CUSTOM_KERNEL_OK;
+    }
+    RETURN_IF_FAILED(check_dtype(numbers, DTYPE_SET(float32)));
+    if (numbers->dimensions > TORCH_MAX_DIMENSIONS || elements_of(numbers) != count) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has %lld numbers; expected %lld", numbers->name,
+                           (long long)elements_of(numbers), (long long)count);
+    }
+    const struct torch_shape shape = shape_like(numbers);
+    RETURN_IF_FAILED(check_strides(numbers, &shape));
+    RETURN_IF_FAILED(check_device(numbers, as));
+    RETURN_IF_FAILED(tensor_data(numbers, &found));
+    *data = found;
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t read_factors(struct torch_call *call, struct extended *given) {
+    struct custom_kernel_extended_args *args = &given->args;
+    const int64_t groups = args->k / NVFP4_GROUP_ELEMS;
+    struct factors of_b1 = {.tensor = given->sfb1, .codes = given->b1, .stated = given->sfb_layout};
+    struct factors of_b2 = {.tensor = given->sfb2, .codes = given->b2, .stated = given->sfb_layout};
+    struct factors of_a = {.tensor = given->sfa, .codes = given->a, .stated = given->sfa_layout};
+    void *data = NULL;
+    if (of_a.tensor != NULL) {
+        RETURN_IF_FAILED(check_factors(&of_a, groups));
+    }
+    RETURN_IF_FAILED(check_factors(&of_b1, groups));
+    args->scale_layout = library_layout(&of_b1);
+    if (of_b2.tensor != NULL) {
+        RETURN_IF_FAILED(check_factors(&of_b2, groups));
+        RETURN_IF_FAILED(factors_for_library(call, &of_b2, groups, args->scale_layout, &data));
+        args->sfb2 = data;
+    }
+    if (of_a.tensor != NULL) {
+        RETURN_IF_FAILED(factors_for_library(call, &of_a, groups, args->scale_layout, &data));
+        args->sfa = data;
+    }
+    RETURN_IF_FAILED(factors_for_library(call, &of_b1, groups, args->scale_layout, &data));
+    args->sfb1 = data;
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t read_addresses(struct extended *given) {
+    struct custom_kernel_extended_args *args = &given->args;
+    void *data = NULL;
+    RETURN_IF_FAILED(tensor_data(given->a, &data));
+    args->a = data;
+    RETURN_IF_FAILED(tensor_data(given->b1, &data));
+    args->b1 = data;
+    if (given->b2 != NULL) {
+        RETURN_IF_FAILED(tensor_data(given->b2, &data));
+        args->b2 = data;
+    }
+    RETURN_IF_FAILED(read_numbers(given->scale_gate, 1, given->a, &args->scale_gate));
+    RETURN_IF_FAILED(read_numbers(given->scale_up, 1, given->a, &args->scale_up));
+    RETURN_IF_FAILED(read_numbers(given->token_scale, args->m, given->a, &args->token_scale));
+    return read_numbers(given->scale_c, 1, given->a, &args->scale_c);
+}
+
+/* c, and for NVFP4 output its scale factors, both with the leading dimensions of a. */
+static int32_t new_outputs(struct torch_call *call, struct extended *given) {
+    struct custom_kernel_extended_args *args = &given->args;
+    const bool nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
+    const int leading = (int)given->a->dimensions - 1;
+    const int64_t groups = args->n / NVFP4_GROUP_ELEMS;
+    const struct torch_shape codes = shape_of(given->a, leading, nvfp4 ? args->n / 2 : args->n);
+    RETURN_IF_FAILED(new_result(call, &codes, given->out_dtype, given->a, &args->c));
+    if (!nvfp4) {
+        return CUSTOM_KERNEL_OK;
+    }
+    const struct torch_shape factors = args->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED
+                                           ? view_shape(args->m, groups)
+                                           : shape_of(given->a, leading, groups);
+    return new_result(call, &factors, DTYPE_uint8, given->a, &args->sfc);
+}
+
+static int32_t run(struct torch_call *call, struct extended *given) {
+    given->args.struct_bytes = sizeof given->args;
+    RETURN_IF_FAILED(check_matrices(given));
+    RETURN_IF_FAILED(read_factors(call, given));
+    RETURN_IF_FAILED(read_addresses(given));
+    RETURN_IF_FAILED(device_and_queue(given->a, &given->args.device, &given->args.queue));
+    RETURN_IF_FAILED(new_outputs(call, given));
+    return custom_kernel_extended(&given->args);
+}
+
+static int32_t gated(struct torch_call *call, bool nvfp4) {
+    enum {
+        A,
+        B1,
+        B2,
+        SFA,
+        SFB1,
+        SFB2,
+        GATE,
+        UP,
+        TOKENS,
+        OUTPUT,
+        WEIGHTS,
+        LIMIT,
+        ALPHA,
+        BETA,
+        SFA_LAYOUT,
+        SFB_LAYOUT
+    };
+    const struct argument *argument = call->argument;
+    struct extended given = {
+        .a = tensor_at(call, A),
+        .b1 = tensor_at(call, B1),
+        .b2 = tensor_at(call, B2),
+        .sfa = tensor_at(call, SFA),
+        .sfb1 = tensor_at(call, SFB1),
+        .sfb2 = tensor_at(call, SFB2),
+        .scale_gate = tensor_at(call, GATE),
+        .scale_up = tensor_at(call, UP),
+        .token_scale = tensor_at(call, TOKENS),
+        .sfa_layout = argument[SFA_LAYOUT].text,
+        .sfb_layout = argument[SFB_LAYOUT].text,
+        .args = {.activation = CUSTOM_KERNEL_GATED,
+                 .limit = (float)argument[LIMIT].number,
+                 .alpha = (float)argument[ALPHA].number,
+                 .beta = (float)argument[BETA].number},
+    };
+    RETURN_IF_FAILED(read_output(call, OUTPUT, nvfp4, &given));
+    RETURN_IF_FAILED(read_weights(argument[WEIGHTS].text, &given.args.weights));
+    return run(call, &given);
+}
+
+static int32_t plain(struct torch_call *call, bool nvfp4) {
+    enum { A, B, SFA, SFB, SCALE, TOKENS, OUTPUT, SFA_LAYOUT, SFB_LAYOUT };
+    struct extended given = {
+        .a = tensor_at(call, A),
+        .b1 = tensor_at(call, B),
+        .sfa = tensor_at(call, SFA),
+        .sfb1 = tensor_at(call, SFB),
+        .scale_gate = tensor_at(call, SCALE),
+        .token_scale = tensor_at(call, TOKENS),
+        .sfa_layout = call->argument[SFA_LAYOUT].text,
+        .sfb_layout = call->argument[SFB_LAYOUT].text,
+        .args = {.activation = CUSTOM_KERNEL_PLAIN},
+    };
+    RETURN_IF_FAILED(read_output(call, OUTPUT, nvfp4, &given));
+    return run(call, &given);
+}
+
+static int32_t run_gated(struct torch_call *call) {
+    return gated(call, false);
+}
+
+static int32_t run_gated_nvfp4(struct torch_call *call) {
+    return gated(call, true);
+}
+
+static int32_t run_plain(struct torch_call *call) {
+    return plain(call, false);
+}
+
+static int32_t run_plain_nvfp4(struct torch_call *call) {
+    return plain(call, true);
+}
+
+TORCH_OPERATOR(gated_gemm, "gated_gemm(" GATED_OPERANDS "ScalarType out_dtype" GATED_OPTIONS ") -> Tensor",
+               run_gated)
+TORCH_OPERATOR(gated_gemm_nvfp4,
+               "gated_gemm.nvfp4(" GATED_OPERANDS "Tensor? scale_c" GATED_OPTIONS ") -> (Tensor, Tensor)",
+               run_gated_nvfp4)
+TORCH_OPERATOR(plain_gemm, "plain_gemm(" PLAIN_OPERANDS "ScalarType out_dtype" PLAIN_OPTIONS ") -> Tensor",
+               run_plain)
+TORCH_OPERATOR(plain_gemm_nvfp4,
+               "plain_gemm.nvfp4(" PLAIN_OPERANDS "Tensor? scale_c" PLAIN_OPTIONS ") -> (Tensor, Tensor)",
+               run_plain_nvfp4)

@@ -1,0 +1,178 @@
+"""The operators' registration in C: what an eager call enters, what it accepts, other torches and older libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from reference import nvfp4
+from submission import dual_gemm, gated_gemm, plain_gemm
+
+M, N, K = 24, 40, 128
+MOST_FRAMES = 5
+
+
+def operands(m=M, seed=0):
+    """Codes and linear scale factors of A, B1 and B2, as bytes."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = (m, N, N)
+    codes = [torch.randint(0, 256, (count, K // 2), dtype=torch.uint8, generator=generator) for count in rows]
+    scales = [torch.randint(0x28, 0x40, (count, K // 16), dtype=torch.uint8, generator=generator) for count in rows]
+    return (*codes, *scales)
+
+
+def same(found, want):
+    return torch.equal(found.nan_to_num(-1), want.nan_to_num(-1))
+
+
+A, B1, B2, SFA, SFB1, SFB2 = operands()
+SCALE = torch.tensor(0.25)
+CALLS = {
+    "dual": lambda: dual_gemm(A, B1, B2, SFA, SFB1, SFB2),
+    "dual, layout": lambda: dual_gemm(A, B1, B2, SFA, SFB1, SFB2, scale_layout="linear"),
+    "gated": lambda: gated_gemm(A, B1, B2, SFA, SFB1, SFB2),
+    "gated, options": lambda: gated_gemm(
+        A, B1, B2, SFA, SFB1, SFB2, scale_gate=SCALE, scale_up=SCALE, token_scale=torch.ones(M), limit=2.0,
+        out_dtype=torch.bfloat16, scale_layout="linear",
+    ),
+    "plain": lambda: plain_gemm(A, B1, SFA, SFB1, scale=SCALE, out_dtype="bfloat16"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_eager_call_enters_few_python_frames(name):
+    call = CALLS[name]
+    call()
+    entered = []
+
+    def profile(frame, event, _):
+        if event == "call":
+            entered.append(frame.f_code.co_qualname if hasattr(frame.f_code, "co_qualname") else frame.f_code.co_name)
+
+    sys.setprofile(profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    assert len(entered) - 1 <= MOST_FRAMES, entered  # without the lambda's own
+
+
+def test_leading_dimensions_of_activations_are_rows():
+    want = dual_gemm(A, B1, B2, SFA, SFB1, SFB2)
+    a, sfa = A.view(2, 3, 4, K // 2), SFA.view(2, 3, 4, K // 16)
+    for factors in (sfa, SFA):
+        assert same(dual_gemm(a, B1, B2, factors, SFB1, SFB2), want.view(2, 3, 4, N))
+        assert same(gated_gemm(a, B1, B2, factors, SFB1, SFB2), want.view(2, 3, 4, N))
+    out = torch.empty(2, 3, 4, N, dtype=torch.float16)
+    assert dual_gemm(a, B1, B2, sfa, SFB1, SFB2, out=out) is out and same(out.view(M, N), want)
+    plain = plain_gemm(A, B1, SFA, SFB1, token_scale=torch.arange(M).float())
+    found = plain_gemm(a, B1, sfa, SFB1, token_scale=torch.arange(M).float().view(2, 3, 4))
+    assert same(found, plain.view(2, 3, 4, N))
+    compiled = torch.compile(lambda *x: dual_gemm(*x), fullgraph=True, backend="aot_eager")
+    assert same(compiled(a, B1, B2, sfa, SFB1, SFB2), want.view(2, 3, 4, N))
+
+
+def test_leading_dimensions_of_an_nvfp4_output():
+    b = torch.cat((B1, B1[:24]))
+    sfb = torch.cat((SFB1, SFB1[:24]))
+    codes, factors = plain_gemm(A, b, SFA, sfb, out_dtype="nvfp4")
+    found, of_found = plain_gemm(A.view(4, 6, -1), b, SFA.view(4, 6, -1), sfb, out_dtype="nvfp4")
+    assert torch.equal(found, codes.view(4, 6, -1))
+    assert torch.equal(of_found.view(torch.uint8), factors.view(torch.uint8).view(4, 6, -1))
+
+
+@pytest.mark.parametrize("place", [3, 4, 5])
+def test_plain_factors_at_any_row_of_a_larger_tensor_are_taken(place):
+    tensors = list(operands())
+    want = dual_gemm(*tensors)
+    room = torch.zeros((tensors[place].shape[0] + 1, K // 16), dtype=torch.uint8)
+    room[1:] = tensors[place]
+    tensors[place] = room[1:]
+    assert tensors[place].data_ptr() % 16 == 8
+    assert same(dual_gemm(*tensors), want) and same(gated_gemm(*tensors), want)
+
+
+def test_codes_at_another_alignment_are_refused_by_name():
+    room = torch.zeros(M * K // 2 + 8, dtype=torch.uint8)
+    with pytest.raises(RuntimeError, match=r"^nvfp4_gemm: a is at 0x.*8; expected an address aligned to 16 bytes"):
+        dual_gemm(room[8:].view(M, K // 2), B1, B2, SFA, SFB1, SFB2)
+
+
+def test_a_shrunk_storage_is_refused_by_name():
+    a = A.clone()
+    a.untyped_storage().resize_(100)
+    with pytest.raises(RuntimeError, match=r"a has 1536 bytes, of which its storage holds 100; expected a storage"):
+        gated_gemm(a, B1, B2, SFA, SFB1, SFB2)
+
+
+def test_a_negative_view_is_read_with_its_sign():
+    """torch resolves the view before the operator runs: 0.5 given as the negative of -0.5."""
+    half = torch._neg_view(torch.tensor(-0.5))
+    assert same(plain_gemm(A, B1, SFA, SFB1, scale=half), plain_gemm(A, B1, SFA, SFB1, scale=torch.tensor(0.5)))
+
+
+HIDE = """
+import ctypes, logging
+real = ctypes.CDLL.__getattr__
+ctypes.CDLL.__getattr__ = lambda self, name: {hidden}
+logging.basicConfig(format="%(message)s")
+import torch, submission
+"""
+
+
+def run_hidden(hidden: str, code: str, root) -> subprocess.CompletedProcess:
+    source = HIDE.format(hidden=hidden) + code
+    return subprocess.run([sys.executable, "-c", source], cwd=root, capture_output=True, text=True, check=False)
+
+
+def test_a_torch_without_the_interface_gets_the_same_operators_in_python(root, tmp_path):
+    tensors = operands()
+    halves = torch.ones(M, K, dtype=torch.bfloat16)
+    torch.save((tensors, halves), tmp_path / "operands")
+    code = f"""
+tensors, halves = torch.load({str(tmp_path / "operands")!r})
+a, b1, b2, sfa, sfb1, sfb2 = tensors
+view = (2, 12, -1)
+found = [
+    submission.dual_gemm(*tensors),
+    submission.dual_gemm(*tensors, out=torch.empty({M}, {N}, dtype=torch.float16)),
+    submission.dual_gemm(a.view(view), b1, b2, sfa.view(view), sfb1, sfb2).flatten(0, 1),
+    submission.gated_gemm(halves, b1, b2, None, sfb1, sfb2, scale_gate=0.5, out_dtype=torch.bfloat16),
+    *submission.plain_gemm(a, b1[:32].repeat(2, 1), sfa, sfb1[:32].repeat(2, 1), out_dtype="nvfp4"),
+]
+torch.save(found, {str(tmp_path / "found")!r})
+print(torch.ops.nvfp4_gemm.dual_gemm.default._schema)
+try:
+    submission.dual_gemm(a[:, :8], b1, b2, sfa, sfb1, sfb2)
+except RuntimeError as error:
+    print(error)
+"""
+    fails = "(lambda index: 3) if name == 'custom_kernel_torch_register' else real(self, name)"
+    done = run_hidden(fails, code, root)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "nvfp4_gemm: a has K = 16; expected a multiple of 64"
+    assert "the operator dual_gemm runs in Python" in done.stderr
+    found = torch.load(tmp_path / "found")
+    a, b1, _, sfa, sfb1, _ = tensors
+    want = dual_gemm(*tensors)
+    assert all(same(one, want) for one in found[:3])
+    gated = gated_gemm(halves, b1, tensors[2], None, sfb1, tensors[5], scale_gate=0.5, out_dtype=torch.bfloat16)
+    assert same(found[3], gated)
+    nvfp4_output = plain_gemm(a, b1[:32].repeat(2, 1), sfa, sfb1[:32].repeat(2, 1), out_dtype="nvfp4")
+    for one, wanted in zip(found[4:], nvfp4_output, strict=True):
+        assert torch.equal(one.view(torch.uint8), wanted.view(torch.uint8))
+
+
+def test_an_older_library_is_refused_with_the_version_needed(root):
+    lacks = "real(self, 'lacking_' + name if name.startswith('custom_kernel_torch') else name)"
+    done = run_hidden(lacks, "", root)
+    assert done.returncode == 1 and "expected ABI version 1.5" in done.stderr.splitlines()[-1]
+
+
+def test_blocked_factors_of_leading_dimensions_are_those_of_all_rows():
+    blocked = nvfp4.to_blocked(SFA.view(torch.float8_e4m3fn).unsqueeze(-1))[..., 0]
+    want = dual_gemm(A, B1, B2, SFA, SFB1, SFB2)
+    assert same(dual_gemm(A.view(4, 6, -1), B1, B2, blocked, SFB1, SFB2), want.view(4, 6, N))
