@@ -2,10 +2,12 @@
 #include "chip_properties.h"
 #include "cudart/image/fatbin.h"
 #include "registry.h"
+#include "undeclared.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* NVFP4_SIMULATE_PTX names a file that replaces every module, for trials with changed PTX.  False if there is
  * no such file; *text is NULL if there is no memory for it. */
@@ -103,4 +105,52 @@ void *registry_variable(struct sim *sim, const void *host, size_t *bytes, cudaEr
         *error = cudaErrorInvalidSymbol;
     }
     return address;
+}
+
+void **registry_copy_arguments(const void *function, void **arguments, size_t *bytes) {
+    struct sim *sim = runtime_lock();
+    void **copy = NULL;
+    cudaError_t error;
+    if (sim == NULL) {
+        return NULL;
+    }
+    const struct kernel_entry *kernel = registry_kernel(function);
+    const struct sim_module *module = kernel == NULL ? NULL : registry_module(sim, kernel->binary, &error);
+    const int count = module == NULL ? -1 : sim_parameter_count(module, kernel->name);
+    if (count >= 0) {
+        *bytes = 0;
+        for (int i = 0; i < count; i++) {
+            *bytes += sim_parameter_bytes(module, kernel->name, i);
+        }
+        copy = (void **)malloc((size_t)(count + 1) * sizeof *copy + *bytes);
+    }
+    char *value = copy == NULL ? NULL : (char *)(copy + count + 1);
+    for (int i = 0; copy != NULL && i < count; i++) {
+        const size_t each = sim_parameter_bytes(module, kernel->name, i);
+        copy[i] = memcpy(value, arguments[i], each);
+        value += each;
+    }
+    runtime_unlock();
+    return copy;
+}
+
+/* Called before the host first uses a __managed__ variable, which it reads through a pointer. */
+char __cudaInitModule(void **handle) {
+    struct sim *sim = runtime_lock();
+    for (struct variable_entry *variable = registry_variables(); sim != NULL && variable != NULL;
+         variable = variable->next) {
+        cudaError_t error;
+        if (variable->binary == handle && variable->managed != NULL && *variable->managed == NULL) {
+            *variable->managed = registry_variable(sim, variable->host, NULL, &error);
+        }
+        if (variable->binary == handle && variable->managed != NULL && *variable->managed == NULL) {
+            (void)fprintf(stderr, "simulator: no module for the __managed__ variable %s: %s\n", variable->name,
+                          registry_why(handle));
+            exit(EXIT_FAILURE);
+        }
+    }
+    if (sim != NULL) {
+        runtime_unlock();
+    }
+    return 1;
 }

@@ -14,7 +14,6 @@ static struct binary *binaries, lost_binary;
 static struct kernel_entry *kernels;
 static struct variable_entry *variables;
 static bool lost;
-static const char *managed; /* the name of a __managed__ variable; NULL: none */
 
 bool registry_lost(void) {
     return lost;
@@ -64,6 +63,10 @@ struct kernel_entry *registry_find_loaded(void **handle, const char *name) {
         kernel = kernel->next;
     }
     return kernel;
+}
+
+struct variable_entry *registry_variables(void) {
+    return variables;
 }
 
 const struct variable_entry *registry_find_variable(const void *host) {
@@ -125,22 +128,14 @@ void __cudaRegisterVar(void **handle, char *host, char *device, const char *name
         lost = true;
         return;
     }
-    *variable = (struct variable_entry){variables, host, copy, handle};
+    *variable = (struct variable_entry){variables, host, copy, handle, NULL};
     variables = variable;
 }
 
 void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int ext, size_t size,
                               int constant, int global) {
-    (void)handle, (void)host, (void)device, (void)ext, (void)size, (void)constant, (void)global;
-    managed = name;
-}
-
-/* Called before the host first uses a __managed__ variable, which would read through a null pointer. */
-char __cudaInitModule(void **handle) {
-    (void)handle;
-    if (managed != NULL) {
-        (void)fprintf(stderr, "simulator: __managed__ variables are not modelled (%s)\n", managed);
-        exit(EXIT_FAILURE);
+    __cudaRegisterVar(handle, (char *)(void *)host, device, name, ext, size, constant, global);
+    if (!lost) {
+        variables->managed = host;
     }
-    return 1;
 }

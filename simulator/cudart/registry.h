@@ -21,12 +21,14 @@ struct variable_entry {
     const void *host;
     char *name;
     void **binary;
+    void **managed; /* where the host's code finds the address of a __managed__ variable; NULL: it is not one */
 };
 
 struct binary *registry_binary(void **handle);
 /* Adds a kernel; without a host address its entry is its own.  NULL: no memory. */
 struct kernel_entry *registry_add_kernel(void **handle, const void *host, const char *name);
 struct kernel_entry *registry_find_loaded(void **handle, const char *name); /* NULL: none */
+struct variable_entry *registry_variables(void);                            /* newest first; NULL: none */
 const struct variable_entry *registry_find_variable(const void *host);      /* NULL: none */
 /* True if something was registered for which there was no memory. */
 bool registry_lost(void);

@@ -46,6 +46,8 @@ struct kernel_entry *registry_loaded_kernel(struct sim *sim, void **binary, cons
                                             cudaError_t *error);
 /* Sets a pointer to each argument of a kernel in a buffer that holds all of them. */
 bool registry_arguments(const void *host, const char *buffer, void **pointers, int room);
+/* A copy of a kernel's arguments in one block, pointers first; NULL: no such kernel, or no memory. */
+void **registry_copy_arguments(const void *function, void **arguments, size_t *bytes);
 /* Address and size of a registered variable. */
 void *registry_variable(struct sim *sim, const void *host, size_t *bytes, cudaError_t *error);
 

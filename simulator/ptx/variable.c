@@ -30,7 +30,11 @@ unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *v
         if (token_is(&token, ".align")) {
             uint32_t stated = take_align(parser);
             *align =
-                type == T_NONE ? stated : *align; /* after the type, .align describes the pointee of .ptr */
+                type == T_NONE ? stated : *align;    /* after the type, .align describes the pointee of .ptr */
+        } else if (token_is(&token, ".attribute")) { /* .managed: host and device share all memory here */
+            parse_expect(parser, "(");
+            parse_expect(parser, ".managed");
+            parse_expect(parser, ")");
         } else if (token_is(&token, ".v2") || token_is(&token, ".v4")) {
             *vector = (uint32_t)(token.text[2] - '0');
         } else if (found != T_NONE) {

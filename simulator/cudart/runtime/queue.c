@@ -7,18 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cudart/shim.h"
-
-struct CUevent_st {
-    bool recorded;
-    double ns;               /* time since the start of the process */
-    struct sim_event *order; /* the launches and copies that it comes after */
-};
-
-struct CUstream_st {
-    unsigned number, flags;
-    int priority;
-};
+#include "graph.h"
 
 enum { HIGHEST_PRIORITY = -5 }; /* as on cards */
 
@@ -55,7 +44,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, in
         return runtime_result(cudaErrorInvalidValue);
     }
     struct sim *sim = runtime_lock();
-    *queue = sim == NULL ? NULL : malloc(sizeof **queue);
+    *queue = sim == NULL ? NULL : calloc(1, sizeof **queue);
     if (*queue != NULL) {
         (*queue)->flags = flags;
         (*queue)->priority = priority > 0 ? 0 : priority < HIGHEST_PRIORITY ? HIGHEST_PRIORITY : priority;
@@ -88,12 +77,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t queue) {
         sim_queue_destroy(sim, queue->number);
         runtime_unlock();
     }
+    captured_free(&queue->captured);
     free(queue);
     return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t queue) {
-    return runtime_synchronize(queue, false);
+    cudaError_t error;
+    return capture_refuses(queue, &error) ? runtime_result(error) : runtime_synchronize(queue, false);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t queue) {
@@ -101,9 +92,13 @@ cudaError_t cudaStreamQuery(cudaStream_t queue) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned flags) {
+    cudaError_t error;
     (void)flags;
     if (event == NULL) {
         return runtime_result(cudaErrorInvalidResourceHandle);
+    }
+    if (capture_wait(queue, event, &error)) {
+        return runtime_result(error);
     }
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
@@ -129,6 +124,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
     sim_event_free(event->order);
+    captured_free(&event->captured);
     free(event);
     return runtime_result(cudaSuccess);
 }
@@ -136,6 +132,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
     if (event == NULL) {
         return runtime_result(cudaErrorInvalidResourceHandle);
+    }
+    if (capture_record(queue, event)) {
+        return runtime_result(cudaSuccess);
     }
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
@@ -205,7 +204,9 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
 /* Calls the function at once: all work before it is complete. */
 cudaError_t cudaLaunchHostFunc(cudaStream_t queue, cudaHostFn_t function, void *data) {
     cudaError_t error = runtime_result(function == NULL ? cudaErrorInvalidValue : cudaSuccess);
-    (void)queue;
+    if (error == cudaSuccess && capture_host(queue, function, data, &error)) {
+        return runtime_result(error);
+    }
     if (error == cudaSuccess) { /* after an error, a card does not call it */
         function(data);
     }
@@ -243,19 +244,5 @@ cudaError_t cudaStreamSetAttribute(cudaStream_t queue, cudaLaunchAttributeID att
     (void)queue;
     (void)attribute;
     (void)value;
-    return runtime_result(cudaSuccess);
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t queue, enum cudaStreamCaptureStatus *status) {
-    (void)queue;
-    *status = cudaStreamCaptureStatusNone;
-    return runtime_result(cudaSuccess);
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
-    static _Thread_local enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-    enum cudaStreamCaptureMode before = current;
-    current = *mode;
-    *mode = before;
     return runtime_result(cudaSuccess);
 }

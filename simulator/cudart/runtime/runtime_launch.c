@@ -8,6 +8,8 @@
 #include "cudart/outcome.h"
 #include "cudart/shim.h"
 #include "cudart/undeclared.h"
+#include "graph.h"
+#include "runtime_launch.h"
 
 #define PORTABLE_CLUSTER 8 /* HW: CTAs that every chip with clusters holds (CUDA C++ Programming Guide) */
 
@@ -115,8 +117,8 @@ static bool fits_at_once(const struct sim_launch_attributes *wanted) {
     return (uint64_t)wanted->grid[0] * wanted->grid[1] * wanted->grid[2] <= most * (uint64_t)runtime_sms();
 }
 
-static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments,
-                          cudaStream_t queue) {
+cudaError_t runtime_launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments,
+                           cudaStream_t queue) {
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
@@ -167,6 +169,14 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
     }
     runtime_unlock();
     return runtime_result(error);
+}
+
+static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments,
+                          cudaStream_t queue) {
+    cudaError_t error;
+    return capture_kernel(queue, function, wanted, arguments, &error)
+               ? runtime_result(error)
+               : runtime_launch(function, wanted, arguments, queue);
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **arguments) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cudart/shim.h"
+#include "graph.h"
 
 static cudaError_t allocate(void **memory, size_t bytes, const char *name, bool device_only) {
     struct sim *sim = runtime_lock();
@@ -83,6 +83,12 @@ static cudaError_t result_of(int status) {
 /* `wait`: the host waits for the copy, which orders what it submits later. */
 static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t queue,
                         bool wait) {
+    const struct graph_rows rows = {
+        .to = to, .from = from, .width = bytes, .height = 1, .depth = 1, .kind = kind};
+    cudaError_t error;
+    if (wait ? capture_refuses(queue, &error) : capture_rows(queue, &rows, &error)) {
+        return runtime_result(error);
+    }
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
@@ -130,6 +136,12 @@ cudaError_t cudaMemset(void *to, int value, size_t bytes) {
 }
 
 cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count, cudaStream_t queue) {
+    const struct graph_rows rows = {
+        .to = to, .width = count, .height = 1, .depth = 1, .value = value, .element_bytes = (unsigned)bytes};
+    cudaError_t error;
+    if (capture_rows(queue, &rows, &error)) {
+        return error;
+    }
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);

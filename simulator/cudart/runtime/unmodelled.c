@@ -1,4 +1,4 @@
-/* Functions of CUDA that the simulator does not model: graphs, capture, textures, other processes, mapped
+/* Functions of CUDA that the simulator does not model: textures, other processes, mapped
  * memory, graphics.  Each prints its name and returns "not supported", so that a program that has them links,
  * and runs as long as it calls none.  Hints about where memory should lie succeed and do nothing.
  *
@@ -32,39 +32,39 @@ int runtime_result(int error);
     X(cudaGLUnmapBufferObjectAsync) X(cudaGLUnregisterBufferObject) X(cudaGetChannelDesc) \
     X(cudaGetExportTable) X(cudaGetMipmappedArrayLevel) X(cudaGetSurfaceObjectResourceDesc) \
     X(cudaGetTextureObjectResourceDesc) X(cudaGetTextureObjectResourceViewDesc) \
-    X(cudaGetTextureObjectTextureDesc) X(cudaGraphAddChildGraphNode) X(cudaGraphAddDependencies) \
-    X(cudaGraphAddEmptyNode) X(cudaGraphAddEventRecordNode) X(cudaGraphAddEventWaitNode) \
+    X(cudaGetTextureObjectTextureDesc) \
+    \
     X(cudaGraphAddExternalSemaphoresSignalNode) X(cudaGraphAddExternalSemaphoresWaitNode) \
-    X(cudaGraphAddHostNode) X(cudaGraphAddKernelNode) X(cudaGraphAddMemAllocNode) \
-    X(cudaGraphAddMemFreeNode) X(cudaGraphAddMemcpyNode) X(cudaGraphAddMemcpyNode1D) \
-    X(cudaGraphAddMemcpyNodeFromSymbol) X(cudaGraphAddMemcpyNodeToSymbol) X(cudaGraphAddMemsetNode) \
-    X(cudaGraphAddNode) X(cudaGraphChildGraphNodeGetGraph) X(cudaGraphClone) \
-    X(cudaGraphConditionalHandleCreate) X(cudaGraphCreate) X(cudaGraphDebugDotPrint) X(cudaGraphDestroy) \
+    X(cudaGraphAddMemAllocNode) \
+    X(cudaGraphAddMemFreeNode) \
+    X(cudaGraphAddMemcpyNodeFromSymbol) X(cudaGraphAddMemcpyNodeToSymbol) \
+    X(cudaGraphAddNode) X(cudaGraphChildGraphNodeGetGraph) \
+    X(cudaGraphConditionalHandleCreate) X(cudaGraphDebugDotPrint) \
     X(cudaGraphDestroyNode) X(cudaGraphEventRecordNodeGetEvent) X(cudaGraphEventRecordNodeSetEvent) \
     X(cudaGraphEventWaitNodeGetEvent) X(cudaGraphEventWaitNodeSetEvent) \
-    X(cudaGraphExecChildGraphNodeSetParams) X(cudaGraphExecDestroy) \
+    X(cudaGraphExecChildGraphNodeSetParams) \
     X(cudaGraphExecEventRecordNodeSetEvent) X(cudaGraphExecEventWaitNodeSetEvent) \
     X(cudaGraphExecExternalSemaphoresSignalNodeSetParams) \
     X(cudaGraphExecExternalSemaphoresWaitNodeSetParams) X(cudaGraphExecGetFlags) \
-    X(cudaGraphExecHostNodeSetParams) X(cudaGraphExecKernelNodeSetParams) \
-    X(cudaGraphExecMemcpyNodeSetParams) X(cudaGraphExecMemcpyNodeSetParams1D) \
+    \
+    \
     X(cudaGraphExecMemcpyNodeSetParamsFromSymbol) X(cudaGraphExecMemcpyNodeSetParamsToSymbol) \
-    X(cudaGraphExecMemsetNodeSetParams) X(cudaGraphExecNodeSetParams) X(cudaGraphExecUpdate) \
+    X(cudaGraphExecNodeSetParams) \
     X(cudaGraphExternalSemaphoresSignalNodeGetParams) X(cudaGraphExternalSemaphoresSignalNodeSetParams) \
     X(cudaGraphExternalSemaphoresWaitNodeGetParams) X(cudaGraphExternalSemaphoresWaitNodeSetParams) \
-    X(cudaGraphGetEdges) X(cudaGraphGetNodes) X(cudaGraphGetRootNodes) X(cudaGraphHostNodeGetParams) \
-    X(cudaGraphHostNodeSetParams) X(cudaGraphInstantiate) X(cudaGraphInstantiateWithFlags) \
+    X(cudaGraphGetEdges) X(cudaGraphHostNodeGetParams) \
+    \
     X(cudaGraphInstantiateWithParams) X(cudaGraphKernelNodeCopyAttributes) \
-    X(cudaGraphKernelNodeGetAttribute) X(cudaGraphKernelNodeGetParams) X(cudaGraphKernelNodeSetAttribute) \
-    X(cudaGraphKernelNodeSetParam) X(cudaGraphKernelNodeSetParams) X(cudaGraphKernelNodeUpdatesApply) \
-    X(cudaGraphLaunch) X(cudaGraphMemAllocNodeGetParams) X(cudaGraphMemFreeNodeGetParams) \
-    X(cudaGraphMemcpyNodeGetParams) X(cudaGraphMemcpyNodeSetParams) X(cudaGraphMemcpyNodeSetParams1D) \
+    X(cudaGraphKernelNodeGetAttribute) X(cudaGraphKernelNodeSetAttribute) \
+    X(cudaGraphKernelNodeSetParam) X(cudaGraphKernelNodeUpdatesApply) \
+    X(cudaGraphMemAllocNodeGetParams) X(cudaGraphMemFreeNodeGetParams) \
+    X(cudaGraphMemcpyNodeGetParams) \
     X(cudaGraphMemcpyNodeSetParamsFromSymbol) X(cudaGraphMemcpyNodeSetParamsToSymbol) \
-    X(cudaGraphMemsetNodeGetParams) X(cudaGraphMemsetNodeSetParams) X(cudaGraphNodeFindInClone) \
-    X(cudaGraphNodeGetDependencies) X(cudaGraphNodeGetDependentNodes) X(cudaGraphNodeGetEnabled) \
-    X(cudaGraphNodeGetType) X(cudaGraphNodeSetEnabled) X(cudaGraphNodeSetParams) \
+    X(cudaGraphMemsetNodeGetParams) \
+    X(cudaGraphNodeGetDependencies) X(cudaGraphNodeGetDependentNodes) \
+    X(cudaGraphNodeSetParams) \
     X(cudaGraphReleaseUserObject) X(cudaGraphRemoveDependencies) X(cudaGraphRetainUserObject) \
-    X(cudaGraphUpload) X(cudaGraphicsEGLRegisterImage) X(cudaGraphicsGLRegisterBuffer) \
+    X(cudaGraphicsEGLRegisterImage) X(cudaGraphicsGLRegisterBuffer) \
     X(cudaGraphicsGLRegisterImage) X(cudaGraphicsMapResources) X(cudaGraphicsResourceGetMappedEglFrame) \
     X(cudaGraphicsResourceGetMappedMipmappedArray) X(cudaGraphicsResourceGetMappedPointer) \
     X(cudaGraphicsResourceSetMapFlags) X(cudaGraphicsSubResourceGetMappedArray) \
@@ -86,8 +86,8 @@ int runtime_result(int error);
     X(cudaMemcpyToArray) X(cudaMemcpyToArrayAsync) X(cudaMemset3D) X(cudaMemset3DAsync) \
     X(cudaMipmappedArrayGetMemoryRequirements) X(cudaMipmappedArrayGetSparseProperties) \
     X(cudaSetValidDevices) X(cudaSignalExternalSemaphoresAsync) X(cudaStreamAttachMemAsync) \
-    X(cudaStreamBeginCapture) X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) \
-    X(cudaStreamEndCapture) X(cudaStreamGetAttribute) X(cudaStreamGetCaptureInfo) X(cudaStreamGetDevice) \
+    X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) \
+    X(cudaStreamGetAttribute) X(cudaStreamGetCaptureInfo) X(cudaStreamGetDevice) \
     X(cudaStreamGetId) X(cudaStreamUpdateCaptureDependencies) X(cudaUserObjectCreate) \
     X(cudaUserObjectRelease) X(cudaUserObjectRetain) X(cudaVDPAUGetDevice) X(cudaVDPAUSetVDPAUDevice) \
     X(cudaWaitExternalSemaphoresAsync)

@@ -23,19 +23,6 @@ int main() {
     std::printf("%d\n", (int)cudaMemcpy2DToArray(array, 0, 0, host, 16, 16, 4, cudaMemcpyHostToDevice));
 }
 """
-MANAGED = r"""
-#include <cstdio>
-#include <cuda_runtime.h>
-__managed__ int shared_by_both = 3;
-__global__ void add() { shared_by_both += 1; }
-int main(int count, char **) {
-    std::printf("started\n");
-    std::fflush(stdout);
-    if (count > 1) { add<<<1, 1>>>(); std::printf("%s\n", cudaGetErrorName(cudaGetLastError())); return 0; }
-    shared_by_both = 5;
-    std::printf("%d\n", shared_by_both);
-}
-"""
 NOT_SUPPORTED = 801  # driver_types.h, cudaErrorNotSupported
 
 
@@ -53,15 +40,6 @@ def test_textures_are_refused_by_name(tmp_path):
     assert (done.returncode, done.stdout) == (0, f"32 1 {NOT_SUPPORTED} {NOT_SUPPORTED}\n"), done.stderr
     for name in ("cudaCreateChannelDesc", "cudaMallocArray", "cudaMemcpy2DToArray"):
         assert name in done.stderr
-
-
-def test_managed_variables_are_refused_by_name_at_their_first_use(tmp_path):
-    done = run(MANAGED, tmp_path)
-    assert (done.returncode, done.stdout) == (1, "started\n")
-    assert "__managed__" in done.stderr and "shared_by_both" in done.stderr
-    done = run(MANAGED, tmp_path, "kernel")
-    assert done.stdout == "started\ncudaErrorInvalidKernelImage\n"
-    assert ".attribute" in done.stderr  # the PTX variable's attribute
 
 
 def test_default_streams_per_thread_are_refused_by_name(tmp_path):
