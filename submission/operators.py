@@ -62,6 +62,7 @@ def _is_defined(name: str) -> bool:
 _known = _schemas()
 # Those of another copy of this package, before this one registers any: torch.ops remembers what it was asked for.
 _defined = {name for name in _known if _is_defined(name)}
+_of_c: set[str] = set()
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
@@ -76,13 +77,20 @@ def register(name: str, fake: Callable[..., object], in_python: Callable[..., ob
         return False
     _defined.add(name)
     number, schema = _known[name]
-    if submission._library.custom_kernel_torch_register(number) != 0:
+    if submission._library.custom_kernel_torch_register(number) == 0:
+        _of_c.add(name)
+    else:
         logging.getLogger(__name__).warning("%s: the operator %s runs in Python", message(), name)
         _library.define(schema)
         for key in ("CPU", "CUDA"):
             _library.impl(name, in_python or _lacking(name), key)
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_library)
     return True
+
+
+def in_c() -> bool:
+    """True if this copy of the package has registered operators, and torch calls each of them in C."""
+    return _of_c == _defined
 
 
 def _lacking(name: str) -> Callable[..., object]:

@@ -1,7 +1,10 @@
-"""The host cost of one call of the shim on a minimal CPU problem, and its parts.
+"""The host cost of one call of the shim on a minimal CPU problem, and its parts; or of the operators of PyTorch.
 
 The shim alone, as in a bundle, and the package, which checks more of its tensors, are measured in turns.  The cost is
 processor time of the calling thread, which other work on the machine disturbs less than wall time.
+
+--operators measures eager dual_gemm, gated_gemm and plain_gemm beside torch.mm(out=) in turns: on a CUDA device by the
+time that a row of calls takes the host, on CPU tensors without rows (M = 0), so that no arithmetic is timed.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from reference import group_reference
 from reference.problems import DEFAULT, PROBLEMS, short_name
 from reference.problems.interface import BOARD, blank
 from reference.reference import generate_input
-from submission import group_submission, product_submission
+from submission import backends, dual_gemm, gated_gemm, group_submission, plain_gemm, product_submission
 from submission import submission as packaged
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,13 +117,86 @@ def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
     return result | {f"{name}_us": medians[name] - work for name in ("shim", "packing", "package") if name in medians}
 
 
+OPERATOR_ROWS = (1, 16, 256)
+OPERATOR_N, OPERATOR_K = 768, 2048
+QUEUED_CALLS = 200  # in a row: few enough that the device's queue, which holds 1,024, does not hold the host up
+
+
+def _operator_calls(device: torch.device, m: int) -> dict[str, Callable[[], object]]:
+    """Calls of one shape, with the options that a model uses; torch.mm writes bf16 to a tensor that is there."""
+
+    def ones(rows: int, columns: int, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+        return torch.ones(rows, columns, dtype=dtype, device=device)
+
+    n, k = OPERATOR_N, OPERATOR_K
+    a, b1, b2 = ones(m, k // 2), ones(n, k // 2), ones(n, k // 2)
+    sfa, sfb1, sfb2 = ones(m, k // 16), ones(n, k // 16), ones(n, k // 16)
+    scale = torch.ones((), device=device)
+    x, w, out = (ones(*size, torch.bfloat16) for size in ((m, k), (k, n), (m, n)))
+    gated = {"scale_gate": scale, "scale_up": scale, "out_dtype": torch.bfloat16, "scale_layout": "linear"}
+    return {
+        "torch.mm(out=)": lambda: torch.mm(x, w, out=out),
+        "dual_gemm": lambda: dual_gemm(a, b1, b2, sfa, sfb1, sfb2, scale_layout="linear"),
+        "gated_gemm": lambda: gated_gemm(a, b1, b2, sfa, sfb1, sfb2, **gated),
+        "plain_gemm": lambda: plain_gemm(
+            a, b1, sfa, sfb1, scale=scale, out_dtype=torch.bfloat16, scale_layout="linear"
+        ),
+    }
+
+
+def _queue_us(call: Callable[[], object], device: torch.device) -> float:
+    """Mean time that one of QUEUED_CALLS calls in a row takes the host."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter_ns()
+    for _ in range(QUEUED_CALLS):
+        call()
+    taken = (time.perf_counter_ns() - start) / QUEUED_CALLS / 1e3
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return taken
+
+
+def measure_operators(repeats: int) -> dict[str, dict[str, float]]:
+    """Medians in us by M and call, of samples in turns."""
+    on_card = torch.cuda.is_available() and any(one.available and one.name != "cpu" for one in backends())
+    device = torch.device("cuda" if on_card else "cpu")
+    found = {}
+    for m in OPERATOR_ROWS if on_card else (0,):
+        calls = _operator_calls(device, m)
+        samples: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(repeats + 1):  # the first is a warm-up
+            for name, call in calls.items():
+                samples[name].append(_queue_us(call, device))
+        found[str(m)] = {name: median(values[1:]) for name, values in samples.items()}
+    return found
+
+
+def print_operators(found: dict[str, dict[str, float]]) -> None:
+    """One line for each M."""
+    print(f"host time of an eager call, N {OPERATOR_N}, K {OPERATOR_K}, us (of torch.mm(out=)'s):")
+    for m, times in found.items():
+        base = times["torch.mm(out=)"]
+        print(f"  M {m:>4}  " + ", ".join(f"{name} {us:.2f} ({us / base:.2f})" for name, us in times.items()))
+
+
 def main() -> int:
     """Prints the host costs; --json FILE keeps them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--problem", type=short_name, choices=GOALS_US, default=DEFAULT.name)
+    parser.add_argument("--operators", action="store_true", help="measure the operators of PyTorch")
     options = parser.parse_args()
+    if options.operators:
+        found = measure_operators(options.repeats)
+        print_operators(found)
+        if options.json:
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            options.json.write_text(
+                json.dumps({"device": chip.name(device), "torch": torch.__version__, "host_us": found}, indent=2) + "\n"
+            )
+        return 0
     result = measure(options.repeats, options.problem)
     sizes = "M 1, N 1, K 64" if options.problem != "group_gemm" else f"{GROUPS} groups of M 1, N 1, K 64"
     print(

@@ -156,3 +156,13 @@ def test_times_of_two_harnesses_are_set_against_each_other(new_us, within):
     assert all_within == within
     assert [row[0] for row in rows] == ["ours 1 2 64", "cuBLAS 1 2 64"]
     assert rows[1] == ["cuBLAS 1 2 64", "20.00", "20.00", "1.0000", "1.0000 to 1.0000", "7.0 / 7.0", "0.50", "1"]
+
+
+def test_the_host_bench_times_the_operators_beside_a_product_of_torch(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(host, "QUEUED_CALLS", 2)
+    monkeypatch.setattr(sys, "argv", ["host.py", "--operators", "--repeats", "1", "--json", str(tmp_path / "x.json")])
+    assert host.main() == 0
+    found = json.loads((tmp_path / "x.json").read_text())["host_us"]
+    assert all(us > 0 for times in found.values() for us in times.values())
+    assert {name for times in found.values() for name in times} >= {"torch.mm(out=)", "dual_gemm", "gated_gemm"}
+    assert "(1.00)" in capsys.readouterr().out
