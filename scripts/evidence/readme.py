@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from eval.cases import read_cases
+from eval.hardware import chip
 from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.markdown import table
@@ -58,6 +60,49 @@ def hopper(data: dict[str, Any], baselines: dict[str, str] = BASELINES) -> str:
             rows.append([label, *figures, f"{geometric_mean(times.values()):.1f}", f"{ratio:.2f}"])
     header = ["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean", "our time / its time"]
     return f"{data['chip']}, driver {data['driver']}, commit {data['commit'][:7]}:\n\n" + table(header, rows)
+
+
+# Of each problem: its heading, the recorded comparison (compare.py), the peer in it, and the peer's description.
+SERIES = {
+    "dual_gemm": ("dual GEMM", "hopper_comparison.json", "cublas_one_gemm", "cuBLAS fp16 without SiLU"),
+    "group_gemm": ("grouped GEMM", "group_gemm_comparison.json", "cublas_groups", "cuBLAS fp16, a call a group"),
+    "gemm": ("GEMM", "h200_gemm.json", "cublas_product", "cuBLAS fp16"),
+    "gemv": ("GEMV", "h200_gemv.json", "copy", "a copy of as many bytes"),
+}
+
+
+def series_row(name: str) -> list[str]:
+    """A problem's benchmarks on a card: our times, the peer's, and the floor that the chip's data sheet gives."""
+    heading, file, peer, described = SERIES[name]
+    problem, path = PROBLEMS[name], ROOT / "shark_tank/data" / file
+    if not path.is_file():
+        return [heading, "not measured yet", described, "", "", "", ""]
+    record = read(path)
+    ours, theirs = record["median_us"]["auto"], record["median_us"][peer]
+    shapes = [case.shape for case in read_cases(ROOT / problem.cases / "benchmark.txt")]
+    floors = [chip.speed_of_light(shape, record["chip"]) for shape in shapes]
+    if len(ours) != len(shapes) or list(ours) != list(theirs) or None in floors:
+        raise ValueError(f"{file} has other shapes than the benchmarks of {name}, or of an unknown chip")
+    floor_us = [floor.us for floor in floors if floor is not None]
+    columns = (list(ours.values()), list(theirs.values()), floor_us)
+    ratios = [geometric_mean(columns[0]) / geometric_mean(other) for other in columns[1:]]
+    return [
+        heading, f"**{values(columns[0])}**", described, values(columns[1]), values(floor_us),
+        *(f"{ratio:.2f}" for ratio in ratios),
+    ]  # fmt: skip
+
+
+def values(times: Iterable[float]) -> str:
+    """Times of the benchmarks in their order."""
+    return ", ".join(f"{us:.1f}" for us in times)
+
+
+def series(data: dict[str, Any]) -> str:
+    """All problems on a card, each beside its peer and its floor."""
+    head = ["us a call", "this package", "peer", "its times", "floor", "our time / its", "our time / floor"]
+    floor = chip.peak(data["chip"])
+    said = f"{data['chip']}, driver {data['driver']}; floor: {floor.source}" if floor else data["chip"]
+    return f"{said}; ratios in geometric mean:\n\n" + table(head, [series_row(name) for name in SERIES])
 
 
 def sweep(data: dict[str, Any]) -> str:
@@ -178,6 +223,7 @@ def simulated_summary(data: dict[str, Any]) -> str:
 # Name -> the measurements, and the function that writes the block.
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "simulated-summary": ("simulator/calibration/data/blackwell_calls.json", simulated_summary),
+    "series": ("shark_tank/data/hopper_comparison.json", series),
     "hopper": ("shark_tank/data/hopper_comparison.json", hopper),
     "sweep": ("shark_tank/data/h200_sweep_now.json", sweep),
     "clock": ("simulator/calibration/data/blackwell_calls.json", clock),
