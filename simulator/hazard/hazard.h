@@ -59,8 +59,15 @@ void execution_join(const struct cluster *cluster, struct vector_clock *to, cons
 void warp_tick(struct warp *warp);
 /* Call when all lanes of the running warp have synchronised. */
 void warp_synced(struct run *run);
+static inline uint32_t single_lane_index(const struct warp *warp) {
+    const struct cluster *cluster = warp->cta->cluster;
+    return cluster->nctas * cluster->launch->warps + warp->number;
+}
+
 /* True for the two indices of the warp itself: accesses of several lanes, accesses of a single lane. */
-bool is_own_index(const struct warp *warp, uint32_t clock_index);
+static inline bool is_own_index(const struct warp *warp, uint32_t clock_index) {
+    return clock_index == warp->number || clock_index == single_lane_index(warp);
+}
 /* A release by the running warp: joins its clock into `gathered`, then advances its time. */
 void vclock_publish(struct run *run, struct vector_clock *gathered);
 /* Removes the running warp's own time from a clock, for signals that do not release its accesses. */

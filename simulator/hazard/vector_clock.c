@@ -146,21 +146,12 @@ void execution_join(const struct cluster *cluster, struct vector_clock *to, cons
     }
 }
 
-static uint32_t single_lane_index(const struct warp *warp) {
-    const struct cluster *cluster = warp->cta->cluster;
-    return cluster->nctas * cluster->launch->warps + warp->number;
-}
-
 /* An access by a single lane gets its own index: that lane may signal it before its siblings are done. */
 struct epoch warp_epoch(const struct run *run, uint32_t mask) {
     const struct warp *warp = run->warp;
     uint32_t clock_index = (mask & (mask - 1)) == 0 ? single_lane_index(warp) : warp->number;
     return (struct epoch){clock_index, warp->clock->acquired[clock_index], warp->clock, warp->number,
                           run->insn};
-}
-
-bool is_own_index(const struct warp *warp, uint32_t clock_index) {
-    return clock_index == warp->number || clock_index == single_lane_index(warp);
 }
 
 void warp_tick(struct warp *warp) {

@@ -127,7 +127,7 @@ static bool by_async_proxy(unsigned flags) {
     return (flags & (ACCESS_ASYNC | ACCESS_GENERIC)) == ACCESS_ASYNC;
 }
 
-void check_conflict(struct run *run, const struct shadow_record *record, const struct touch *touch,
+bool check_conflict(struct run *run, const struct shadow_record *record, const struct touch *touch,
                     unsigned flags, const struct epoch *epoch) {
     static const struct verdict fence = {"missing-proxy-fence",
                                          "an asynchronous operation uses shared memory written by ordinary "
@@ -150,18 +150,24 @@ void check_conflict(struct run *run, const struct shadow_record *record, const s
         struct verdict verdict = unordered(record->flags, flags);
         bool same = equal_stores(run, record, touch, flags);
         report_conflict(run, same ? SIM_REVIEW : SIM_ERROR, record, touch, same ? &equal : &verdict);
+        return true;
     } else if (by_async_proxy(flags) && (record->flags & ACCESS_WRITE) && !by_async_proxy(record->flags) &&
                epoch->clock->async[record->clock_index] < record->value) {
         report_conflict(run, SIM_ERROR, record, touch, &fence);
+        return true;
     } else if (warp_time && !is_own_index(run->warp, record->clock_index) &&
                epoch->clock->per_lane[record->clock_index] < record->value) {
         report_conflict(run, SIM_REVIEW, record, touch, &elected);
+        return true;
     } else if (async && (flags & ACCESS_WRITE) && (record->flags & ~(unsigned)ACCESS_MIXED) == ACCESS_READ &&
                is_own_index(run->warp, record->clock_index) &&
                epoch->clock->async[record->clock_index] < record->value &&
                run->warp->clock->met[run->warp->number] < record->value) {
         report_conflict(run, SIM_REVIEW, record, touch, &after_loads);
+        return true;
     } else if (async ? lane_takes_all(run, record) : lanes_race(run, record, touch)) {
         report_conflict(run, SIM_REVIEW, record, touch, &lanes);
+        return true;
     }
+    return false;
 }

@@ -109,7 +109,7 @@ static void check_writers(struct run *run, const struct shadow_record *records, 
                           const struct touch *touch, unsigned flags, const struct epoch *epoch) {
     for (uint32_t i = 0; i < count; i++) {
         if ((records[i].flags & ACCESS_WRITE) && (records[i].bytes & touch->bytes)) {
-            check_conflict(run, &records[i], touch, flags, epoch);
+            (void)check_conflict(run, &records[i], touch, flags, epoch);
         }
     }
 }
@@ -135,8 +135,8 @@ static bool read_again(struct run *run, const struct shadow *shadow, struct gran
 
 /* Checks an access against records and drops those that it makes redundant; returns how many stay. */
 static inline uint32_t meet(struct run *run, struct shadow_record *records, uint32_t count,
-                            const struct touch *touch, unsigned flags, const struct epoch *epoch,
-                            bool *varied) {
+                            const struct touch *touch, unsigned flags, const struct epoch *epoch, bool *varied,
+                            bool *quiet) {
     bool write = flags & ACCESS_WRITE;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -144,7 +144,7 @@ static inline uint32_t meet(struct run *run, struct shadow_record *records, uint
         bool both_atomic = record.flags & flags & ACCESS_ATOMIC;
         bool conflict = (record.bytes & touch->bytes) && (write || record.flags & ACCESS_WRITE) && !both_atomic;
         if (conflict) {
-            check_conflict(run, &record, touch, flags, epoch);
+            *quiet &= !check_conflict(run, &record, touch, flags, epoch);
             *varied |= varies(run, &record, touch, flags, epoch);
         }
         /* Drop a record if an order after the new access implies an order after it.  A clock reaches the values
@@ -163,16 +163,46 @@ static inline uint32_t meet(struct run *run, struct shadow_record *records, uint
     return kept;
 }
 
+/* A fast path for a plain read of the same bytes by the same lanes at the same time of the warp, with nothing
+ * but reads since: what the first one passed, this one passes.  It moves to the end of the list, as a new
+ * record would. */
+static bool read_once_more(const struct run *run, struct granule *granule, const struct touch *touch,
+                           unsigned flags, const struct epoch *epoch) {
+    struct shadow_record *records = granule->records;
+    if (flags != ACCESS_READ || granule->spill != 0) {
+        return false;
+    }
+    for (uint32_t i = granule->count; i > 0 && records[i - 1].flags == ACCESS_READ; i--) {
+        struct shadow_record own = records[i - 1];
+        if (own.clock_index == epoch->clock_index) {
+            if (own.value != epoch->value || own.bytes != touch->bytes || own.lanes != touch->lanes ||
+                !own.quiet) {
+                return false;
+            }
+            own.pc = (uint32_t)(epoch->insn - run->launch->module->code);
+            for (; i < granule->count; i++) {
+                records[i - 1] = records[i];
+            }
+            records[granule->count - 1u] = own;
+            return true;
+        }
+    }
+    return false;
+}
+
 static void check_granule(struct run *run, struct shadow *shadow, struct granule *granule,
                           const struct touch *touch, unsigned flags, const struct epoch *epoch) {
-    if (read_again(run, shadow, granule, touch, flags, epoch)) {
+    if (read_again(run, shadow, granule, touch, flags, epoch) ||
+        read_once_more(run, granule, touch, flags, epoch)) {
         return;
     }
+    bool quiet = true;
     if (flags & ACCESS_WRITE) {
         granule->written |= (uint16_t)touch->bytes;
     } else if (!(flags & ACCESS_ASYNC) && (touch->bytes & ~(uint32_t)granule->written) != 0) {
         int byte = __builtin_ctz(touch->bytes & ~(uint32_t)granule->written);
         uint32_t lane = touch->lanes >> (8 * (byte / (GRANULE / WORDS))) & SEVERAL_LANES;
+        quiet = false;
         sim_note_at(run->launch, SIM_REVIEW, "uninitialised-read", run->cta, (int)run->warp->index,
                     lane == SEVERAL_LANES ? -1 : (int)lane, touch->offset + byte, run->insn, NULL,
                     "reads shared memory that nothing has written");
@@ -180,11 +210,12 @@ static void check_granule(struct run *run, struct shadow *shadow, struct granule
     bool varied = false;
     if (granule->spill != 0) {
         struct spill *spill = &shadow->spills[granule->spill - 1];
-        spill->count = meet(run, spill->records, spill->count, touch, flags, epoch, &varied);
+        spill->count = meet(run, spill->records, spill->count, touch, flags, epoch, &varied, &quiet);
     }
-    uint32_t kept = meet(run, granule->records, granule->count, touch, flags, epoch, &varied);
+    uint32_t kept = meet(run, granule->records, granule->count, touch, flags, epoch, &varied, &quiet);
     kept = make_room(run, shadow, granule, kept);
     put_record(&granule->records[kept], run, touch, flags | (varied ? ACCESS_VARIED : 0u), epoch);
+    granule->records[kept].quiet = quiet;
     granule->count = (uint8_t)(kept + 1);
 }
 
@@ -213,6 +244,14 @@ void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, 
         whole.offset = offsets[i] >> GRANULE_SHIFT << GRANULE_SHIFT;
         check_granule(run, cta->shadow, &granules[offsets[i] >> GRANULE_SHIFT], &whole, ACCESS_ASYNC, epoch);
     }
+}
+
+/* touch_add for a whole aligned word, the most frequent access. */
+static inline void touch_word(struct touch *touch, uint32_t word, int lane) {
+    const uint32_t part = 0xfu << (4 * word);
+    const uint32_t who = touch->bytes & part ? SEVERAL_LANES : (uint32_t)lane;
+    touch->lanes = (touch->lanes & ~(0xffu << (8 * word))) | who << (8 * word);
+    touch->bytes |= part;
 }
 
 /* Adds the bytes that a lane touches in the granule. */
@@ -247,10 +286,14 @@ void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES
                 check_granule(run, cta->shadow, &cta->shadow->granules[last], &touch, flags, &epoch);
             }
             last = granule;
-            touch.bytes = 0;
+            touch.bytes = touch.lanes = 0;
             touch.offset = granule << GRANULE_SHIFT;
         }
-        touch_add(&touch, ((1u << bytes) - 1) << at % GRANULE, LANE(rest));
+        if (bytes == sizeof(uint32_t)) { /* aligned: shared_access has checked it */
+            touch_word(&touch, at % GRANULE / (uint32_t)sizeof(uint32_t), LANE(rest));
+        } else {
+            touch_add(&touch, ((1u << bytes) - 1) << at % GRANULE, LANE(rest));
+        }
     }
     if (touch.bytes != 0) {
         check_granule(run, cta->shadow, &cta->shadow->granules[last], &touch, flags, &epoch);

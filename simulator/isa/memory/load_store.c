@@ -310,7 +310,10 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     }
     struct store_values values = {{fill_values}, &a, ctas, offsets, mask};
     run->values = write && !insn->memory.strong ? &values.common : NULL;
-    for (uint32_t left = mask; run->launch->checks && left != 0;) { /* one target CTA at a time */
+    if (same && run->launch->checks) {
+        hazard_lanes(run, cta, offsets, mask, a.bytes, access_flags(insn, write));
+    }
+    for (uint32_t left = same || !run->launch->checks ? 0 : mask; left != 0;) { /* one target CTA at a time */
         struct cta *at = ctas[__builtin_ctz(left)];
         uint32_t part = 0;
         FOR_LANES(rest, left) {

@@ -4,6 +4,7 @@
 
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "rounding.h"
 #include "tensorcore/half.h"
 #include "tensorcore/mma/formats.h"
 
@@ -150,11 +151,10 @@ static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
                                [RND_RP] = FE_UPWARD};
 
 static float narrowed(double x, unsigned rnd) {
-    int before = fegetround();
-    (void)fesetround(rnd <= RND_RP ? fe_modes[rnd] : FE_TONEAREST);
+    const unsigned before = rounding_set(rnd <= RND_RP ? fe_modes[rnd] : FE_TONEAREST);
     volatile double wide = x;
     volatile float narrow = (float)wide;
-    (void)fesetround(before);
+    rounding_restore(before);
     return narrow;
 }
 
@@ -214,13 +214,12 @@ static enum next int_to_real(struct run *run, const struct insn *insn, uint32_t 
         uint64_t value = load_int(run, insn, lane);
         bool sign = is_signed(insn->convert.from_type);
         if (insn->type == T_F32 || insn->type == T_F64) { /* the conversion itself rounds */
-            int before = fegetround();
-            (void)fesetround(insn->convert.rounding <= RND_RP ? fe_modes[insn->convert.rounding]
-                                                              : FE_TONEAREST);
+            const unsigned before = rounding_set(
+                insn->convert.rounding <= RND_RP ? fe_modes[insn->convert.rounding] : FE_TONEAREST);
             volatile uint64_t from = value;
             volatile float narrow = sign ? (float)(int64_t)from : (float)from;
             volatile double wide = sign ? (double)(int64_t)from : (double)from;
-            (void)fesetround(before);
+            rounding_restore(before);
             if (insn->type == T_F32) {
                 ((float *)row(run, insn->op[0]))[lane] = narrow;
             } else {

@@ -6,6 +6,7 @@
 
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "rounding.h"
 #include "tensorcore/half.h"
 
 static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
@@ -94,8 +95,7 @@ static enum next general_f32(struct run *run, const struct insn *insn, uint32_t 
     const float *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
     const float *pc = insn->floating.operation == OP_FMA ? row(run, insn->op[3]) : pb;
     int width = insn->type == T_F32X2 ? 2 : 1;
-    int before = fegetround();
-    (void)fesetround(fe_modes[insn->floating.rounding]);
+    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
     FOR_LANES(rest, mask) {
         for (int i = 0; i < width; i++) {
             int l = LANE(rest) * width + i;
@@ -111,7 +111,7 @@ static enum next general_f32(struct run *run, const struct insn *insn, uint32_t 
             d[l] = canonical(insn->floating.sat ? saturate(r) : r);
         }
     }
-    (void)fesetround(before);
+    rounding_restore(before);
     return NEXT;
 }
 
@@ -119,15 +119,14 @@ static enum next general_f64(struct run *run, const struct insn *insn, uint32_t 
     double *d = row(run, insn->op[0]);
     const double *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
     const double *pc = insn->floating.operation == OP_FMA ? row(run, insn->op[3]) : pb;
-    int before = fegetround();
-    (void)fesetround(fe_modes[insn->floating.rounding]);
+    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
     FOR_LANES(rest, mask) {
         int l = LANE(rest);
         volatile double a = pa[l], b = pb[l], c = pc[l];
         volatile double r = compute(insn->floating.operation, a, b, c);
         d[l] = r;
     }
-    (void)fesetround(before);
+    rounding_restore(before);
     return NEXT;
 }
 
@@ -138,8 +137,7 @@ static enum next mixed_f32(struct run *run, const struct insn *insn, uint32_t ma
     const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
     const float *pc = row(run, insn->op[insn->nop - 1]);
     bool fused = insn->floating.operation == OP_FMA, bf16 = insn->floating.source == T_BF16;
-    int before = fegetround();
-    (void)fesetround(fe_modes[insn->floating.rounding]);
+    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
     FOR_LANES(rest, mask) {
         int l = LANE(rest);
         volatile float a = bf16 ? bf16_to_f32(pa[l] & 0xffff) : f16_to_f32(pa[l]), c = pc[l];
@@ -147,7 +145,7 @@ static enum next mixed_f32(struct run *run, const struct insn *insn, uint32_t ma
         volatile float r = compute_f32(insn->floating.operation, a, b, c);
         d[l] = canonical(insn->floating.sat ? saturate(r) : r);
     }
-    (void)fesetround(before);
+    rounding_restore(before);
     return NEXT;
 }
 

@@ -5,6 +5,7 @@
 
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "rounding.h"
 #include "tensorcore/half.h"
 
 enum { U_ABS, U_NEG, U_RCP, U_SQRT, U_RSQRT, U_SIN, U_COS, U_LG2, U_EX2, U_TANH };
@@ -63,8 +64,7 @@ static enum next exact_f32(struct run *run, const struct insn *insn, uint32_t ma
     float *d = row(run, insn->op[0]);
     const float *a = row(run, insn->op[1]);
     const uint32_t nan_bits = 0x7fffffff;
-    int before = fegetround();
-    (void)fesetround(fe_modes[insn->floating.rounding]);
+    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
     FOR_LANES(rest, mask) {
         volatile float x = a[LANE(rest)], r;
         x = insn->floating.ftz ? flush(x) : x;
@@ -75,7 +75,7 @@ static enum next exact_f32(struct run *run, const struct insn *insn, uint32_t ma
             memcpy(&d[LANE(rest)], &nan_bits, sizeof nan_bits);
         }
     }
-    (void)fesetround(before);
+    rounding_restore(before);
     return NEXT;
 }
 
@@ -99,14 +99,13 @@ static enum next exec_f32(struct run *run, const struct insn *insn, uint32_t mas
 static enum next exec_f64(struct run *run, const struct insn *insn, uint32_t mask) {
     double *d = row(run, insn->op[0]);
     const double *a = row(run, insn->op[1]);
-    int before = fegetround();
-    (void)fesetround(fe_modes[insn->floating.rounding]);
+    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
     FOR_LANES(rest, mask) {
         volatile double x = a[LANE(rest)];
         volatile double r = apply(insn->floating.operation, x);
         d[LANE(rest)] = r;
     }
-    (void)fesetround(before);
+    rounding_restore(before);
     return NEXT;
 }
 
