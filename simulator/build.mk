@@ -66,7 +66,7 @@ $(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: simulator/build.mk $(FLAGS_STAMP
 	  submission/$*/$*_kernels.cu
 	$(Q)mv $(@D)/$*/$*_kernels.ptx $(@D)/$*/kernels.ptx && find $(@D)/$* -type f ! -name kernels.ptx -delete
 $(SIM_KERNELS:.o=/kernels.ptx): %/kernels.ptx: %.o
-SIM_EXTENDED_SOURCES := $(foreach part,$(GPU_PARTS),$(wildcard submission/$(part)/extended/*.cu submission/$(part)/quantize/*.cu))
+SIM_EXTENDED_SOURCES := $(foreach part,$(GPU_PARTS),$(wildcard submission/$(part)/*/*.cu))
 SIM_EXTENDED := $(SIM_EXTENDED_SOURCES:submission/%.cu=$(BUILD)/simulator/extended/%.o)
 $(SIM_EXTENDED): $(BUILD)/simulator/extended/%.o: submission/%.cu simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)

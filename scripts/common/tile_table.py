@@ -37,6 +37,11 @@ def grouped_names(backend: str) -> list[str]:
     return list(printed()[backend]["grouped_tiles"])
 
 
+def experts_names(backend: str) -> list[str]:
+    """The names of the experts' tiles, in the library's order."""
+    return list(printed()[backend]["experts_tiles"])
+
+
 def costs(backend: str) -> dict[str, int]:
     """The constants of a backend's tile selection, by name."""
     return printed()[backend]["costs"]

@@ -100,6 +100,15 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
                 ),
                 "NVFP4_WITHOUT_QUANTIZE",
             ),
+            (
+                "run_experts",
+                (
+                    "submission/gpu/gpu_experts*",
+                    f"submission/{folder}/experts/*.c*",
+                    f"submission/{folder}/experts/*_kernels.h",
+                ),
+                "NVFP4_WITHOUT_EXPERTS",
+            ),
         ),
     )
 

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "../hopper/experts/hopper_experts_selection.h"
 #include "../hopper/grouped/hopper_grouped_selection.h"
 #include "../hopper/hopper_tile_selection.h"
 #include "../hopper/narrow/hopper_narrow_selection.h"
@@ -60,6 +61,12 @@ void print_hopper_tiles(void) {
         const struct hopper_grouped_tile *tile = &hopper_grouped_tiles[i];
         printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d}%s\n", tile->name, tile->tile_m, tile->stages,
                i + 1 < HOPPER_GROUPED_TILES_COUNT ? "," : "");
+    }
+    printf("    },\n    \"experts_tiles\": {\n");
+    for (int i = 0; i < HOPPER_EXPERTS_TILES_COUNT; i++) {
+        const struct hopper_experts_tile *tile = &hopper_experts_tiles[i];
+        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"ctas_per_sm\": %d}%s\n", tile->name,
+               tile->tile_m, tile->stages, tile->ctas_per_sm, i + 1 < HOPPER_EXPERTS_TILES_COUNT ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < HOPPER_TILES; i++) {

@@ -4,7 +4,8 @@
  * tile_table: {"hopper": TABLE, "blackwell": TABLE, "geforce": TABLE}, and a TABLE has
  *
  * - "tiles": for each name the columns of the backend's config;
- * - "grouped_tiles": likewise the grouped GEMM's; "narrow_tiles": on Hopper, those for few rows of A;
+ * - "grouped_tiles": likewise the grouped GEMM's; "experts_tiles": those for experts; "narrow_tiles": on
+ * Hopper, those for few rows of A;
  * - "resources": for each name a CTA's threads and bytes of shared memory, on Blackwell also columns of TMEM;
  * - "costs", "narrow_costs": the figures of the selection (hopper_tile_selection.h and its like).
  *

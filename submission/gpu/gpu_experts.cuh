@@ -1,0 +1,94 @@
+/* The list of tiles of experts, which every CTA makes for itself from the counts: experts without rows have no
+ * tile. */
+#ifndef GPU_EXPERTS_CUH
+#define GPU_EXPERTS_CUH
+
+#include "../core/expert_rows.h"
+#include "gpu_experts.h"
+#include "gpu_limits.h"
+
+/* In shared memory. */
+struct expert_table {
+    int32_t row_end[CUSTOM_KERNEL_MAX_EXPERTS];  /* the row after each expert's last one */
+    int32_t tile_end[CUSTOM_KERNEL_MAX_EXPERTS]; /* tiles along the rows of all experts up to this one */
+};
+
+static __device__ __forceinline__ int32_t tiles_of_rows(int32_t rows, int32_t tile_m) {
+    return rows / tile_m + (rows % tile_m != 0);
+}
+
+static __device__ __forceinline__ int32_t first_row_of(const struct expert_tokens &tokens,
+                                                       const struct expert_table *table, int32_t expert) {
+    if (tokens.kind == CUSTOM_KERNEL_TOKENS_PADDED) {
+        return expert * tokens.rows;
+    }
+    return expert == 0 ? 0 : table->row_end[expert - 1];
+}
+
+/* One warp; the kernel before has to be waited for if it writes the counts.  A lane takes a run of experts;
+ * runs are joined by a scan over the lanes, which gives what one loop over all experts would. */
+static __device__ __forceinline__ void make_expert_table(const struct expert_tokens &tokens,
+                                                         struct expert_table *table) {
+    const int lane = threadIdx.x % WARP_THREADS;
+    const bool padded = tokens.kind == CUSTOM_KERNEL_TOKENS_PADDED;
+    for (int32_t i = lane; i < tokens.experts; i += WARP_THREADS) {
+        table->row_end[i] = clamped_count(tokens.counts[i], tokens.rows);
+    }
+    __syncwarp();
+    const int32_t run = (tokens.experts + WARP_THREADS - 1) / WARP_THREADS,
+                  first = min(lane * run, tokens.experts), end = min(first + run, tokens.experts);
+    int32_t rows = 0;
+    for (int32_t i = first; i < end && !padded; i++) {
+        rows = joined_end(tokens.kind, rows, table->row_end[i], tokens.rows);
+    }
+    for (int distance = 1; distance < WARP_THREADS; distance *= 2) {
+        const int32_t other = __shfl_up_sync(~0u, rows, distance);
+        rows = lane >= distance ? joined_end(tokens.kind, other, rows, tokens.rows) : rows;
+    }
+    rows = __shfl_up_sync(~0u, rows, 1);
+    int32_t row_end = lane == 0 ? 0 : rows, tiles = 0;
+    for (int32_t i = first; i < end; i++) {
+        const int32_t begin = padded ? i * tokens.rows : row_end, value = table->row_end[i];
+        row_end = padded ? begin + value : joined_end(tokens.kind, begin, value, tokens.rows);
+        tiles += tiles_of_rows(row_end - begin, tokens.tile_m);
+        table->row_end[i] = row_end;
+        table->tile_end[i] = tiles;
+    }
+    int32_t before = tiles;
+    for (int distance = 1; distance < WARP_THREADS; distance *= 2) {
+        const int32_t other = __shfl_up_sync(~0u, before, distance);
+        before += lane >= distance ? other : 0;
+    }
+    before -= tiles;
+    for (int32_t i = first; i < end; i++) {
+        table->tile_end[i] += before;
+    }
+}
+
+/* A tile along the rows of A. */
+struct expert_tile {
+    int32_t expert, first_row, row_end; /* row_end: the row after the expert's last one */
+};
+
+static __device__ __forceinline__ int32_t expert_tiles(const struct expert_tokens &tokens,
+                                                       const struct expert_table *table) {
+    return table->tile_end[tokens.experts - 1];
+}
+
+/* Tile number `number`, below expert_tiles(). */
+static __device__ __forceinline__ struct expert_tile
+find_expert_tile(const struct expert_tokens &tokens, const struct expert_table *table, int32_t number) {
+    int32_t low = 0, high = tokens.experts - 1; /* the first expert whose tile_end is above number */
+    while (low < high) {
+        const int32_t middle = (low + high) / 2;
+        if (table->tile_end[middle] > number) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    const int32_t before = low == 0 ? 0 : table->tile_end[low - 1];
+    return {low, first_row_of(tokens, table, low) + (number - before) * tokens.tile_m, table->row_end[low]};
+}
+
+#endif

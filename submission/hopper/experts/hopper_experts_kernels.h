@@ -1,0 +1,45 @@
+/* The compiled kernels for experts, for the host side. */
+#ifndef HOPPER_EXPERTS_KERNELS_H
+#define HOPPER_EXPERTS_KERNELS_H
+
+#include <cuda.h>
+
+#include "../../gpu/gpu_experts.h"
+#include "../../gpu/gpu_extended.h"
+#include "../hopper_kernels.h"
+#include "hopper_experts_config.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Passed by value. */
+struct hopper_experts_params {
+    struct expert_tokens tokens;
+    struct extended_params epilogue; /* scales are arrays, [expert]; m is the number of rows of A in all */
+    const uint8_t *sfb1, *sfb2;
+    int64_t sfb_expert_bytes;  /* from one expert's scale factors of B1, or of B2, to the next one's */
+    int32_t b_rows;            /* rows of an expert's tensor b1 */
+    int32_t scale_words;       /* of a row: K / 64 */
+    int32_t scales_by_rows;    /* layout of sfb1 and sfb2 */
+    int32_t interleave;        /* rows of gate, then of up, in turn in one tensor; 0: two tensors, or plain */
+    int32_t tiles_n, stages_k; /* tiles along an expert's columns of C */
+};
+
+/* The dequantization of rows of A that belong to an expert. */
+struct hopper_experts_dequantize_params {
+    struct dequantize_params a;
+    struct expert_tokens tokens; /* tile_m is not used */
+    uint32_t rows, rows_of_cta;  /* of A in all */
+};
+
+/* The kernel of tile number `index`.  Its parameters: the tensor maps of A in fp16, of B1 and of B2, a batch
+ * for each expert or for each piece of interleaved rows, and struct hopper_experts_params. */
+const void *hopper_experts_gemm_kernel(int index);
+const void *hopper_experts_dequantize_kernel(void); /* struct hopper_experts_dequantize_params */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
