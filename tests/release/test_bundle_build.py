@@ -69,10 +69,10 @@ def shaping(command):
     return sorted(set(kept))
 
 
-# Sources of a GPU that only the grouped or the extended GEMM needs.  That a bundle links without them is shown by its
-# trial (test_bundle.py).
+# Sources of a GPU that only the grouped GEMM, the extended one or experts need.  That a bundle links without them is
+# shown by its trial (test_bundle.py).
 GROUPED = re.compile(r"submission/\w+/grouped/|submission/gpu/(gpu_(grouped|schedule|gemv)|gemv)\.")
-EXTENDED = re.compile(r"submission/\w+/extended/|submission/gpu/gpu_extended\.")
+EXTENDED = re.compile(r"submission/\w+/(extended|experts)/|submission/gpu/gpu_(extended|experts)\.")
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
