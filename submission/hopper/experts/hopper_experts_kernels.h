@@ -29,8 +29,8 @@ struct hopper_experts_params {
 /* The dequantization of rows of A that belong to an expert. */
 struct hopper_experts_dequantize_params {
     struct dequantize_params a;
-    struct expert_tokens tokens; /* tile_m is not used */
-    uint32_t rows, rows_of_cta;  /* of A in all */
+    struct expert_tokens tokens;
+    uint32_t rows, rows_of_cta; /* of A in all */
 };
 
 /* The kernel of tile number `index`.  Its parameters: the tensor maps of A in fp16, of B1 and of B2, a batch
