@@ -6,12 +6,13 @@
 #include "machine/machine.h"
 
 static void decode_access(struct decoder *d, bool write) {
-    static const char *const strengths[] = {"weak", "relaxed", "acquire", "release", "mmio"};
+    static const char *const strengths[] = {"weak", "relaxed", "acquire", "release"};
     static const char *const scopes[] = {"cta", "cluster", "gpu", "sys"};
     static const char *const vectors[] = {"v2", "v4", "v8"};
     struct insn *insn = d->insn;
     bool is_volatile = mod(d, "volatile");
     bool hinted = mod(d, "L2::cache_hint");
+    (void)mod(d, "mmio"); /* .mmio.relaxed.sys: nor does a relaxed access here combine with others */
     int strength = mod_of(d, COUNTED(strengths));
     insn->memory.of_cta = mod_of(d, COUNTED(scopes)) == 0;
     skip_cache_hints(d);

@@ -229,6 +229,10 @@ MAD(sad_u32, uint32_t, uint32_t, c + (a < b ? b - a : a - b))
 MAD(sad_s32, uint32_t, int64_t,
     c + (uint32_t)((int32_t)a < (int32_t)b ? (int32_t)b - (int64_t)(int32_t)a
                                            : (int32_t)a - (int64_t)(int32_t)b))
+MAD(sad_u16, uint32_t, uint16_t, (uint16_t)(c + (uint32_t)(a < b ? b - a : a - b)))
+MAD(sad_s16, uint32_t, int16_t, (uint16_t)(c + (uint32_t)(a < b ? b - a : a - b)))
+MAD(sad_u64, uint64_t, uint64_t, c + (a < b ? b - a : a - b))
+MAD(sad_s64, uint64_t, int64_t, c + (a < b ? (uint64_t)b - (uint64_t)a : (uint64_t)a - (uint64_t)b))
 #define MAD_WIDE(name, D, T, S)                                                                                \
     static enum next name(struct run *run, const struct insn *insn, uint32_t mask) {                           \
         D *d = row(run, insn->op[0]);                                                                          \
@@ -345,6 +349,7 @@ void decode_mad24(struct decoder *d) {
 }
 
 void decode_sad(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_U32] = sad_u32, [T_S32] = sad_s32};
+    static const exec_fn fns[T_TYPES] = {[T_U16] = sad_u16, [T_S16] = sad_s16, [T_U32] = sad_u32,
+                                         [T_S32] = sad_s32, [T_U64] = sad_u64, [T_S64] = sad_s64};
     plain(d, fns, mod_type(d), 3);
 }

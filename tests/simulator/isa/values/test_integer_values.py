@@ -41,6 +41,7 @@ def test_arithmetic_of_every_width(bits):
             "max": max,
         }.items():
             table[f"{name}.{t} {{d}}, {{a}}, {{b}};"] = (bits, lambda a, b, _, f=f, r=read: f(r(a), r(b)))
+        table[f"sad.{t} {{d}}, {{a}}, {{b}}, {{c}};"] = (bits, lambda a, b, c, r=read: abs(r(a) - r(b)) + c)
         table[f"mad.lo.{t} {{d}}, {{a}}, {{b}}, {{c}};"] = (bits, lambda a, b, c: a * b + c)
         table[f"mad.hi.{t} {{d}}, {{a}}, {{b}}, {{c}};"] = (bits, lambda a, b, c, r=read: (r(a) * r(b) >> bits) + c)
         if bits < 64:
@@ -90,8 +91,6 @@ def test_forms_of_32_bits_only():
         "sub.sat.s32 {d}, {a}, {b};": (32, lambda a, b, _: clamp(s32(a) - s32(b), 32)),
         "min.relu.s32 {d}, {a}, {b};": (32, lambda a, b, _: max(min(s32(a), s32(b)), 0)),
         "max.relu.s32 {d}, {a}, {b};": (32, lambda a, b, _: max(s32(a), s32(b), 0)),
-        "sad.u32 {d}, {a}, {b}, {c};": (32, lambda a, b, c: abs(a - b) + c),
-        "sad.s32 {d}, {a}, {b}, {c};": (32, lambda a, b, c: abs(s32(a) - s32(b)) + c),
         "add.u16x2 {d}, {a}, {b};": (32, halves(lambda x, y: x + y, u16)),
         "add.s16x2 {d}, {a}, {b};": (32, halves(lambda x, y: x + y, s16)),
         "min.u16x2 {d}, {a}, {b};": (32, halves(min, u16)),

@@ -282,3 +282,16 @@ def test_a_warps_atomics_come_one_after_another(space):
     out = sim.buffer(np.zeros(64, np.uint32))
     assert sim.launch("k", out) == 0, sim.findings
     assert sorted(out[32:].tolist()) == sorted(np.cumsum([0, *range(31)]).tolist())
+
+
+def test_accesses_of_mapped_registers_are_strong_accesses():
+    """PTX ISA, ld.mmio and st.mmio: .relaxed.sys accesses of global memory."""
+    sim = Sim(
+        body(
+            "ld.param.u64 %rd1, [p]; ld.mmio.relaxed.sys.global.u32 %r5, [%rd1]; add.u32 %r5, %r5, 1;",
+            "st.mmio.relaxed.sys.global.u32 [%rd1+4], %r5;",
+        )
+    )
+    words = sim.buffer(np.array([41, 0], np.uint32))
+    sim.launch("k", words, block=1)
+    assert (sim.verdict, words.tolist()) == ("clean", [41, 42])
