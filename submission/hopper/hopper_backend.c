@@ -6,19 +6,13 @@
 #include "experts/hopper_experts_backend.h"
 #include "extended/hopper_extended_backend.h"
 #include "grouped/hopper_grouped_backend.h"
+#include "hopper_ahead.h"
 #include "hopper_kernels.h"
 #include "hopper_operands.h"
 #include "hopper_tile_selection.h"
 #include "narrow/hopper_narrow_backend.h"
 #include "narrow/hopper_narrow_selection.h"
 #include "quantize/hopper_quantize_backend.h"
-
-/* The dequantization of A ahead of a persistent GEMM's tiles (hopper_config.h). */
-struct ahead {
-    int64_t tiles_m, row_tiles, band_tiles;
-    int64_t parts, parts_before, items;
-    int64_t counters; /* words of scratch memory; 0 if another kernel dequantizes all of A before */
-};
 
 /* The launches of a call. */
 struct launch_plan {
@@ -62,32 +56,6 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_c
     return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
 }
 
-/* True if CTAs of a launch take one tile after another; then the launch counts its tiles in 32 bits. */
-static bool is_persistent(const struct hopper_config *config, int64_t tiles, int sms) {
-    return config->persistent && tiles <= INT32_MAX - sms;
-}
-
-/* A band is the rows of tiles that run at once; if these span several batches, it is whole batches, because one
- * launch has to dequantize the first band's first parts.  A single row of tiles is left to a kernel, which
- * takes no longer for all of it than for those parts (measured:H200). */
-static struct ahead plan_ahead(const struct problem *problem, const struct launch_plan *plan) {
-    const struct hopper_config *config = &hopper_configs[plan->choice.tile];
-    const int64_t tiles_n = ceil_div(plan->choice.first_columns, hopper_tile_n(config)),
-                  tiles_m = ceil_div(problem->m, config->tile_m), row_tiles = tiles_m * problem->l,
-                  at_a_time = ceil_div(plan->sms, tiles_n),
-                  band_tiles = at_a_time < tiles_m ? at_a_time : round_up(at_a_time, tiles_m),
-                  bands = ceil_div(row_tiles, band_tiles), parts = ceil_div(plan->stages_k, A_PART_STAGES),
-                  parts_before = parts < A_PARTS_BEFORE ? parts : A_PARTS_BEFORE,
-                  items = (bands * parts - parts_before) * band_tiles * (config->tile_m / A_ITEM_ROWS),
-                  most = tiles_n * row_tiles <= plan->sms ? A_BAND_TILES_ALONE : A_BAND_TILES;
-    if (!is_persistent(config, tiles_n * row_tiles, plan->sms) || row_tiles == 1 || items <= 0 ||
-        items > INT32_MAX || (band_tiles < row_tiles ? band_tiles : row_tiles) > most) {
-        return (struct ahead){0};
-    }
-    return (struct ahead){
-        tiles_m, row_tiles, band_tiles, parts, parts_before, items, 1 + bands * band_tiles * parts};
-}
-
 static int32_t make_plan(const struct problem *problem, struct hopper_choice choice, struct launch_plan *plan) {
     plan->choice = choice;
     RETURN_IF_FAILED(check_limits(problem, &hopper_configs[choice.tile]));
@@ -101,7 +69,9 @@ static int32_t make_plan(const struct problem *problem, struct hopper_choice cho
     if (plan->permute_scales) {
         plan->scale_bytes = gpu_permuted_bytes(problem, problem->n, padded_k);
     }
-    plan->ahead = plan_ahead(problem, plan);
+    const struct hopper_config *config = &hopper_configs[choice.tile];
+    plan->ahead = hopper_plan_ahead(problem, config, ceil_div(choice.first_columns, hopper_tile_n(config)),
+                                    plan->sms, plan->stages_k);
     plan->counters_bytes = plan->ahead.counters * (int64_t)sizeof(uint32_t);
     return CUSTOM_KERNEL_OK;
 }
@@ -148,36 +118,6 @@ static int32_t encode_maps(const struct problem *problem, const struct launch_pl
     return hopper_encode_b("b2", problem, problem->b2, b_rows, &maps->b2);
 }
 
-/* Dequantizes all of A, or the first parts of the first band. */
-static int32_t launch_dequantize(const struct problem *problem, const struct launch_plan *plan,
-                                 const struct operands *operands) {
-    struct dequantize_params params = hopper_dequantize_params(problem, plan->stages_k, operands->a);
-    const struct ahead *ahead = &plan->ahead;
-    int64_t units = params.row_units, rows = problem->m, batches = problem->l;
-    uint32_t *counters = operands->counters, count = (uint32_t)ahead->counters;
-    void *arguments[] = {&params, &counters, &count};
-    if (ahead->counters > 0) {
-        const int64_t tile_m = hopper_configs[plan->choice.tile].tile_m;
-        const int64_t first_units = ahead->parts_before * A_PART_STAGES * DEQUANTIZE_UNITS;
-        units = first_units < units ? first_units : units;
-        if (ahead->band_tiles < ahead->tiles_m) {
-            rows = ahead->band_tiles * tile_m;
-            batches = 1;
-        } else if (ahead->band_tiles < ahead->row_tiles) {
-            batches = ahead->band_tiles / ahead->tiles_m;
-        }
-    }
-    int64_t threads = hopper_dequantize_threads(units);
-    struct launch launch = {
-        .kernel = ahead->counters > 0 ? hopper_dequantize_first_kernel() : hopper_dequantize_kernel(),
-        .grid = {rows, ceil_div(units, threads), batches},
-        .threads = threads,
-        .cluster = 1,
-        .pdl_variable = HOPPER_PDL_VARIABLE,
-    };
-    return gpu_launch(problem, &launch, arguments);
-}
-
 static int32_t launch_permute_scales(const struct problem *problem, const struct launch_plan *plan,
                                      const struct operands *operands) {
     struct permute_scales_params params = {
@@ -209,7 +149,7 @@ static int32_t make_dual_gemm(const struct problem *problem, const struct launch
         .config = config,
         .first_n = first_n,
         .tiles = {tiles_n, tiles_m, problem->l},
-        .persistent = is_persistent(config, tiles, plan->sms),
+        .persistent = hopper_is_persistent(config, tiles, plan->sms),
         .launch = {.kernel = hopper_dual_gemm_kernel(tile),
                    .grid = {tiles_n * config->split_k, tiles_m, problem->l},
                    .threads = hopper_cta_threads(config),
@@ -252,15 +192,8 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
         .tiles_m = (int32_t)gemm->tiles[1],
         .tiles = (int32_t)(gemm->tiles[0] * gemm->tiles[1] * gemm->tiles[2]),
     };
-    if (gemm->first_n == 0 && plan->ahead.counters > 0) {
-        params.row_tiles = (int32_t)plan->ahead.row_tiles;
-        params.band_tiles = (int32_t)plan->ahead.band_tiles;
-        params.parts = (int32_t)plan->ahead.parts;
-        params.parts_before = (int32_t)plan->ahead.parts_before;
-        params.items = (uint32_t)plan->ahead.items;
-        params.claimed = operands->counters;
-        params.ready = operands->counters + 1;
-        params.a = hopper_dequantize_params(problem, plan->stages_k, operands->a);
+    if (gemm->first_n == 0) {
+        hopper_schedule_ahead(problem, plan->stages_k, &plan->ahead, operands->a, operands->counters, &params);
     }
     void *arguments[] = {&gemm->maps.a, &gemm->maps.b1, &gemm->maps.b2, &params};
     return gpu_launch(problem, &gemm->launch, arguments);
@@ -277,7 +210,9 @@ static int32_t launch_all(const struct problem *problem, const struct launch_pla
         RETURN_IF_FAILED(
             make_dual_gemm(problem, plan, &operands, choice->rest_tile, choice->first_columns, rest, &second));
     }
-    RETURN_IF_FAILED(launch_dequantize(problem, plan, &operands));
+    RETURN_IF_FAILED(hopper_launch_dequantize(problem, plan->stages_k, &plan->ahead,
+                                              hopper_configs[choice->tile].tile_m, operands.a,
+                                              operands.counters));
     if (plan->permute_scales) {
         RETURN_IF_FAILED(launch_permute_scales(problem, plan, &operands));
     }

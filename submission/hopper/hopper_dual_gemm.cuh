@@ -32,6 +32,10 @@ namespace hopper {
 
 /* ---- operands ---- */
 
+template <class T>
+static __device__ __forceinline__ struct tile_coord tile_number(const struct hopper_persistent_params &p,
+                                                                int32_t tile);
+
 /* B1 and B2 are two tensors, and so are their scale factors; a stage holds one after the other. */
 template <int warpgroups_n, int m_blocks, int tile_m, int stages, int split_k, int warpgroups_k>
 struct dual_tile : tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k> {
@@ -43,6 +47,21 @@ struct dual_tile : tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgro
 
     static __device__ __forceinline__ const struct hopper_dual_gemm_params &gemm_of(const params &p) {
         return p;
+    }
+
+    /* For CTAs that take tile after tile (hopper_persistent_gemm.cuh). */
+    using persistent_params = struct hopper_persistent_params;
+
+    static __device__ __forceinline__ const persistent_params &schedule_of(const persistent_params &p) {
+        return p;
+    }
+
+    static __device__ __forceinline__ const params &operands_of(const persistent_params &p) {
+        return p.gemm;
+    }
+
+    static __device__ __forceinline__ coord place_of_tile(const persistent_params &p, int32_t tile) {
+        return tile_number<dual_tile>(p, tile);
     }
 
     static __device__ __forceinline__ void load_b(shared_t<dual_tile> shared, const struct tile_coord &coord,

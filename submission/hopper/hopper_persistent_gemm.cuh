@@ -167,15 +167,16 @@ static __device__ __forceinline__ void wait_for_a(const struct hopper_persistent
  * to the first part of the first band, which the kernel before has made. */
 template <class T>
 static __device__ __forceinline__ void
-load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_params &p, const CUtensorMap *a,
+load_tiles(shared_t<T> shared, uint32_t wave, const typename T::persistent_params &all, const CUtensorMap *a,
            const CUtensorMap *b1, const CUtensorMap *b2) {
+    const struct hopper_persistent_params &p = T::schedule_of(all);
     if (p.gemm.scales_by_previous_kernel) {
         griddepcontrol_wait();
     }
-    struct tile_coord coord = tile_number<T>(p, blockIdx.x);
+    typename T::coord coord = T::place_of_tile(all, blockIdx.x);
     const int ahead = min(T::stages, coord.stages);
     for (int i = 0; i < ahead; i++) {
-        T::load_b(shared, coord, p.gemm, b1, b2, i, i);
+        T::load_b(shared, coord, T::operands_of(all), b1, b2, i, i);
     }
     griddepcontrol_wait();
     struct ring ring = {0, 1};
@@ -186,10 +187,10 @@ load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_par
     int32_t first = ahead;
     for (int32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         const int32_t row_tile = tile / p.tiles_n;
-        coord = tile_number<T>(p, tile);
+        coord = T::place_of_tile(all, tile);
         for (int32_t i = first; i < coord.stages; i++) {
             wait(empty_barrier(shared, ring.stage), ring.parity);
-            T::load_b(shared, coord, p.gemm, b1, b2, ring.stage, i);
+            T::load_b(shared, coord, T::operands_of(all), b1, b2, ring.stage, i);
             load_a<T>(shared, coord, a, ring.stage, i);
             advance<T::stages>(ring);
             if (i % A_PART_STAGES == A_PART_STAGES - 1) { /* wait here, while the ring is full */
@@ -199,7 +200,7 @@ load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_par
         first = 0;
         const int32_t next = tile + gridDim.x;
         if (next < p.tiles) {
-            wait_for_a<T>(p, tile_number<T>(p, next), next / p.tiles_n, 0);
+            wait_for_a<T>(p, T::place_of_tile(all, next), next / p.tiles_n, 0);
         }
         red_add_relaxed_cta_shared(wave, 1);
     }

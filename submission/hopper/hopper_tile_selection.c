@@ -21,6 +21,8 @@ const struct hopper_costs hopper_costs = {
 
 enum { REST_GAIN_PERCENT = 3, REST_TRIED_WAVES = 2 };
 
+#define ALL_TILES ((UINT32_C(1) << HOPPER_TILES) - 1)
+
 const struct hopper_config hopper_configs[HOPPER_TILES] = {HOPPER_CONFIGS(GPU_TILE_ROW)};
 
 int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, int64_t l) {
@@ -45,23 +47,30 @@ int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64
     return costs->call_ps + waves * (stages_of_cta * stage + costs->wave_ps + reductions);
 }
 
-int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    int narrow = hopper_select_narrow_tile(m, n, k, l, sms);
-    if (narrow >= 0 && narrow < HOPPER_NARROW_TILES - 1) {
-        return HOPPER_TILES + narrow;
-    }
+/* The cheapest of the tiles in `allowed`, bit i for tile i. */
+static int cheapest_tile(uint32_t allowed, int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
     int best = 0;
     int64_t best_cost = INT64_MAX, best_tile = 0;
     for (int i = 0; i < HOPPER_TILES; i++) {
         int64_t cost = hopper_tile_cost_ps(&hopper_configs[i], m, n, k, l, sms);
         int64_t tile = (int64_t)hopper_tile_n(&hopper_configs[i]) * hopper_configs[i].tile_m;
-        if (cost < best_cost || (cost == best_cost && tile > best_tile)) {
+        if ((allowed >> i & 1) != 0 && (cost < best_cost || (cost == best_cost && tile > best_tile))) {
             best = i;
             best_cost = cost;
             best_tile = tile;
         }
     }
-    if (narrow >= 0 && hopper_narrow_call_ps(&hopper_narrow_configs[narrow], m, n, k, l, sms) <= best_cost) {
+    return best;
+}
+
+int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    int narrow = hopper_select_narrow_tile(m, n, k, l, sms);
+    if (narrow >= 0 && narrow < HOPPER_NARROW_TILES - 1) {
+        return HOPPER_TILES + narrow;
+    }
+    const int best = cheapest_tile(ALL_TILES, m, n, k, l, sms);
+    if (narrow >= 0 && hopper_narrow_call_ps(&hopper_narrow_configs[narrow], m, n, k, l, sms) <=
+                           hopper_tile_cost_ps(&hopper_configs[best], m, n, k, l, sms)) {
         return HOPPER_TILES + narrow;
     }
     return best;
@@ -78,18 +87,17 @@ static int64_t columns_of_waves(const struct hopper_config *config, int64_t m, i
     return waves * sms / per_column * tile_n / granule * granule;
 }
 
-struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    struct hopper_choice choice = {.tile = hopper_select_tile(m, n, k, l, sms), .first_columns = n};
-    if (choice.tile >= HOPPER_TILES) {
-        return choice;
-    }
+/* `tile` for all columns, or two tiles in `allowed` if these are faster. */
+static struct hopper_choice with_rest(uint32_t allowed, int tile, int64_t m, int64_t n, int64_t k, int64_t l,
+                                      int sms) {
+    struct hopper_choice choice = {.tile = tile, .first_columns = n};
     const int64_t whole_ps = hopper_tile_cost_ps(&hopper_configs[choice.tile], m, n, k, l, sms);
     const int64_t launch_ps = hopper_costs.rest_ps - hopper_costs.call_ps;
     int64_t best_ps = whole_ps - whole_ps * REST_GAIN_PERCENT / 100;
     for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
         int64_t all_waves = hopper_ctas(config, m, n, l) / sms;
-        if (config->split_k > 1) { /* these are for less than a wave */
+        if (config->split_k > 1 || (allowed >> i & 1) == 0) { /* split K is for less than a wave */
             continue;
         }
         for (int64_t waves = all_waves; waves > 0 && waves > all_waves - REST_TRIED_WAVES; waves--) {
@@ -100,7 +108,7 @@ struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_
             int64_t first_ps = hopper_tile_cost_ps(config, m, columns, k, l, sms) + launch_ps;
             for (int j = 0; j < HOPPER_TILES && first_ps < best_ps; j++) {
                 int64_t ps = first_ps + hopper_tile_cost_ps(&hopper_configs[j], m, n - columns, k, l, sms);
-                if (ps < best_ps) {
+                if (ps < best_ps && (allowed >> j & 1) != 0) {
                     choice = (struct hopper_choice){i, columns, j};
                     best_ps = ps;
                 }
@@ -108,6 +116,17 @@ struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_
         }
     }
     return choice;
+}
+
+struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    const int tile = hopper_select_tile(m, n, k, l, sms);
+    return tile >= HOPPER_TILES ? (struct hopper_choice){.tile = tile, .first_columns = n}
+                                : with_rest(ALL_TILES, tile, m, n, k, l, sms);
+}
+
+struct hopper_choice hopper_select_among(uint32_t allowed, int64_t m, int64_t n, int64_t k, int64_t l,
+                                         int sms) {
+    return with_rest(allowed, cheapest_tile(allowed, m, n, k, l, sms), m, n, k, l, sms);
 }
 
 const char *hopper_tile_name(int index) {

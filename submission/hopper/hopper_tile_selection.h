@@ -53,6 +53,9 @@ struct hopper_choice {
  * of one tile, and the columns that are left with the tile that is cheapest for them. */
 struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
+/* The same among the tiles in `allowed`, bit i for tile i, without narrow tiles. */
+struct hopper_choice hopper_select_among(uint32_t allowed, int64_t m, int64_t n, int64_t k, int64_t l, int sms);
+
 /* The name of tile number `index`, narrow tiles after the others, or NULL past the last one. */
 const char *hopper_tile_name(int index);
 

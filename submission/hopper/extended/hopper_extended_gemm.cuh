@@ -36,17 +36,36 @@ static __device__ __forceinline__ void copy_scale_tile(uint32_t to, const uint8_
     cp_async_bulk(to, scales + offset * SCALE_TILE_BYTES, STAGE_SCALE_BYTES, full);
 }
 
+template <class T>
+static __device__ __forceinline__ struct extended_coord
+place_extended_tile(const struct hopper_extended_params &p, int32_t number, int32_t row, int32_t rank);
+
 /* Base: the dual GEMM's tile; bf16: A is bf16, and B is dequantized to it. */
 template <class Base, bool bf16> struct extended_tile : Base {
     using coord = struct extended_coord;
     using params = struct hopper_extended_params;
     static constexpr bool interleaves = true;
     static constexpr int a_type = bf16 ? CUSTOM_KERNEL_A_BF16 : CUSTOM_KERNEL_A_FP16;
+    using persistent_params = struct hopper_extended_persistent_params;
     static constexpr int joint_scale_tiles = JOINT_SCALE_TILES(Base::tile_n);
     static_assert(joint_scale_tiles <= 2 * Base::b_scale_tiles, "joint scale tiles fit the places of both");
 
     static __device__ __forceinline__ const struct hopper_dual_gemm_params &gemm_of(const params &p) {
         return p.gemm;
+    }
+
+    static __device__ __forceinline__ const struct hopper_persistent_params &
+    schedule_of(const persistent_params &p) {
+        return p.schedule;
+    }
+
+    static __device__ __forceinline__ const params &operands_of(const persistent_params &p) {
+        return p.extended;
+    }
+
+    static __device__ __forceinline__ coord place_of_tile(const persistent_params &p, int32_t tile) {
+        return place_extended_tile<extended_tile>(p.extended, tile % p.schedule.tiles_n,
+                                                  tile / p.schedule.tiles_n, 0);
     }
 
     static __device__ __forceinline__ void load_b(shared_t<extended_tile> shared,
@@ -76,20 +95,20 @@ template <class Base, bool bf16> struct extended_tile : Base {
     }
 };
 
+/* Tile number `number` along the launch's columns of C, in row `row` of tiles; rank: of this CTA in it. */
 template <class T>
 static __device__ __forceinline__ struct extended_coord
-find_extended_tile(const struct hopper_extended_params &p) {
+place_extended_tile(const struct hopper_extended_params &p, int32_t number, int32_t row, int32_t rank) {
     struct extended_coord coord;
     struct tile_coord &tile = coord;
-    const int32_t number = blockIdx.x / T::split_k;
     const bool joint = p.epilogue.plain || p.interleave != 0;
-    coord.column = number * (p.epilogue.plain ? 2 * T::tile_n : T::tile_n);
-    tile.n = number * (joint ? 2 * T::tile_n : T::tile_n);
-    tile.first_row = blockIdx.y * T::tile_m;
+    coord.column = p.gemm.first_n + number * (p.epilogue.plain ? 2 * T::tile_n : T::tile_n);
+    tile.n = p.interleave != 0 ? 2 * coord.column : coord.column;
+    tile.first_row = row * T::tile_m;
     tile.m = min(tile.first_row, p.gemm.m - p.gemm.a_box_rows);
     tile.batch = 0;
     tile.scale_tile = tile.n / SCALE_TILE_ROWS;
-    tile.rank = blockIdx.x % T::split_k;
+    tile.rank = rank;
     tile.first_stage = p.gemm.stages_k * tile.rank / T::split_k;
     tile.stages = p.gemm.stages_k * (tile.rank + 1) / T::split_k - tile.first_stage;
     /* A plain product's piece is half of the tile.  The second operand's factors lie whole scale tiles after
@@ -102,6 +121,12 @@ find_extended_tile(const struct hopper_extended_params &p) {
                           : piece >= SCALE_ENTRIES   ? piece / SCALE_ENTRIES * SCALE_WORD_BYTES
                                                      : piece * SCALE_ENTRY_BYTES;
     return coord;
+}
+
+template <class T>
+static __device__ __forceinline__ struct extended_coord
+find_extended_tile(const struct hopper_extended_params &p) {
+    return place_extended_tile<T>(p, blockIdx.x / T::split_k, blockIdx.y, blockIdx.x % T::split_k);
 }
 
 /* ---- epilogue ---- */

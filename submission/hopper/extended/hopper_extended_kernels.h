@@ -14,12 +14,18 @@ extern "C" {
 /* Passed by value.  `interleave`: rows of gate, then of up, in turn in one tensor; 0 for two tensors or a plain
  * product.  `correction` undoes the powers of two that the operands carry. */
 
-/* `gemm`'s n is the number of rows of the tensor b1; its first_n is not used. */
+/* `gemm`'s n is the number of rows of the tensor b1. */
 struct hopper_extended_params {
     struct hopper_dual_gemm_params gemm;
     struct extended_params epilogue;
     int32_t interleave;
     float correction;
+};
+
+/* `schedule` has the same `gemm`. */
+struct hopper_extended_persistent_params {
+    struct hopper_extended_params extended;
+    struct hopper_persistent_params schedule;
 };
 
 /* The columns of C of a narrow tile's warps.  2^unit_bits warps along N share `span` columns; each has `subs`
@@ -53,7 +59,8 @@ static inline float hopper_correction(int32_t a_type) {
 
 /* The kernel of configuration number `index` of HOPPER_CONFIGS for an A of type `a_type`, or NULL.  Its
  * parameters: the tensor maps of A in 16 bits, B1 and B2, of interleaved rows [piece][row][K], and struct
- * hopper_extended_params.  An A of fp16 is multiplied as one dequantized to it. */
+ * hopper_extended_params; for a persistent configuration, struct hopper_extended_persistent_params, with a CTA
+ * an SM. An A of fp16 is multiplied as one dequantized to it. */
 const void *hopper_extended_gemm_kernel(int index, int a_type);
 
 /* Its parameters: struct dequantize_params; `a` has 16 bits an element. */
