@@ -162,6 +162,11 @@ PTX void prefetch_global_l2(const void *address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory");
 }
 
+/* One thread.  Brings the line of a global address to L1; reads nothing (PTX ISA, prefetch). */
+PTX void prefetch_global_l1(const void *address) {
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
+}
+
 PTX void prefetch_tensormap(const void *tensor_map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
 }

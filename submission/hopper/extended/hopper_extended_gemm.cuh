@@ -253,6 +253,23 @@ finish_extended(float (&acc)[T::m_blocks][T::accs], unsigned char *output, int w
 
 /* ---- kernel ---- */
 
+#define SCALES_WARP 1 /* of the producer's warpgroup */
+
+/* A warp that has nothing else to do.  Brings the epilogue's scales to L1, which the main loop leaves alone:
+ * its lanes ask for the three numbers and for the lines of the tile's token scales. */
+static __device__ __forceinline__ void ask_for_scales(const struct extended_params &p, int32_t row) {
+    const int lane = threadIdx.x % WARP_THREADS;
+    const float *scale = lane == 0   ? p.scale_gate
+                         : lane == 1 ? p.scale_up
+                         : lane == 2 ? p.scale_c
+                                     : p.token_scale;
+    const int32_t offset = lane < 3 ? 0 : row + (lane - 3) * (L2_LINE_BYTES / (int)sizeof(float));
+    griddepcontrol_wait(); /* a kernel before this call's may have made them */
+    if (scale != nullptr && (lane < 3 || offset < p.m)) {
+        prefetch_global_l1(scale + offset);
+    }
+}
+
 /* Consumer warpgroup: the tile's products, then its rows of C. */
 template <class T>
 static __device__ __forceinline__ void consume_extended(shared_t<T> shared, struct shared_storage<T> *storage,
@@ -263,7 +280,7 @@ static __device__ __forceinline__ void consume_extended(shared_t<T> shared, stru
     if (!accumulate<T>(acc, shared, coord, warpgroup)) {
         return;
     }
-    griddepcontrol_wait(); /* a kernel before this call's may have made the token scales */
+    griddepcontrol_wait(); /* a kernel before this call's may have made the scales */
     unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
     struct tile_coord tile = coord;
     tile.n = coord.column;
@@ -299,6 +316,8 @@ static __global__ void __launch_bounds__(T::threads, 1)
         setmaxnreg_dec<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
             load<T>(shared, coord, p, &a, &b1, &b2);
+        } else if (threadIdx.x / WARP_THREADS == SCALES_WARP) {
+            ask_for_scales(p.epilogue, coord.m);
         }
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS(T::warpgroups)>();

@@ -70,20 +70,20 @@ find_extended_rows(const struct hopper_extended_narrow_params &p, const struct n
 
 /* ---- epilogue ---- */
 
-/* A pair of vectors that a warp finishes. */
-struct narrow_pair {
-    int32_t unit, sub; /* of the first vector: the warp's number along N, and its first 8 rows there */
-    int32_t unit_step, sub_step; /* to the second vector's */
-    int32_t row;                 /* this lane's first row of A; it has the next one too */
+/* A vector that a warp finishes. */
+struct narrow_vector_place {
+    int32_t unit, sub; /* the warp's number along N that has its rows, and their first 8 there */
+    int32_t row;       /* this lane's first row of A; it has the next one too */
 };
 
-template <class T>
-static __device__ __forceinline__ struct narrow_pair find_pair(const struct hopper_extended_narrow_params &p,
-                                                               const struct narrow_coord &coord, int index) {
-    const int pair = index * T::split_k + coord.rank, warps = pair / T::a_blocks * T::in_pair / T::blocks;
-    const int subs_of_block = p.epilogue.plain ? 2 : 1;
-    return {coord.tile_n * p.gemm.layout.warps_n + warps, 0, T::blocks == 1 ? 1 : 0,
-            T::blocks == 1 ? 0 : subs_of_block,
+/* Of vector number `slot` of this CTA. */
+template <class T, bool plain>
+static __device__ __forceinline__ struct narrow_vector_place
+find_vector(const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord, int slot) {
+    const int pair = slot / T::in_pair * T::split_k + coord.rank, member = slot % T::in_pair;
+    const int warps = pair / T::a_blocks * T::in_pair / T::blocks;
+    return {coord.tile_n * p.gemm.layout.warps_n + warps + (T::blocks == 1 ? member : 0),
+            (T::blocks == 1 ? 0 : member) * (plain ? 2 : 1),
             coord.m + pair % T::a_blocks * NARROW_A_ROWS + coord.quad_lane * 2};
 }
 
@@ -115,12 +115,13 @@ static __device__ __forceinline__ void add_up(float (&sum)[4], uint32_t from, in
 
 /* Two outputs of neighbouring rows of A, from a vector's gate and up or from half `half` of a plain product's.
  */
+template <bool plain>
 static __device__ __forceinline__ void finish_rows(const struct hopper_extended_narrow_params &p,
                                                    const float (&sum)[4], int half,
                                                    const struct narrow_factors &factors, float (&outputs)[2]) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        if (p.epilogue.plain) {
+        if constexpr (plain) {
             outputs[i] = sum[2 * half + i] * p.correction * factors.of[i].gate;
         } else {
             outputs[i] = activate(p.epilogue, __fmul_rn(sum[i] * p.correction, factors.of[i].gate),
@@ -161,63 +162,74 @@ static __device__ __forceinline__ void store_groups(const struct extended_params
     }
 }
 
-/* The warps take this CTA's pairs in turn.  For NVFP4 output, the pair's fp32 outputs pass through the place of
- * its partial sums: a place of 512 bytes for each group of 16 columns of 8 rows. */
-template <class T>
+/* Stores a vector's fp32 outputs for store_groups: in a plain product's place two halves of a group's columns,
+ * else one that `half` names. */
+template <bool plain>
 static __device__ __forceinline__ void
-finish_pairs(uint32_t shared, const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord,
-             struct narrow_factors factors) {
-    const int sources = T::split_k * p.gemm.layout.warps_k;
-    const int pairs = T::places(p.gemm.layout.warps_n, coord.rank) / T::in_pair;
-    const bool nvfp4 = p.epilogue.output == CUSTOM_KERNEL_NVFP4;
-    const int place_bytes = sources * NARROW_VECTOR_BYTES;
-    for (int i = coord.warp; i < pairs; i += coord.warps) {
-        const uint32_t place = shared + p.gemm.layout.sums_offset + i * T::in_pair * place_bytes;
-        const struct narrow_pair pair = find_pair<T>(p, coord, i);
-        float sum[T::in_pair][4];
+stage_vector(const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord,
+             const float (&sum)[4], int half, const struct narrow_factors &factors, uint32_t place) {
 #pragma unroll
-        for (int j = 0; j < T::in_pair; j++) {
-            add_up(sum[j], place + j * place_bytes + coord.lane * 16, sources);
+    for (int i = 0; i < (plain ? 2 : 1); i++) {
+        float outputs[2];
+        finish_rows<plain>(p, sum, i, factors, outputs);
+        const uint32_t to = place + coord.quad_lane * 2 * GROUP_ROW_BYTES + ((half + i) * 8 + coord.quad) * 4;
+        st_shared_f32(to, outputs[0]);
+        st_shared_f32(to + GROUP_ROW_BYTES, outputs[1]);
+    }
+}
+
+/* What the warps finish at a time, in turn: a vector; or, if gate and up become NVFP4, a pair, which has whole
+ * groups. For NVFP4 output, fp32 outputs pass through the place of the first one's partial sums: 512 bytes hold
+ * a group of 16 columns of 8 rows. */
+template <class T, bool plain, bool nvfp4>
+static __device__ __forceinline__ void
+finish_vectors(uint32_t shared, const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord,
+               struct narrow_factors factors) {
+    constexpr int at_once = nvfp4 && !plain ? T::in_pair : 1;
+    const int sources = T::split_k * p.gemm.layout.warps_k, place_bytes = sources * NARROW_VECTOR_BYTES;
+    const int count = T::places(p.gemm.layout.warps_n, coord.rank);
+    for (int slot = coord.warp * at_once; slot < count; slot += coord.warps * at_once) {
+        const uint32_t place = shared + p.gemm.layout.sums_offset + slot * place_bytes;
+        const struct narrow_vector_place vector = find_vector<T, plain>(p, coord, slot);
+        float sum[at_once][4];
+#pragma unroll
+        for (int i = 0; i < at_once; i++) {
+            add_up(sum[i], place + i * place_bytes + coord.lane * 16, sources);
         }
-        if (i >= coord.warps) {
-            factors = find_two_factors(p, pair.row);
+        if (slot >= coord.warps * at_once) {
+            factors = find_two_factors(p, vector.row);
         }
-        __syncwarp(); /* all partial sums have been read */
+        if constexpr (nvfp4) {
+            __syncwarp(); /* all partial sums have been read */
 #pragma unroll
-        for (int j = 0; j < T::in_pair; j++) {
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                if (half > 0 && !p.epilogue.plain) {
-                    break;
-                }
-                float outputs[2];
-                finish_rows(p, sum[j], half, factors, outputs);
-                if (nvfp4) {
-                    const uint32_t to = (p.epilogue.plain ? place + j * place_bytes : place) +
-                                        coord.quad_lane * 2 * GROUP_ROW_BYTES +
-                                        ((p.epilogue.plain ? half : j) * 8 + coord.quad) * 4;
-                    st_shared_f32(to, outputs[0]);
-                    st_shared_f32(to + GROUP_ROW_BYTES, outputs[1]);
-                } else {
-                    store_rows(p.epilogue, pair.row,
-                               column_of(p.columns, pair.unit + j * pair.unit_step,
-                                         pair.sub + j * pair.sub_step + half, coord.quad),
-                               outputs);
-                }
+            for (int i = 0; i < at_once; i++) {
+                stage_vector<plain>(p, coord, sum[i], i, factors, place);
             }
-        }
-        if (nvfp4) {
-            const int j = coord.lane / NARROW_A_ROWS, row = coord.lane % NARROW_A_ROWS;
             __syncwarp();
-            if (j < (p.epilogue.plain ? T::in_pair : 1)) {
-                store_groups(
-                    p.epilogue, place + j * place_bytes + row * GROUP_ROW_BYTES,
-                    pair.row - coord.quad_lane * 2 + row,
-                    column_of(p.columns, pair.unit + j * pair.unit_step, pair.sub + j * pair.sub_step, 0),
-                    number_or_one(p.epilogue.scale_c));
+            if (coord.lane < NARROW_A_ROWS) {
+                store_groups(p.epilogue, place + coord.lane * GROUP_ROW_BYTES,
+                             vector.row - coord.quad_lane * 2 + coord.lane,
+                             column_of(p.columns, vector.unit, vector.sub, 0),
+                             number_or_one(p.epilogue.scale_c));
+            }
+        } else {
+#pragma unroll
+            for (int half = 0; half < (plain ? 2 : 1); half++) {
+                float outputs[2];
+                finish_rows<plain>(p, sum[0], half, factors, outputs);
+                store_rows(p.epilogue, vector.row,
+                           column_of(p.columns, vector.unit, vector.sub + half, coord.quad), outputs);
             }
         }
     }
+}
+
+/* The row of A whose factors a warp needs first. */
+template <class T>
+static __device__ __forceinline__ int32_t first_row_of(const struct hopper_extended_narrow_params &p,
+                                                       const struct narrow_coord &coord) {
+    const bool pairs = p.epilogue.output == CUSTOM_KERNEL_NVFP4 && !p.epilogue.plain;
+    return find_vector<T, false>(p, coord, coord.warp * (pairs ? T::in_pair : 1)).row;
 }
 
 /* Zeroes the scale factors of rows past the last one, in the columns of this CTA's warps. */
@@ -254,12 +266,25 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
     if (!T::by_warpgroup) {
         clear<T>(acc);
     }
+    /* The first factors' latency passes during the products; or during the exchange, if registers are short. */
+    constexpr bool early = T::a_units <= 2 || T::a_blocks == 1;
+    struct narrow_factors factors;
+    if (early) {
+        factors = find_two_factors(p, first_row_of<T>(p, coord));
+    }
     multiply_share<T>(acc, shared, p.gemm, coord, rows);
-    /* Loaded here, so that their latency passes during the exchange. */
-    const struct narrow_factors factors = find_two_factors(p, find_pair<T>(p, coord, coord.warp).row);
+    if (!early) {
+        factors = find_two_factors(p, first_row_of<T>(p, coord));
+    }
     pad_columns<T>(p, coord);
     exchange_sums<T>(acc, shared, sums, p.gemm, coord);
-    finish_pairs<T>(shared, p, coord, factors);
+    if (p.epilogue.output == CUSTOM_KERNEL_NVFP4) {
+        p.epilogue.plain ? finish_vectors<T, true, true>(shared, p, coord, factors)
+                         : finish_vectors<T, false, true>(shared, p, coord, factors);
+    } else {
+        p.epilogue.plain ? finish_vectors<T, true, false>(shared, p, coord, factors)
+                         : finish_vectors<T, false, false>(shared, p, coord, factors);
+    }
 }
 
 } // namespace hopper

@@ -152,7 +152,7 @@ consume_extended_tiles(shared_t<T> shared, struct persistent_storage<T> *storage
     const struct hopper_extended_params &all = p.extended;
     const bool plain = all.epilogue.plain, nvfp4 = all.epilogue.output == CUSTOM_KERNEL_NVFP4;
     struct consumed consumed = {{0, 0}, -1};
-    griddepcontrol_wait(); /* a kernel before this call's may have made the token scales */
+    griddepcontrol_wait(); /* a kernel before this call's may have made the scales */
     for (int32_t tile = blockIdx.x; tile < p.schedule.tiles; tile += gridDim.x) {
         const struct extended_coord coord = T::place_of_tile(p, tile);
         float acc[T::m_blocks][T::accs];
@@ -200,8 +200,13 @@ static __global__ void __launch_bounds__(T::threads, 1)
         const uint32_t wave = cvta_to_shared(&storage->wave);
         if (threadIdx.x == 0) {
             load_tiles<T>(shared, wave, p, &a, &b1, &b2);
-        } else if (threadIdx.x >= WARPGROUP_THREADS - AHEAD_WARPS * WARP_THREADS && p.schedule.items > 0) {
-            dequantize_ahead<T>(wave, p.schedule);
+        } else if (threadIdx.x >= WARPGROUP_THREADS - AHEAD_WARPS * WARP_THREADS) {
+            if (threadIdx.x / WARP_THREADS == SCALES_WARP) {
+                ask_for_scales(p.extended.epilogue, T::place_of_tile(p, blockIdx.x).m);
+            }
+            if (p.schedule.items > 0) {
+                dequantize_ahead<T>(wave, p.schedule);
+            }
         }
     } else {
         setmaxnreg_inc<REGISTERS_BESIDE_AHEAD>();

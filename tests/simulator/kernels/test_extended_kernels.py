@@ -49,10 +49,11 @@ print(json.dumps(wrong))
 """
 
 
-def simulate(backend, mode, runs, folder, program=PROGRAM):
+def simulate(backend, mode, runs, folder, program=PROGRAM, **variables):
     """The runs with wrong values, and the simulator's report."""
     environment = dict(
         os.environ,
+        **variables,
         NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
         NVFP4_BACKEND=backend,
         NVFP4_SIMULATE="1",
@@ -163,6 +164,27 @@ def test_few_rows_and_a_of_16_bits_are_right_and_clean(mode, tmp_path):
     """Each run in two of the modes."""
     runs = [run for i, run in enumerate([*NARROW, *HALVES]) if (i - ["eager", *MODES].index(mode)) % 5 < 2]
     wrong, report = simulate("hopper", mode, runs, tmp_path)
+    assert wrong == []
+    assert report["verdict"] == "clean", report["findings"]
+
+
+# On three SMs: CTAs that take several tiles, with parts of A dequantized ahead and without, and two tiles for a call.
+SEVERAL_TILES = [
+    ("m256n64", (600, 328, 448), "bfloat16", -1, True, "bfloat16"),
+    ("m256n64", (700, 256, 1152), "nvfp4", 64, True),
+    ("m256n64", (520, 136, 192), "float16", 0, False),
+    ("m256n64", (300, 192, 192), "nvfp4", -1, True, "float16"),
+    ("", (100, 880, 192), "float16", 0, True),
+    ("", (100, 1760, 192), "bfloat16", -1, True),
+    ("", (100, 896, 192), "nvfp4", 8, True, "float16"),
+]
+
+
+@pytest.mark.parametrize("mode", ["eager", "late", "poison"])
+def test_several_tiles_of_a_cta_or_a_call_are_right_and_clean(mode, tmp_path):
+    """Each run in one of the modes but the first, which has all."""
+    runs = SEVERAL_TILES if mode == "eager" else SEVERAL_TILES[mode == "late" :: 2]
+    wrong, report = simulate("hopper", mode, runs, tmp_path, NVFP4_SIMULATE_SMS="3")
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
 

@@ -69,6 +69,18 @@ def test_no_kernel_spills_or_uses_local_memory(compiled, tiles):
     assert set(frames) == {("0", "0", "0")}
 
 
+@pytest.mark.parametrize("name", ["hopper_extended_kernels", "hopper_extended_narrow_kernels"])
+def test_no_extended_kernel_spills_or_has_its_wgmma_serialized(name):
+    try:
+        nvcc()
+    except NoCompiler as error:
+        pytest.skip(str(error))
+    report = built(f"submission/hopper/extended/{name}.o").with_suffix(".ptxas").read_text()
+    frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report)
+    assert len(frames) > 20 and set(frames) == {("0", "0", "0")}
+    assert not re.findall(r".*C75\d\d.*|.*serialized.*", report)
+
+
 def test_no_source_holds_the_word_the_leaderboard_refuses(root):
     """Checks the sources that a bundle holds, which are not the package's other Python files."""
     for path in (root / "submission").rglob("*"):
