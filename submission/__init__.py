@@ -4,6 +4,7 @@
     gated_gemm      the same with scales, bf16 or NVFP4 output, other activations, weights in one tensor
     plain_gemm      a @ b^T with scales, in fp16, bf16 or NVFP4
     grouped_gated_gemm, grouped_plain_gemm  the same for a mixture of experts, whose counts are on the device
+    GatedMLP, MoE   these layers as modules, which load NVFP4 checkpoints
     quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4    activations to NVFP4, alone or fused
     swizzle_scales, linear_scales, swizzle_expert_scales    convert scale factors between the two layouts
     custom_kernel, custom_kernel_grouped    the leaderboards' dual GEMM and grouped GEMM, on their own data
@@ -17,6 +18,7 @@ from . import group_submission, memory_check, product_submission, submission
 from .experts_operator import grouped_gated_gemm, grouped_plain_gemm, swizzle_expert_scales
 from .extended_operator import gated_gemm, plain_gemm
 from .group_submission import custom_kernel as custom_kernel_grouped
+from .modules import GatedMLP, MoE
 from .product_submission import custom_kernel as custom_kernel_product
 from .quantize_operator import quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4
 from .scale_layouts import linear_scales, swizzle_scales
@@ -25,6 +27,8 @@ from .torch_operator import dual_gemm
 
 __all__ = [
     "Backend",
+    "GatedMLP",
+    "MoE",
     "backends",
     "custom_kernel",
     "custom_kernel_grouped",

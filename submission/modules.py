@@ -1,0 +1,253 @@
+"""Layers of a language model in NVFP4, as modules of PyTorch that load a checkpoint's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import torch
+
+from .checkpoint import QuantizedLinear, Source, dequantize, quantize_linear, read_linear, tensors_of
+from .experts_operator import grouped_gated_gemm, grouped_plain_gemm
+from .extended_operator import NVFP4, gated_gemm, plain_gemm
+from .quantize_operator import quantize_nvfp4
+from .scale_layouts import LINEAR
+
+_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+class Errors(NamedTuple):
+    """Relative errors (2-norms) of a layer's output."""
+
+    format: float  # of quantizing activations: NVFP4 against unquantized ones, both in float64 with the same weights
+    kernel: float  # of the kernels, the larger of the two products: against float64 of the same codes
+
+
+def _relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return ((found.double() - wanted).norm() / wanted.norm()).item()
+
+
+def _output_dtype(x: torch.Tensor) -> torch.dtype:
+    return x.dtype if x.dtype in _HALVES else torch.bfloat16
+
+
+def _same_inputs(gate: QuantizedLinear, up: QuantizedLinear, name: str) -> None:
+    if not torch.equal(gate.input_scale, up.input_scale):
+        raise ValueError(
+            f"{name}gate_proj and {name}up_proj differ in the scale of their input, {gate.input_scale.item()} and "
+            f"{up.input_scale.item()}; expected the same, as they share it"
+        )
+
+
+class GatedMLP(torch.nn.Module):
+    """down(swish(gate(x)) * up(x)), hidden -> intermediate -> hidden, with NVFP4 weights; widths are multiples of 64.
+
+    x (..., hidden) in float32, float16 or bfloat16; returns (..., hidden) in x's dtype, bfloat16 for float32.  With
+    16-bit activations (quantize=False; CPU and Hopper), x is not quantized, nor is what lies between the products.
+    There is no gradient.
+    """
+
+    def __init__(
+        self,
+        gate: QuantizedLinear,
+        up: QuantizedLinear,
+        down: QuantizedLinear,
+        *,
+        quantize: bool = True,
+        limit: float = 0.0,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+    ) -> None:
+        """limit, alpha, beta: gated_gemm()'s.  Raises ValueError if the input's scales of gate and up differ."""
+        super().__init__()
+        _same_inputs(gate, up, "")
+        self.quantize, self.limit, self.alpha, self.beta = quantize, limit, alpha, beta
+        for name, linear in zip(_PROJECTIONS, (gate, up, down), strict=True):
+            for field, value in (*linear._asdict().items(), ("product_scale", linear.product_scale)):
+                self.register_buffer(f"{name}_{field}", value)
+
+    @classmethod
+    def load(cls, source: Source, prefix: str = "", **options: object) -> Self:
+        """From a checkpoint: a mapping of tensors, a safetensors file or a model's folder; `prefix` such as
+        "model.layers.0.mlp.".  Takes the names of compressed-tensors and of ModelOpt.  options: those of GatedMLP().
+
+        Raises KeyError if a tensor is missing, ValueError if one has another format, and ImportError if the source is
+        a file and the package safetensors is not installed.
+        """
+        tensors = tensors_of(source, prefix)
+        return cls(*(read_linear(tensors, prefix + name) for name in _PROJECTIONS), **options)
+
+    @classmethod
+    def random(cls, hidden: int, intermediate: int, **options: object) -> Self:
+        """Random weights, for inputs of the normal distribution."""
+        shapes = ((intermediate, hidden), (intermediate, hidden), (hidden, intermediate))
+        weights = (torch.randn(shape) * shape[1] ** -0.5 for shape in shapes)
+        return cls(*(quantize_linear(one, most) for one, most in zip(weights, (6, 6, 16), strict=True)), **options)
+
+    def linear(self, name: str) -> QuantizedLinear:
+        """The layer "gate_proj", "up_proj" or "down_proj"."""
+        return QuantizedLinear(*(getattr(self, f"{name}_{field}") for field in QuantizedLinear._fields))
+
+    def _gated(self, x: torch.Tensor, factors: torch.Tensor | None, **output: object) -> torch.Tensor | tuple:
+        """The first product, of codes and their factors, or of 16-bit numbers."""
+        kind = "weight_scale" if factors is None else "product_scale"
+        return gated_gemm(
+            x, self.gate_proj_codes, self.up_proj_codes, factors, self.gate_proj_factors, self.up_proj_factors,
+            scale_gate=getattr(self, f"gate_proj_{kind}"), scale_up=getattr(self, f"up_proj_{kind}"), limit=self.limit,
+            alpha=self.alpha, beta=self.beta, scale_layout=LINEAR, **output,
+        )  # fmt: skip
+
+    def _down(self, x: torch.Tensor, factors: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+        scale = self.down_proj_weight_scale if factors is None else self.down_proj_product_scale
+        return plain_gemm(
+            x, self.down_proj_codes, factors, self.down_proj_factors, scale=scale, out_dtype=dtype, scale_layout=LINEAR
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., hidden) -> (..., hidden)."""
+        dtype, rows = _output_dtype(x), x.reshape(-1, x.shape[-1])
+        if self.quantize:
+            codes, factors = quantize_nvfp4(rows, self.gate_proj_input_scale)
+            between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=self.down_proj_input_scale)
+        else:
+            between = self._gated(rows.to(dtype).contiguous(), None, out_dtype=dtype), None
+        return self._down(*between, dtype).view(x.shape)
+
+    def weight(self, name: str) -> torch.Tensor:
+        """The matrix of "gate_proj", "up_proj" or "down_proj" in float64."""
+        return dequantize(*self.linear(name)[:3])
+
+    def _between(self, x: torch.Tensor) -> torch.Tensor:
+        gate, up = x @ self.weight("gate_proj").T, x @ self.weight("up_proj").T
+        if self.limit:
+            gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
+        return gate * torch.sigmoid(self.alpha * gate) * (up + self.beta)
+
+    def errors(self, x: torch.Tensor) -> Errors:
+        """How far quantizing the activations (rows, hidden) takes the output, and the kernels; both matter apart."""
+        down = self.weight("down_proj")
+        if not self.quantize:
+            x = x.to(_output_dtype(x))
+            between = self._gated(x, None, out_dtype=x.dtype)
+            products = (between, self._between(x.double())), (self(x), between.double() @ down.T)
+            return Errors(0.0, max(_relative(*one) for one in products))
+        codes, factors = quantize_nvfp4(x, self.gate_proj_input_scale)
+        kept = dequantize(codes, factors, 1 / self.gate_proj_input_scale)
+        of_between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=self.down_proj_input_scale)
+        same_codes = dequantize(*of_between, 1 / self.down_proj_input_scale) @ down.T
+        first = _relative(self._gated(codes, factors, out_dtype=torch.bfloat16), self._between(kept))
+        of_format = _relative(same_codes, self._between(x.double()) @ down.T)
+        return Errors(of_format, max(first, _relative(self(x), same_codes)))
+
+
+class MoE(torch.nn.Module):
+    """A mixture of experts, each a gated MLP with NVFP4 weights: the `top_k` experts of the highest router's scores
+    compute a token, and their outputs are added with the scores' softmax as weights.
+
+    x (..., hidden) as GatedMLP takes it.  The numbers of tokens of the experts stay on the device, so a CUDA graph can
+    be replayed with other tokens.  There is no gradient.
+    """
+
+    def __init__(
+        self,
+        router: torch.Tensor,
+        experts: Sequence[Sequence[QuantizedLinear]],
+        top_k: int,
+        *,
+        normalize: bool = True,
+        limit: float = 0.0,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+    ) -> None:
+        """router (E, hidden): a float matrix.  experts: gate, up and down of each.  normalize: the weights of a token's
+        experts add up to 1, else the softmax over all experts gives them.  limit, alpha, beta: gated_gemm()'s.
+        """
+        super().__init__()
+        if not 1 <= top_k <= len(experts) or router.shape[0] != len(experts):
+            raise ValueError(
+                f"top_k is {top_k} and router has {router.shape[0]} rows, with {len(experts)} experts; expected 1 to "
+                "that many, and a row for each"
+            )
+        for number, (gate, up, _) in enumerate(experts):
+            _same_inputs(gate, up, f"experts.{number}.")
+        self.top_k, self.normalize, self.limit, self.alpha, self.beta = top_k, normalize, limit, alpha, beta
+        self.register_buffer("router", router.clone())
+        # A token is quantized once for all its experts, so that none saturates that one of them would not.
+        shared = torch.stack([one[0].input_scale for one in experts]).amin(0)
+        self.register_buffer("input_scale", shared)
+        for place, name in enumerate(_PROJECTIONS):
+            all_of = [one[place] for one in experts]
+            self.register_buffer(f"{name}_codes", torch.stack([one.codes for one in all_of]))
+            factors = torch.stack([one.factors.view(torch.uint8) for one in all_of])
+            self.register_buffer(f"{name}_factors", factors.view(torch.float8_e4m3fn))
+            weight = torch.cat([one.weight_scale for one in all_of])
+            inputs = torch.cat([one.input_scale for one in all_of]) if name == "down_proj" else shared
+            self.register_buffer(f"{name}_scale", weight / inputs)
+        self.register_buffer("between_scale", torch.cat([one[2].input_scale for one in experts]))
+
+    @classmethod
+    def load(cls, source: Source, prefix: str, top_k: int, **options: object) -> Self:
+        """From a checkpoint, as GatedMLP.load(): the router is PREFIX + "gate.weight", the experts are PREFIX +
+        "experts.0.gate_proj" and so on.
+        """
+        tensors = tensors_of(source, prefix)
+        router = tensors[f"{prefix}gate.weight"]
+        names = [f"{prefix}experts.{number}." for number in range(router.shape[0])]
+        experts = [[read_linear(tensors, name + one) for one in _PROJECTIONS] for name in names]
+        return cls(router, experts, top_k, **options)
+
+    @classmethod
+    def random(cls, hidden: int, intermediate: int, experts: int, top_k: int, **options: object) -> Self:
+        """Random weights, for inputs of the normal distribution."""
+        gated = [GatedMLP.random(hidden, intermediate) for _ in range(experts)]
+        linears = [[one.linear(name) for name in _PROJECTIONS] for one in gated]
+        return cls(torch.randn(experts, hidden) * hidden**-0.5, linears, top_k, **options)
+
+    def expert(self, number: int) -> GatedMLP:
+        """One of the experts as a module of its own, with the scale that all share for their input."""
+        linears = []
+        for name in _PROJECTIONS:
+            codes, factors = (getattr(self, f"{name}_{field}")[number] for field in ("codes", "factors"))
+            inputs = self.between_scale[number : number + 1] if name == "down_proj" else self.input_scale
+            scale = getattr(self, f"{name}_scale")[number : number + 1] * inputs
+            linears.append(QuantizedLinear(codes, factors, scale, inputs))
+        return GatedMLP(*linears, limit=self.limit, alpha=self.alpha, beta=self.beta)
+
+    def errors(self, x: torch.Tensor) -> Errors:
+        """As GatedMLP.errors(), the larger ones of its experts, each with the tokens (rows, hidden) that choose it."""
+        _, chosen = self.route(x)
+        used = [number for number in range(self.router.shape[0]) if (chosen == number).any()]
+        found = [self.expert(number).errors(x[(chosen == number).any(-1)]) for number in used]
+        return Errors(max(one.format for one in found), max(one.kernel for one in found))
+
+    def route(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The weights (M, top_k) float32 and numbers (M, top_k) of each token's experts."""
+        scores = torch.softmax(x.to(self.router.dtype) @ self.router.T, -1, dtype=torch.float32)
+        weights, chosen = torch.topk(scores, self.top_k)
+        return (weights / weights.sum(-1, keepdim=True) if self.normalize else weights), chosen
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., hidden) -> (..., hidden)."""
+        dtype, rows = _output_dtype(x), x.reshape(-1, x.shape[-1])
+        weights, chosen = self.route(rows)
+        order = torch.argsort(chosen.flatten(), stable=True)  # each expert's tokens in a row
+        tokens = order // self.top_k
+        counts = torch.zeros(self.router.shape[0], dtype=torch.int32, device=x.device)
+        counts.scatter_add_(0, chosen.flatten(), torch.ones_like(chosen.flatten(), dtype=torch.int32))
+        codes, factors = quantize_nvfp4(rows, self.input_scale)
+        factors = factors.view(torch.uint8)[tokens].view(torch.float8_e4m3fn)
+        between = grouped_gated_gemm(
+            codes[tokens], self.gate_proj_codes, self.up_proj_codes, factors, self.gate_proj_factors,
+            self.up_proj_factors, counts=counts, scale_gate=self.gate_proj_scale, scale_up=self.up_proj_scale,
+            scale_c=self.between_scale, out_dtype=NVFP4, limit=self.limit, alpha=self.alpha, beta=self.beta,
+            scale_layout=LINEAR,
+        )  # fmt: skip
+        found = grouped_plain_gemm(
+            between[0], self.down_proj_codes, between[1], self.down_proj_factors, counts=counts,
+            scale=self.down_proj_scale, token_scale=weights.flatten()[order].contiguous(), out_dtype=dtype,
+            scale_layout=LINEAR,
+        )  # fmt: skip
+        by_token = torch.empty_like(found)
+        by_token[order] = found
+        return by_token.view(-1, self.top_k, x.shape[-1]).sum(1, dtype=torch.float32).to(dtype).view(x.shape)

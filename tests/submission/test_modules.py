@@ -1,0 +1,174 @@
+"""The modules: both conventions of names from files, against float64 by the reference, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from reference import extended_reference as extended
+from submission import GatedMLP, MoE
+
+HIDDEN, INTERMEDIATE = 128, 192
+PREFIX = "model.layers.0.mlp."
+PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+OF_INPUT, OF_BETWEEN = 512.0, 256.0  # global scales of activations; their reciprocals are exact
+OF_QUANTIZATION = 0.25  # relative error of NVFP4 in values of the normal distribution, with a wide margin
+OF_KERNELS = 0.005  # bfloat16 has 2^-9 at most, some 0.0017 in the mean
+
+
+def tensors_of(seed, convention, prefix=PREFIX, intermediate=INTERMEDIATE):
+    """A layer's tensors with a convention's names, and its weights in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors, weights = {}, {}
+    for name in PROJECTIONS:
+        shape = (HIDDEN, intermediate) if name == "down_proj" else (intermediate, HIDDEN)
+        weight = torch.randn(shape, generator=generator) * shape[1] ** -0.5
+        scale = torch.tensor([6 * 448.0]) / weight.abs().amax()
+        quantized = extended.quantize(weight, scale)
+        weights[name] = extended.dequantize(quantized, scale)
+        inputs = torch.tensor([OF_BETWEEN if name == "down_proj" else OF_INPUT])
+        codes, factors = quantized.codes, quantized.scales.view(torch.float8_e4m3fn)
+        if convention == "modelopt":
+            found = {
+                "weight": codes,
+                "weight_scale_2": (1 / scale).reshape(()),
+                "input_scale": (1 / inputs).reshape(()),
+            }
+        else:
+            found = {"weight_packed": codes, "weight_global_scale": scale, "input_global_scale": inputs}
+        tensors |= {f"{prefix}{name}.{key}": value for key, value in (found | {"weight_scale": factors}).items()}
+    return tensors, weights
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def by_reference(x, scale):
+    """x quantized to NVFP4, in float64."""
+    return extended.dequantize(extended.quantize(x.float().flatten(0, -2), scale), scale).view(x.shape)
+
+
+def in_float64(weights, x, limit=0.0, quantized=False):
+    """The layer; `quantized`: with the activations that the checkpoint's scales give."""
+    x = by_reference(x, torch.tensor([OF_INPUT])) if quantized else x.double()
+    gate, up = x @ weights["gate_proj"].T, x @ weights["up_proj"].T
+    if limit:
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    between = torch.nn.functional.silu(gate) * up
+    return (by_reference(between, torch.tensor([OF_BETWEEN])) if quantized else between) @ weights["down_proj"].T
+
+
+def relative(found, want):
+    return float((found.double() - want).norm() / want.norm())
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.5])
+@pytest.mark.parametrize("convention", ["compressed-tensors", "modelopt"])
+def test_a_checkpoints_layer_is_right(convention, limit, tmp_path):
+    tensors, weights = tensors_of(1, convention)
+    save_file(tensors | {"other": torch.ones(1)}, tmp_path / "layer.safetensors")
+    mlp = GatedMLP.load(tmp_path / "layer.safetensors", PREFIX, limit=limit)
+    halves = GatedMLP.load(tensors, PREFIX, limit=limit, quantize=False)
+    for shape in ((1,), (17,), (2, 3), (0,)):
+        x = torch.randn(*shape, HIDDEN, dtype=torch.bfloat16)
+        want = in_float64(weights, x, limit)
+        found = mlp(x)
+        assert found.shape == x.shape and found.dtype == x.dtype
+        if x.numel():
+            assert 0.01 < relative(found, want) < OF_QUANTIZATION
+            assert relative(found, in_float64(weights, x, limit, quantized=True)) < 2 * OF_KERNELS  # a tie may turn
+            assert relative(halves(x), want) < OF_KERNELS
+
+
+def test_errors_of_the_format_and_of_the_kernels_are_apart():
+    tensors, weights = tensors_of(2, "modelopt")
+    mlp, x = GatedMLP.load(tensors, PREFIX), torch.randn(33, HIDDEN)
+    of_format, of_kernels = mlp.errors(x)
+    assert abs(of_format - relative(mlp(x), in_float64(weights, x))) < 0.1 * of_format
+    assert 0 < of_kernels < OF_KERNELS < of_format < OF_QUANTIZATION
+    mlp.gate_proj_product_scale *= 1.05  # a kernel that forgot something
+    assert mlp.errors(x).kernel > 2 * OF_KERNELS
+
+
+def test_a_models_folder_is_read_by_its_index(tmp_path):
+    tensors, weights = tensors_of(3, "compressed-tensors")
+    names = sorted(tensors)
+    parts = {"a.safetensors": names[:5], "b.safetensors": names[5:]}
+    for file, inside in parts.items():
+        save_file({name: tensors[name] for name in inside}, tmp_path / file)
+    places = {name: file for file, inside in parts.items() for name in inside}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    x = torch.randn(5, HIDDEN)
+    assert relative(GatedMLP.load(tmp_path, PREFIX)(x), in_float64(weights, x)) < OF_QUANTIZATION
+
+
+@pytest.mark.parametrize("convention", ["compressed-tensors", "modelopt"])
+def test_wrong_checkpoints_are_refused_by_name(convention):
+    tensors, _ = tensors_of(4, convention)
+    for missing in ("up_proj.weight_scale", "down_proj." + ("weight_packed" if "c" in convention[0] else "weight")):
+        with pytest.raises(KeyError, match=missing.replace(".", r"\.")):
+            GatedMLP.load({name: value for name, value in tensors.items() if name != PREFIX + missing}, PREFIX)
+    inputs = PREFIX + "up_proj." + ("input_global_scale" if convention[0] == "c" else "input_scale")
+    with pytest.raises(ValueError, match="gate_proj and up_proj differ in the scale of their input"):
+        GatedMLP.load(tensors | {inputs: tensors[inputs] * 2}, PREFIX)
+    with pytest.raises(ValueError, match=r"up_proj\.input\w*_scale is \[0\.0\]; expected one positive number"):
+        GatedMLP.load(tensors | {inputs: torch.zeros(1)}, PREFIX)
+
+
+def test_a_missing_package_is_named(root):
+    code = (
+        "import sys; sys.modules['safetensors'] = None; import submission\n"
+        "try: submission.GatedMLP.load('x.safetensors')\nexcept ImportError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "a checkpoint's files need the package safetensors: pip install safetensors"
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_mixture_adds_its_experts_outputs(normalize):
+    experts, top_k, tokens = 5, 2, 17
+    tensors, weights = {}, []
+    for number in range(experts):
+        found, of_expert = tensors_of(10 + number, "modelopt", f"{PREFIX}experts.{number}.", 64)
+        tensors |= found
+        weights.append(of_expert)
+    tensors[f"{PREFIX}gate.weight"] = torch.randn(experts, HIDDEN) * 0.2
+    moe = MoE.load(tensors, PREFIX, top_k, normalize=normalize)
+    x = torch.randn(tokens, HIDDEN)
+    scores = torch.softmax(x.double() @ tensors[f"{PREFIX}gate.weight"].double().T, -1)
+    best, chosen = scores.topk(top_k)
+    if normalize:
+        best = best / best.sum(-1, keepdim=True)
+    want = torch.zeros(tokens, HIDDEN, dtype=torch.float64)
+    same = torch.zeros(tokens, HIDDEN, dtype=torch.float64)
+    for token in range(tokens):
+        for score, number in zip(best[token], chosen[token].tolist(), strict=True):
+            row = x[token : token + 1]
+            want[token] += score * in_float64(weights[number], row)[0]
+            same[token] += score * moe.expert(number)(row)[0].double()
+    assert relative(moe(x), want) < OF_QUANTIZATION
+    assert relative(moe(x), same) < OF_KERNELS
+    assert moe(x.view(1, tokens, HIDDEN)).shape == (1, tokens, HIDDEN) and moe(x[:0]).shape == (0, HIDDEN)
+    of_format, of_kernels = moe.errors(x)
+    assert 0 < of_kernels < OF_KERNELS < of_format < 0.25
+
+
+def test_a_mixture_refuses_a_router_of_other_experts():
+    linears = [[one.linear(name) for name in PROJECTIONS] for one in [GatedMLP.random(64, 64)] * 2]
+    for router, top_k in ((torch.ones(3, 64), 1), (torch.ones(2, 64), 3), (torch.ones(2, 64), 0)):
+        with pytest.raises(ValueError, match=r"^top_k is \d and router has \d rows, with 2 experts"):
+            MoE(router, linears, top_k)
+
+
+def test_both_modules_compile_as_one_graph():
+    x = torch.randn(5, 128)
+    for module in (GatedMLP.random(128, 64), MoE.random(128, 64, experts=4, top_k=2)):
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(x), module(x))
