@@ -17,7 +17,7 @@ The package is `nvfp4_gemm` when installed, and `submission` in a checkout.
 from . import group_submission, memory_check, product_submission, submission
 from .experts_operator import grouped_gated_gemm, grouped_plain_gemm, swizzle_expert_scales
 from .extended_operator import gated_gemm, plain_gemm
-from .group_submission import custom_kernel as custom_kernel_grouped
+from .group_operator import custom_kernel_grouped
 from .modules import GatedMLP, MoE
 from .product_submission import custom_kernel as custom_kernel_product
 from .quantize_operator import quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4
