@@ -1,0 +1,82 @@
+"""Checks the products of experts on a CUDA device: against the float64 oracle, other rows, and replays of a graph.
+
+    python -m tests.submission.experts.on_device [--small]
+
+Prints a line for each check that fails, then how many did; --small: the first shape only, for a sanitizer.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from reference.extended_reference import BF16, FP16, NVFP4, Extension
+from submission import grouped_gated_gemm, grouped_plain_gemm
+from tests.submission.experts import experts_kit as kit
+from tests.submission.experts.experts_kit import arguments, call, random_problem, wrong
+from tests.submission.extended.extended_kit import exact_case
+
+SHAPES = (  # counts, n, k, tokens
+    ((2, 0, 17, 1), 128, 192, kit.COUNTS),
+    ((5, 0, 0, 33), 128, 320, kit.PADDED),
+    ((1, 3, 0, 8, 40, 0, 130), 768, 2048, kit.OFFSETS),
+    ((400, 0, 7, 161), 768, 2048, kit.COUNTS),
+    ((4, 0, 90), 2048, 768, kit.PADDED),
+)
+KINDS = ((FP16, 0, (False, False)), (BF16, 1, (False, True)), (NVFP4, 64, (True, True)), (BF16, -1, (False, True)))
+
+
+def check_values(small: bool) -> list[str]:
+    """What the oracle and the bits of exact sums say."""
+    failed = []
+    for counts, n, k, tokens in SHAPES[: 1 if small else None]:
+        for output, weights, blocked in KINDS:
+            plain, scale_c = weights < 0, torch.tensor(2.0) if output == NVFP4 else None
+            how = {"weights": max(weights, 0), "blocked": blocked, "tokens": tokens, "spare": 2}
+            options = Extension(plain, output, torch.tensor(0.01), None, 0.5 + torch.arange(7.0) / 7, scale_c)
+            problem = random_problem(counts, n, k, options, **how)
+            text = wrong(problem, call(problem, "cuda"))
+            options = Extension(plain, output, None, None, None, scale_c)
+            problem = random_problem(counts, n, k, options, make=exact_case, **how)
+            text = text or wrong(problem, call(problem, "cuda"), exactly=True)
+            if text:
+                failed.append(f"{counts} {n} {k} {tokens} {output} {weights}: {text}")
+    return failed
+
+
+def check_replays(small: bool) -> list[str]:
+    """A graph takes the counts of each replay, malformed ones too; a row's bits are the same each time."""
+    failed, size = [], (64, 192) if small else (768, 2048)
+    for plain in (False, True):
+        problem = random_problem((300, 0, 9), *size, Extension(plain, BF16, torch.tensor(0.01)))
+        tensors, options = arguments(problem)
+        moved = [None if one is None else one.cuda() for one in tensors]
+        options = {name: one.cuda() if isinstance(one, torch.Tensor) else one for name, one in options.items()}
+        operator = grouped_plain_gemm if plain else grouped_gated_gemm
+        want = operator(*moved, **options).clone()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = operator(*moved, **options)
+        for counts in ((300, 0, 9), (1, 0, 0), (17, 283, 9), (64, -3, 2**31 - 1), (2**31 - 1, 4, 4), (0, 0, 0)):
+            options["counts"].copy_(torch.tensor(counts, dtype=torch.int32))
+            graph.replay()
+            torch.cuda.synchronize()
+            rows = min(counts[0], 300)
+            if not torch.equal(found[:rows], want[:rows]):
+                failed.append(f"replay with {counts}, plain {plain}")
+    return failed
+
+
+def main() -> int:
+    """The number of failures."""
+    small = "--small" in sys.argv[1:]
+    failed = [*check_values(small), *check_replays(small)]
+    for text in failed:
+        print(text[:300])
+    print(f"{len(failed)} checks failed")
+    return len(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
