@@ -19,17 +19,9 @@ from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.markdown import table
 from scripts.common.measured import read
-from simulator.calibration.calls.blackwell import (
-    BOARD_HEAD,
-    board_rows,
-    board_text,
-    error_text,
-    grouped,
-    grouped_rows,
-    older_text,
-    public_rows,
-)
+from simulator.calibration.calls.blackwell import error_text, grouped, grouped_rows, older_text, public_rows
 from simulator.calibration.calls.blackwell import rows as clock_rows
+from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows, board_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "shark_tank/RESULTS.md", "scripts/release/README.md")

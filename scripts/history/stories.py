@@ -16,7 +16,7 @@ from scripts.rounds import ledger
 from scripts.rounds.model import Tank
 from scripts.rounds.pages.tables import chapter
 from scripts.rounds.pages.words import percent
-from simulator.calibration.calls.blackwell import BOARD_HEAD, board_rows
+from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows
 
 STORIES_FILE = "stories.toml"
 

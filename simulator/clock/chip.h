@@ -122,8 +122,6 @@ enum parameter_kind {
     X(wgmma_least_registers, CYCLES)                                                                           \
     X(wgmma_switch_column_shared, CYCLES)                                                                      \
     X(wgmma_switch_most_shared, CYCLES)                                                                        \
-    X(wgmma_switch_column_registers, CYCLES)                                                                   \
-    X(wgmma_switch_column_three, CYCLES)                                                                       \
     X(tcgen05_latency, CYCLES)                                                                                 \
     X(tcgen05_latency_half, CYCLES)                                                                            \
     X(tcgen05_latency_tmem, CYCLES)                                                                            \

@@ -176,9 +176,7 @@ struct sm_time {
         uint64_t window;
         ticks done;
     } taken[STORE_WINDOWS];
-    /* Warpgroups are named by their first warp: the one with the last MMA, the first two with any. */
-    const void *tensor_user, *tensor_groups[2];
-    bool tensor_three; /* a third warpgroup has had an MMA */
+    const void *tensor_user; /* the warpgroup with the last MMA, named by its first warp */
     struct mma_queue mmas;
     uint64_t *l1; /* tags */
     uint32_t l1_lines;

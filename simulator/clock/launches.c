@@ -26,8 +26,7 @@ static void release_all(struct timing *timing) {
         memset(sm->completions, 0, sizeof sm->completions);
         memset(sm->taken, 0, sizeof sm->taken);
         sm->ncompletions = sm->copies = sm->touched = 0;
-        sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
-        sm->tensor_three = false;
+        sm->tensor_user = NULL;
         sm->parameters = sm->parameters_from = sm->parameters_kept = 0;
         memset(&sm->mmas, 0, sizeof sm->mmas);
         memset(&sm->fences, 0, sizeof sm->fences);

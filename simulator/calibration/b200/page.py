@@ -31,7 +31,7 @@ SETS = {
         f"The same at the leaderboard's clock, fitted on one row: {board.CLOCK_GHZ['without']} GHz", BOARD_AIM,
     ),
     "board, with": (
-        f"The same with an H200's mechanisms, at the clock fitted on that row: {board.CLOCK_GHZ['with']} GHz",
+        f"The same by machine code, with an H200's mechanisms, at the clock fitted so: {board.CLOCK_GHZ['with']} GHz",
         BOARD_AIM,
     ),
 }  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import geometric_mean, mean
 from typing import Any
@@ -22,13 +22,19 @@ from scripts.common.markdown import table
 from scripts.common.simulated_call import simulated_calls
 from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.b200 import page as b200_page
-from simulator.calibration.b200.board import CLOCK_GHZ, FITTED
+from simulator.calibration.calls.board_times import (
+    BOARD_HEAD,
+    board_rows,
+    board_text,
+    errors_by_clock,
+    public,
+    public_errors,
+)
 from simulator.calibration.packed import DATA
 from simulator.calibration.rows import RESULTS, ROOT, load, parameters_digest
 
 CHIP = "b200"
 RESULT = DATA / "blackwell_calls.json"
-PUBLIC = DATA / "public_kernels.json"
 TEXT = RESULTS / "BLACKWELL_TIMES.md"
 CALLS = 3  # the last one counts: behind others, with inputs of its own
 SMS = 148
@@ -115,11 +121,6 @@ def rows(data: dict[str, Any]) -> str:
     return table(shape_head(shapes), body)
 
 
-def public() -> dict[str, Any]:
-    """The public kernels' times on the clock (calls/public_kernels.py)."""
-    return json.loads(PUBLIC.read_text())
-
-
 def ours_at(data: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """Our times at a public kernel's case: today's, or those of the row's own run if that is older."""
     return row["ours"] if row.get("older") else data["times"][row["case"]]
@@ -201,89 +202,6 @@ def grouped_critical() -> str:
     )
 
 
-def span(values: Sequence[float], digits: int = 1) -> str:
-    """The least and the largest, as "9.3 to 10.2"; one number if they round to the same."""
-    low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
-def board_cases() -> dict[str, tuple[str, list[float], list[float], float]]:
-    """Each case at the leaderboard's clock: problem, our times, the best public kernel's, and the best published time.
-
-    Times are two, without and with an H200's mechanisms (b200/board.py).
-    """
-    cases: dict[str, list[dict[str, Any]]] = {}
-    for row in public()["rows"]:
-        if row["problem"] != "single" and "board" in row:
-            cases.setdefault(row["case"], []).append(row)
-    return {
-        case: (
-            found[0]["problem"],
-            [found[0]["board"][variant]["ours"]["back_to_back_us"] for variant in CLOCK_GHZ],
-            [min(row["board"][variant]["theirs"]["back_to_back_us"] for row in found) for variant in CLOCK_GHZ],
-            min(row["published_us"] for row in found),
-        )
-        for case, found in cases.items()
-    }
-
-
-def board_rows() -> list[list[str]]:
-    """The rows of board_cases() under BOARD_HEAD."""
-    return [
-        [
-            HEADINGS.get(problem, "") + case.replace(" x ", " ").replace("x", " "), span(ours), span(best),
-            span([mine / other for mine, other in zip(ours, best, strict=True)], 2), f"{published:g}",
-        ]
-        for case, (problem, ours, best, published) in board_cases().items()
-    ]  # fmt: skip
-
-
-def board_ratio(problem: str) -> str:
-    """Ours over the best public kernel in geometric mean, without and with."""
-    found = [(ours, best) for kind, ours, best, _ in board_cases().values() if kind == problem]
-    means = [geometric_mean(ours[i] / best[i] for ours, best in found) for i in range(len(CLOCK_GHZ))]
-    return span(means, 2)
-
-
-# Problems whose cases could be taken for the dual GEMM's.
-HEADINGS = {"gemm": "GEMM ", "gemv": "GEMV, M K L "}
-
-
-def board_ratios() -> list[str]:
-    """board_ratio() of each problem that has public kernels."""
-    names = {"dual": "dual GEMM", "grouped": "grouped GEMM", "gemm": "GEMM", "gemv": "GEMV"}
-    found = {kind for kind, *_ in board_cases().values()}
-    return [f"{name} {board_ratio(kind)}" for kind, name in names.items() if kind in found]
-
-
-BOARD_HEAD = [
-    "M N K, us behind other calls", "ours, **simulated**", "best public kernel, **simulated**", "ours / theirs",
-    "its published time",
-]  # fmt: skip
-
-
-def board_text() -> str:
-    """A sentence: which clock, what the range is, and how far off public kernels are."""
-    errors = {
-        variant: [
-            abs(row["board"][variant]["theirs"]["back_to_back_us"] / row["published_us"] - 1) * 100
-            for row in public()["rows"]
-            if "board" in row and (row["kernel"], row["case"]) != FITTED and row["problem"] != "gemv"
-        ]
-        for variant in CLOCK_GHZ
-    }
-    means = [sum(of) / len(of) for of in errors.values()]
-    largest = [max(of) for of in errors.values()]
-    clocks = list(CLOCK_GHZ.values())
-    return (
-        f"**Simulated, not measured**, at the leaderboard machine's SM clock, fitted on one published row "
-        f"({' '.join(FITTED)}): without and with mechanisms known from an H200 only ({span(clocks, 2)} GHz). "
-        f"{len(errors['with'])} other published rows of {len({row['kernel'] for row in public()['rows']})} public "
-        f"kernels are {span(means)} % off in the mean, {span(largest, 0)} % at most. Ours over the best public kernel, "
-        f"in geometric mean: {', '.join(board_ratios())}."
-    )
-
-
 def single_rows() -> str:
     """Public single GEMMs on the same clock, beside ours."""
     body = [
@@ -349,6 +267,11 @@ def render(data: dict[str, Any]) -> str:
         "## At the leaderboard's clock",
         board_text(),
         table(BOARD_HEAD, board_rows()),
+        "Alone: one call, not behind others. Every public row before and after:",
+        public_errors(),
+        "Error against clock, without the mechanisms: 1.39 and 1.965 GHz are simulated, the others are linear in the "
+        "clock's period between them.",
+        errors_by_clock(),
         "## What the time depends on",
         critical(data),
         "## Public kernels on the same clock",
@@ -392,7 +315,7 @@ def problems() -> list[str]:
     if data != compute(data["times"], tiles, data["error"]["whole_kernels_percent"]):
         found.append(f"{RESULT.name}: not what its times give")
     if public()["parameters_sha256"] != data["parameters_sha256"]:
-        found.append(f"{PUBLIC.name}: simulated with other parameters of the chip")
+        found.append("public_kernels.json: simulated with other parameters of the chip")
     if TEXT.read_text() != render(data):
         found.append(f"{TEXT.name}: not what {RESULT.name} gives")
     return found

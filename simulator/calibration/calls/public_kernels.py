@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from reference.problems import PROBLEMS
-from scripts.common.simulated_call import ROOT, simulated_calls
+from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
+from scripts.common.simulated_call import MACHINE_CODE, ROOT, simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.b200 import board
@@ -243,7 +244,14 @@ def run(arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
         return times_of(json.loads(Path(report.name).read_text())["time"]["launches"])
 
 
-def ours(problem: str, case: str, tile: str = "", chip: str = "b200") -> dict[str, Any]:
+def timed(arguments: list[str], environment: dict[str, str], machine_code: bool) -> dict[str, Any]:
+    """run(), by PTX or by machine code."""
+    if not machine_code:
+        return run(arguments, environment)
+    return by_machine_code(lambda folder: run(arguments, environment | {VARIABLE: str(folder)}), MACHINE_CODE)
+
+
+def ours(problem: str, case: str, tile: str = "", chip: str = "b200", machine_code: bool = False) -> dict[str, Any]:
     """Our kernel at the same case; for a single GEMM our dual one with half the columns, which has as many products.
 
     tile: a tile of the grouped kernels instead of the chosen one.  chip: a chip's name or the path of its file.
@@ -252,28 +260,30 @@ def ours(problem: str, case: str, tile: str = "", chip: str = "b200") -> dict[st
     if problem == "grouped":
         settings = SETTINGS | {"NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_SIMULATE": "1"}
         settings |= {"NVFP4_BACKEND": "blackwell", "NVFP4_GROUPED_CONFIG": tile} | clock
-        return run([GROUP_CALL, json.dumps(sizes_of(case)), str(CALLS)], settings)
+        return timed([GROUP_CALL, json.dumps(sizes_of(case)), str(CALLS)], settings, machine_code)
     if problem in PROBLEMS:
         settings = SETTINGS | {"NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_SIMULATE": "1"}
-        return run([PRODUCT_CALL, problem, case, str(CALLS)], settings | {"NVFP4_BACKEND": "blackwell"} | clock)
+        settings |= {"NVFP4_BACKEND": "blackwell"} | clock
+        return timed([PRODUCT_CALL, problem, case, str(CALLS)], settings, machine_code)
     m, n, k = (int(part) for part in case.split("x"))
     shape = (m, n // 2 if problem == "single" else n, k)
-    return times_of(simulated_calls(shape, "blackwell", CALLS, **clock)["launches"])
+    found = simulated_calls(shape, "blackwell", CALLS, machine_code=machine_code, **clock)
+    return times_of(found["launches"])
 
 
-def both(kernel: Public, case: str, words: list[str], chip: str) -> dict[str, Any]:
+def both(kernel: Public, case: str, words: list[str], chip: str, machine_code: bool = False) -> dict[str, Any]:
     """Times of the public kernel and of ours on a chip."""
-    theirs = run(words, SETTINGS | {"NVFP4_SIMULATE_TIME": chip})
-    return {"theirs": theirs, "ours": ours(kernel.problem, case, chip=chip)}
+    theirs = timed(words, SETTINGS | {"NVFP4_SIMULATE_TIME": chip}, machine_code)
+    return {"theirs": theirs, "ours": ours(kernel.problem, case, chip=chip, machine_code=machine_code)}
 
 
 def at_boards_clock(kernel: Public, case: str, words: list[str]) -> dict[str, Any]:
-    """The same at the leaderboard's clock, without and with an H200's mechanisms (b200/board.py); times only."""
+    """The same at the leaderboard's clock in both of its variants (b200/board.py); times only."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for variant in board.CLOCK_GHZ:
             chip = board.chip_file(variant, Path(folder) / f"{variant}.json")
-            times = both(kernel, case, words, str(chip))
+            times = both(kernel, case, words, str(chip), variant in board.BY_MACHINE_CODE)
             found[variant] = {who: {key: of[key] for key in of if key != "critical"} for who, of in times.items()}
     return found
 

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 import pytest
 
 from scripts.evidence import readme
-from simulator.calibration.calls import blackwell
+from simulator.calibration.calls import blackwell, board_times
 
 PLACES = 0.05  # a time varies by as much with where the host puts the operands
 
@@ -18,20 +18,20 @@ def test_the_page_is_what_the_committed_data_give():
 
 
 def test_a_stale_page_is_named(tmp_path, monkeypatch, capsys):
-    for name in ("RESULT", "TEXT", "PUBLIC"):
-        path = getattr(blackwell, name)
+    for module, name in ((blackwell, "RESULT"), (blackwell, "TEXT"), (board_times, "PUBLIC")):
+        path = getattr(module, name)
         copy = tmp_path / path.name
         copy.write_text(path.read_text())
-        monkeypatch.setattr(blackwell, name, copy)
-    committed = blackwell.PUBLIC.read_text()
+        monkeypatch.setattr(module, name, copy)
+    committed = board_times.PUBLIC.read_text()
     data = json.loads(blackwell.RESULT.read_text())
     data["parameters_sha256"] = "0" * 64
     blackwell.RESULT.write_text(json.dumps(data))
     assert blackwell.main(["--check"]) == 1
     assert "blackwell_calls.json: simulated with other parameters" in capsys.readouterr().err
-    blackwell.PUBLIC.write_text(json.dumps({"parameters_sha256": "1" * 64, "rows": blackwell.public()["rows"]}))
+    board_times.PUBLIC.write_text(json.dumps({"parameters_sha256": "1" * 64, "rows": blackwell.public()["rows"]}))
     assert any("public_kernels.json: simulated with other" in problem for problem in blackwell.problems())
-    blackwell.PUBLIC.write_text(committed)
+    board_times.PUBLIC.write_text(committed)
     assert blackwell.main(["--render"]) == 0 and blackwell.main(["--check"]) == 0
     rendered = blackwell.RESULT.read_text()
     assert rendered == json.dumps(json.loads(rendered), indent=1) + "\n"
@@ -89,11 +89,30 @@ def test_the_grouped_benchmarks_stand_beside_a_public_kernel_on_the_same_chip_fi
 
 @pytest.mark.parametrize("older", [False, True])
 def test_the_grouped_benchmarks_of_an_earlier_chip_file_are_said_to_be_of_one(tmp_path, monkeypatch, older: bool):
-    found = json.loads(blackwell.PUBLIC.read_text())
+    found = json.loads(board_times.PUBLIC.read_text())
     found["rows"] = [row | {"older": older and row["problem"] == "grouped"} for row in found["rows"]]
     file = tmp_path / "public.json"
     file.write_text(json.dumps(found))
-    monkeypatch.setattr(blackwell, "PUBLIC", file)
+    monkeypatch.setattr(board_times, "PUBLIC", file)
     text = readme.group_clock(json.loads(blackwell.RESULT.read_text()))
     sentence = next((part for part in text.split(". ") if "earlier parameters" in part), "")
     assert ("gau-nernst v6b" in sentence) == older
+
+
+def test_ours_over_the_best_public_kernel_is_a_range_alone_and_behind_others(tmp_path, monkeypatch):
+    def row(case: str, kernel: str, theirs: float, ours: float) -> dict:
+        both = {
+            "theirs": {"back_to_back_us": theirs, "isolated_us": theirs - 1},
+            "ours": {"back_to_back_us": ours, "isolated_us": ours},
+        }
+        slower = {who: {key: us * (2 if who == "ours" else 1) for key, us in of.items()} for who, of in both.items()}
+        variants = {"without": both, "with": slower}
+        return {"kernel": kernel, "case": case, "problem": "dual", "published_us": 12.5, **both, "board": variants}
+
+    file = tmp_path / "public.json"
+    file.write_text(json.dumps({"rows": [row("1x2x3", "a", 11, 5), row("1x2x3", "b", 20, 5)]}))
+    monkeypatch.setattr(board_times, "PUBLIC", file)
+    assert board_times.board_rows() == [["1 2 3", "5.0 to 10.0", "11.0", "0.45 to 0.91", "0.50 to 1.00", "12.5"]]
+    assert board_times.board_ratio("dual") == "0.45 to 0.91"
+    assert board_times.board_ratio("dual", "isolated_us") == "0.50 to 1.00"
+    assert "| a | 1x2x3 | 12.5 | 11.0 (-12%) | 11.0 (-12%) | 11.0 (-12%) |" in board_times.public_errors()
