@@ -102,11 +102,12 @@ def quantize_linear(weight: torch.Tensor, largest_input: float) -> QuantizedLine
     """A float weight (N, K) in NVFP4, for inputs up to that magnitude."""
     scale = (_LARGEST_PRODUCT / weight.float().abs().amax()).reshape(1)
     codes, factors = quantize_nvfp4(weight, scale)
-    return QuantizedLinear(codes, factors, 1 / scale, torch.full((1,), _LARGEST_PRODUCT / largest_input))
+    return QuantizedLinear(codes, factors, 1 / scale, torch.full_like(scale, _LARGEST_PRODUCT / largest_input))
 
 
 def dequantize(codes: torch.Tensor, factors: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """code * factor * scale in float64, of linear scale factors."""
-    table = torch.tensor([sign * one for sign in (1.0, -1.0) for one in _MAGNITUDES], dtype=torch.float64)
+    values = [sign * one for sign in (1.0, -1.0) for one in _MAGNITUDES]
+    table = torch.tensor(values, dtype=torch.float64, device=codes.device)
     nibbles = torch.stack((codes & 15, codes >> 4), -1).flatten(-2).int()
-    return table.to(codes.device)[nibbles] * factors.double().repeat_interleave(16, -1) * scale.double()
+    return table[nibbles] * factors.double().repeat_interleave(16, -1) * scale.double()

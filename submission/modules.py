@@ -79,10 +79,12 @@ class GatedMLP(torch.nn.Module):
         return cls(*(read_linear(tensors, prefix + name) for name in _PROJECTIONS), **options)
 
     @classmethod
-    def random(cls, hidden: int, intermediate: int, **options: object) -> Self:
+    def random(
+        cls, hidden: int, intermediate: int, device: torch.device | str | None = None, **options: object
+    ) -> Self:
         """Random weights, for inputs of the normal distribution."""
         shapes = ((intermediate, hidden), (intermediate, hidden), (hidden, intermediate))
-        weights = (torch.randn(shape) * shape[1] ** -0.5 for shape in shapes)
+        weights = (torch.randn(shape, device=device) * shape[1] ** -0.5 for shape in shapes)
         return cls(*(quantize_linear(one, most) for one, most in zip(weights, (6, 6, 16), strict=True)), **options)
 
     def linear(self, name: str) -> QuantizedLinear:
@@ -198,11 +200,20 @@ class MoE(torch.nn.Module):
         return cls(router, experts, top_k, **options)
 
     @classmethod
-    def random(cls, hidden: int, intermediate: int, experts: int, top_k: int, **options: object) -> Self:
+    def random(
+        cls,
+        hidden: int,
+        intermediate: int,
+        experts: int,
+        top_k: int,
+        device: torch.device | str | None = None,
+        **options: object,
+    ) -> Self:
         """Random weights, for inputs of the normal distribution."""
-        gated = [GatedMLP.random(hidden, intermediate) for _ in range(experts)]
+        gated = [GatedMLP.random(hidden, intermediate, device) for _ in range(experts)]
         linears = [[one.linear(name) for name in _PROJECTIONS] for one in gated]
-        return cls(torch.randn(experts, hidden) * hidden**-0.5, linears, top_k, **options)
+        router = torch.randn(experts, hidden, device=device) * hidden**-0.5
+        return cls(router, linears, top_k, **options)
 
     def expert(self, number: int) -> GatedMLP:
         """One of the experts as a module of its own, with the scale that all share for their input."""
