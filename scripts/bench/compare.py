@@ -139,7 +139,7 @@ KINDS = {
         name: Kind(
             products.kernel, products.load_shim, products.make(name), products.wanted, products.ours,
             products.baseline, products.check, products.BASELINES, "products/product_variants.py",
-            tuple(products.BASELINES), products.INPUTS, ",", tuple,
+            products.DEFAULTS[name], products.INPUTS, ",", tuple,
         )
         for name in ("gemm", "gemv")
     },

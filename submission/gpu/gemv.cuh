@@ -20,10 +20,21 @@
 #define GEMV_TABLE_HIGH  0x0c080604u /* 2 * {2, 3, 4, 6} */
 #define GEMV_SIGNS       0x88888888u
 #define GEMV_BYTE_SIGNS  0x80808080u
-#define GEMV_WORD_ELEMS  8
 #define GEMV_HALF        0.25f      /* of both factors 2 */
 #define GEMV_FLOAT_SHIFT 0x4b400000 /* the bits of 1.5 * 2^23: adding a small integer adds it to the number */
 #define GEMV_SHIFT_VALUE 12582912.0f
+
+/* HW: cvt from e2m1x2 is of sm_100a, sm_120a and their families (PTX ISA).  With it, halves take the bytes'
+ * place: a half's sum of eight products is a multiple of a quarter up to 288, so exact too. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define GEMV_CONVERTS 1
+#define GEMV_PLANES   4
+#define GEMV_UNIT     1.0f
+#else
+#define GEMV_CONVERTS 0
+#define GEMV_PLANES   2
+#define GEMV_UNIT     0.25f /* of both factors 2 */
+#endif
 
 namespace gemv {
 
@@ -86,18 +97,27 @@ static __device__ __forceinline__ int32_t first_row(int32_t entry) {
 
 static __device__ __forceinline__ void widen_row(uint32_t shared, const gemv_params &p,
                                                  const gemv_group &group) {
-    const uint32_t plane = (uint32_t)group.parts * 16, scales = 2 * plane;
+    const uint32_t plane = (uint32_t)group.parts * 16, scales = GEMV_PLANES * plane;
     const int64_t groups = (int64_t)group.parts * GEMV_LANE_GROUPS;
     for (int32_t i = threadIdx.x; i < 2 * group.parts;
          i += GEMV_THREADS) { /* half a lane's part: a group of 16 */
         const uint2 codes = *(const uint2 *)(group.a + (int64_t)i * 8);
         const uint8_t scale = group.sfa[scale_offset(p.scale_layout, 0, i, groups)];
+        const uint32_t to = shared + i % 2 * (GEMV_PLANES / 2) * plane + i / 2 * 16;
+#if GEMV_CONVERTS
+        uint32_t halves[4];
+        cvt_f16x2_e2m1x2(codes.x, halves);
+        st_shared_v4(to, halves);
+        cvt_f16x2_e2m1x2(codes.y, halves);
+        st_shared_v4(to + plane, halves);
+#else
         const uint32_t bytes[4] = {signed_bytes(codes.x), signed_bytes(codes.x >> 16), signed_bytes(codes.y),
                                    signed_bytes(codes.y >> 16)};
+        st_shared_v4(to, bytes);
+#endif
         float factors[2];
         scale_pair(scale, factors);
-        st_shared_v4(shared + i % 2 * plane + i / 2 * 16, bytes);
-        st_shared_f32(shared + scales + i * (int)sizeof(float), factors[0] * GEMV_HALF);
+        st_shared_f32(shared + scales + i * (int)sizeof(float), factors[0] * GEMV_UNIT);
     }
 }
 
@@ -172,38 +192,70 @@ static __device__ __forceinline__ void load_part(gemv_part &part, gemv_cursor &c
 
 /* ---- products ---- */
 
+/* A group of 16 of the row of A, as widen_row() stores it. */
+struct gemv_operand {
+    uint4 vectors[GEMV_PLANES / 2];
+    float scale;
+};
+
+static __device__ __forceinline__ gemv_operand load_operand(uint32_t shared, int32_t parts, int32_t at, int j) {
+    const uint32_t plane = (uint32_t)parts * 16;
+    gemv_operand operand;
+#pragma unroll
+    for (int i = 0; i < GEMV_PLANES / 2; i++) {
+        operand.vectors[i] = ld_shared_v4(shared + (j * (GEMV_PLANES / 2) + i) * plane + at * 16);
+    }
+    operand.scale = __uint_as_float(
+        ld_shared_u32(shared + GEMV_PLANES * plane + (at * GEMV_LANE_GROUPS + j) * (int)sizeof(float)));
+    return operand;
+}
+
+/* The exact sum of a group's products, in units of GEMV_UNIT. */
+static __device__ __forceinline__ float group_sum(uint32_t first, uint32_t second,
+                                                  const gemv_operand &operand) {
+#if GEMV_CONVERTS
+    uint32_t halves[8], sum = 0;
+    cvt_f16x2_e2m1x2(first, halves);
+    cvt_f16x2_e2m1x2(second, halves + 4);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        sum = fma_f16x2(halves[i], word_of(operand.vectors[i / 4], i % 4), sum);
+    }
+    return cvt_f32_f16((uint16_t)sum) + cvt_f32_f16((uint16_t)(sum >> 16));
+#else
+    int32_t positive = GEMV_FLOAT_SHIFT, negative = 0;
+#pragma unroll
+    for (int word = 0; word < 2; word++) {
+        const uint32_t codes = word == 0 ? first : second, flipped = codes ^ GEMV_SIGNS;
+        const uint32_t low = word_of(operand.vectors[0], word * 2);
+        const uint32_t high = word_of(operand.vectors[0], word * 2 + 1);
+        positive = dp4a(magnitudes(codes), low, positive);
+        positive = dp4a(magnitudes(codes >> 16), high, positive);
+        negative = dp4a(magnitudes(flipped), low, negative);
+        negative = dp4a(magnitudes(flipped >> 16), high, negative);
+    }
+    return __int_as_float(positive - negative) - GEMV_SHIFT_VALUE;
+#endif
+}
+
 static __device__ __forceinline__ void multiply_part(float sums[GEMV_ROWS], const gemv_part &part,
                                                      uint32_t shared, int32_t parts, int32_t at) {
     if (at >= parts) {
         return;
     }
-    const uint32_t plane = (uint32_t)parts * 16;
-    uint4 row[GEMV_LANE_GROUPS];
-    float row_scales[GEMV_LANE_GROUPS];
-#pragma unroll
-    for (int j = 0; j < GEMV_LANE_GROUPS; j++) {
-        row[j] = ld_shared_v4(shared + j * plane + at * 16);
-        row_scales[j] = __uint_as_float(
-            ld_shared_u32(shared + 2 * plane + (at * GEMV_LANE_GROUPS + j) * (int)sizeof(float)));
-    }
+    float scales[GEMV_ROWS][GEMV_LANE_GROUPS];
 #pragma unroll
     for (int i = 0; i < GEMV_ROWS; i++) {
-        float scales[GEMV_LANE_GROUPS];
-        scale_pair(word_of(part.scales, i) >> at % 2 * 16, scales);
+        scale_pair(word_of(part.scales, i) >> at % 2 * 16, scales[i]);
+    }
 #pragma unroll
-        for (int j = 0; j < GEMV_LANE_GROUPS; j++) {
-            int32_t positive = GEMV_FLOAT_SHIFT, negative = 0;
+    for (int j = 0; j < GEMV_LANE_GROUPS; j++) {
+        const gemv_operand operand = load_operand(shared, parts, at, j);
 #pragma unroll
-            for (int word = 0; word < 2; word++) {
-                const uint32_t codes = word_of(part.codes[i], j * 2 + word), flipped = codes ^ GEMV_SIGNS;
-                const uint32_t low = word_of(row[j], word * 2), high = word_of(row[j], word * 2 + 1);
-                positive = dp4a(magnitudes(codes), low, positive);
-                positive = dp4a(magnitudes(codes >> 16), high, positive);
-                negative = dp4a(magnitudes(flipped), low, negative);
-                negative = dp4a(magnitudes(flipped >> 16), high, negative);
-            }
-            const float sum = __int_as_float(positive - negative) - GEMV_SHIFT_VALUE;
-            sums[i] = fmaf(sum, scales[j] * row_scales[j], sums[i]);
+        for (int i = 0; i < GEMV_ROWS; i++) {
+            const float sum =
+                group_sum(word_of(part.codes[i], j * 2), word_of(part.codes[i], j * 2 + 1), operand);
+            sums[i] = fmaf(sum, scales[i][j] * operand.scale, sums[i]);
         }
     }
 }

@@ -19,13 +19,13 @@
 #define GEMV_STEP_LANES   WARP_THREADS
 #define GEMV_GROUPS       16 /* of a launch */
 
-#define GEMV_MOST_ENTRIES 128 /* of a CTA */
-#define GEMV_AHEAD        2   /* parts that a lane loads before it needs them */
+#define GEMV_MOST_ENTRIES 64 /* of a CTA */
+#define GEMV_AHEAD        2  /* parts that a lane loads before it needs them */
 
-/* Shared memory: the row of A as 8-bit integers, twice its codes' values, in two planes of 16 bytes a lane's
- * part, so that a quarter of a warp reads consecutive vectors; its scale factors as fp32 numbers; then the sums
- * of each entry of the CTA. */
-#define GEMV_ROW_BYTES(parts) ((int64_t)(parts) * (GEMV_LANE_K + GEMV_LANE_GROUPS * (int)sizeof(float)))
+/* Shared memory: the row of A as halves, or as 8-bit integers, twice its codes' values, in planes of 16 bytes a
+ * lane's part, so that a quarter of a warp reads consecutive vectors; its scale factors as fp32 numbers; then
+ * the sums of each entry of the CTA. */
+#define GEMV_ROW_BYTES(parts) ((int64_t)(parts) * (2 * GEMV_LANE_K + GEMV_LANE_GROUPS * (int)sizeof(float)))
 #define GEMV_SUMS_BYTES(entries, warps_k) ((int64_t)(entries) * (warps_k) * GEMV_ROWS * (int)sizeof(float))
 
 struct gemv_group {

@@ -18,10 +18,19 @@ SHAPES = {"gemm": "40x24x128x2", "gemv": "40x128x3"}
 def test_ours_and_the_baselines_are_timed_and_recorded(name, library_path, tmp_path):
     record = tmp_path / "record.json"
     options = ["--problem", f"nvfp4_{name}", "--device", "cpu", "--shapes", SHAPES[name], "--inputs", "2"]
-    options += ["--baselines", "cublas_product,copy", "--repeats", "2", "--json", str(record), "--commit", "none"]
+    options += [
+        "--baselines",
+        ",".join(product_variants.DEFAULTS[name]),
+        "--repeats",
+        "2",
+        "--json",
+        str(record),
+        "--commit",
+        "none",
+    ]
     assert compare.main(options) == 0
     written = json.loads(record.read_text())
-    assert set(written["median_us"]) == {"auto", "cublas_product", "copy"} and written["left_out"] == {}
+    assert set(written["median_us"]) == {"auto", *product_variants.DEFAULTS[name]} and written["left_out"] == {}
     assert all(list(times) == [SHAPES[name]] for times in written["median_us"].values())
 
 

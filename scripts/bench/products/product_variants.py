@@ -26,7 +26,9 @@ CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
 BASELINES = {
     "cublas_product": "cuBLAS fp16 on operands dequantized beforehand",
     "copy": "a copy that reads and writes as many bytes as the problem has: the memory floor; computes nothing",
+    "plain_gemm": "this package's plain_gemm, the extended GEMM, a call a batch",
 }
+DEFAULTS = {"gemm": tuple(BASELINES), "gemv": ("cublas_product", "copy")}
 TOLERANCE = 2e-2  # a baseline's error, relative to the largest output
 INPUTS = 24
 
@@ -88,7 +90,7 @@ def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], 
 
 def baseline(problem: Problem, name: str) -> Call:
     """A baseline's call on input i."""
-    return {"cublas_product": _cublas, "copy": _copy}[name](problem)
+    return {"cublas_product": _cublas, "copy": _copy, "plain_gemm": _plain_gemm}[name](problem)
 
 
 def _batches(codes: torch.Tensor, scales: torch.Tensor, rows: int) -> torch.Tensor:
@@ -107,6 +109,25 @@ def _cublas(problem: Problem) -> Call:
     def call(i: int) -> None:
         torch.bmm(*work[i], out=outputs[i])
 
+    return call
+
+
+def _plain_gemm(problem: Problem) -> Call:
+    """`finish`, which is not timed, copies the results to the outputs."""
+    from submission import plain_gemm
+
+    last: list[Any] = [0, []]
+    n = problem.shape.n
+
+    def call(i: int) -> None:
+        a, b, _, _, sfa, sfb, c = problem.data[i]
+        batches = range(c.shape[2])
+        last[:] = i, [plain_gemm(a[..., j], b[:n, :, j], sfa[..., j], sfb[..., j]) for j in batches]
+
+    def finish() -> None:
+        problem.output(last[0]).copy_(torch.stack(last[1], dim=-1))
+
+    call.finish = finish
     return call
 
 
@@ -132,6 +153,7 @@ def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) ->
         output = problem.output(i)
         output.fill_(float("nan"))
         call(i)
+        getattr(call, "finish", lambda: None)()
         if problem.device.type == "cuda":
             torch.cuda.synchronize()
         if name in BASELINES:

@@ -369,6 +369,23 @@ PTX uint32_t prmt_or_sign(uint32_t x, uint32_t y, uint32_t selector) {
     return bytes;
 }
 
+/* Eight e2m1 codes to pairs of halves, exactly.  HW: sm_100a, sm_120a and their families.  PTX ISA, cvt. */
+PTX void cvt_f16x2_e2m1x2(uint32_t word, uint32_t *halves) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    asm("{.reg .b8 byte0, byte1, byte2, byte3;\n\tmov.b32 {byte0, byte1, byte2, byte3}, %4;\n\t"
+        "cvt.rn.f16x2.e2m1x2 %0, byte0;\n\tcvt.rn.f16x2.e2m1x2 %1, byte1;\n\t"
+        "cvt.rn.f16x2.e2m1x2 %2, byte2;\n\tcvt.rn.f16x2.e2m1x2 %3, byte3;}"
+        : "=r"(halves[0]), "=r"(halves[1]), "=r"(halves[2]), "=r"(halves[3])
+        : "r"(word));
+#endif
+}
+
+PTX uint32_t fma_f16x2(uint32_t x, uint32_t y, uint32_t z) {
+    uint32_t sum;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(y), "r"(z));
+    return sum;
+}
+
 /* sum plus the products of four signed bytes. */
 PTX int32_t dp4a(uint32_t x, uint32_t y, int32_t sum) {
     return __dp4a((int32_t)x, (int32_t)y, sum);
