@@ -28,6 +28,9 @@
  *     sfb1, sfb2  scale factors of b1 and b2, in the same layout
  *     c           [L][M][N] fp16; every element is written
  *
+ * The kernels take K in multiples of 64.  For any other multiple of 16, a call first copies a and b with zeros
+ * after each row, which costs time and memory: weights are best padded once.
+ *
  * Ownership.  The caller owns all memory.  The library reads the inputs, writes the outputs, and keeps no
  * pointer after the call; on a GPU the tensors must stay valid until the queued work has finished.
  *
@@ -98,10 +101,10 @@ enum custom_kernel_backend {
 
 /* How scale factors are stored; the same layout for all scale tensors of a call. */
 enum custom_kernel_scale_layout {
-    /* Blocks of 128 rows x 4 groups, 512 bytes each: [L][ceil(rows/128)][K/64][32][4][4].  The scale factor of
-     * (row, group) is byte (row % 32) * 16 + (row % 128 / 32) * 4 + group % 4 of block (row / 128, group / 4).
-     * Bytes of rows past the last one are padding: they must be there and their values are never used.
-     * Source: cuBLAS documentation, "1D Block Scaling Factors Layout". */
+    /* Blocks of 128 rows x 4 groups, 512 bytes each: [L][ceil(rows/128)][ceil(K/64)][32][4][4].  The scale
+     * factor of (row, group) is byte (row % 32) * 16 + (row % 128 / 32) * 4 + group % 4 of block (row / 128,
+     * group / 4). Bytes of rows past the last one and of groups past K are padding: they must be there and
+     * their values are never used. Source: cuBLAS documentation, "1D Block Scaling Factors Layout". */
     CUSTOM_KERNEL_SCALES_BLOCKED = 0,
     /* Row by row: [L][rows][K/16]. */
     CUSTOM_KERNEL_SCALES_ROWS = 1,
@@ -133,7 +136,7 @@ struct custom_kernel_args {
     int32_t backend;               /* enum custom_kernel_backend */
     int32_t device;                /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
     int32_t scale_layout;          /* enum custom_kernel_scale_layout */
-    int64_t m, n, k, l;            /* m >= 0; n, l >= 1; k a positive multiple of 64 */
+    int64_t m, n, k, l;            /* m >= 0; n, l >= 1; k a positive multiple of 16 */
     const void *a, *b1, *b2;       /* e2m1 codes */
     const void *sfa, *sfb1, *sfb2; /* e4m3 scale factors */
     void *c;                       /* fp16 output; overlaps no input */
@@ -152,7 +155,7 @@ CUSTOM_KERNEL_API int32_t custom_kernel(const struct custom_kernel_args *args);
 /* One product c = a b^T: a is m x k, b is n x k, c is m x n fp16, with the formats and layouts above for L = 1.
  * Every pointer is 16-byte aligned and points to memory of the call's device. */
 struct custom_kernel_group {
-    int64_t m, n, k; /* m >= 0, n >= 1, k a positive multiple of 64 */
+    int64_t m, n, k; /* m >= 0, n >= 1, k a positive multiple of 16 */
     const void *a, *b;
     const void *sfa, *sfb;
     void *c; /* overlaps no input and no other output of any group */

@@ -27,7 +27,7 @@ _WRITTEN = {FP16: torch.float16, BF16: torch.bfloat16, torch.float16: torch.floa
 _WEIGHTS = {"apart": 0, "stacked": 1, "interleaved8": 8, "interleaved32": 32, "interleaved64": 64}
 _GATED, _PLAIN = 0, 1  # enum custom_kernel_activation
 _SCALES_BLOCKED, _SCALES_ROWS = 0, 1  # enum custom_kernel_scale_layout
-_GROUP, _K_MULTIPLE = 16, 64
+_GROUP, _K_MULTIPLE = 16, 16
 _KNOWN = (None, *SCALE_LAYOUTS)
 
 # struct custom_kernel_extended_args: struct_bytes, backend, device, scale_layout; m, n, k, l; a, b1, b2, sfa, sfb1,
@@ -324,7 +324,8 @@ def gated_gemm(
     uint8 and scale factors float8_e4m3fn, the latter (M, N/16) if b's are linear or swizzled8x4, else the view of five
     dimensions: they are a and sfa of the next product, whose scale then includes 1 / scale_c.
 
-    M may be 0.  K is a multiple of 64; N, for NVFP4 output, too.  All tensors are packed without gaps, 16-byte aligned
+    M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies the operands with zeros after each
+    row.  N, for NVFP4 output, is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned
     (the float32 ones 4-byte aligned), on one device, CPU or CUDA; the kernel runs on the device's current queue.  There
     is no gradient.  struct custom_kernel_extended_args in custom_kernel.h has the arithmetic, operation by operation.
 
@@ -379,7 +380,8 @@ def plain_gemm(
     uint8, which times their scale factors are c * scale_c, and these scale factors, float8_e4m3fn: (M, N/16) if sfb is
     linear or swizzled8x4, else the view of five dimensions.
 
-    M may be 0.  K is a multiple of 64; N, for NVFP4 output, too.  All tensors are packed without gaps, 16-byte aligned
+    M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies the operands with zeros after each
+    row.  N, for NVFP4 output, is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned
     (the float32 ones 4-byte aligned), on one device, CPU or CUDA; the kernel runs on the device's current queue.  There
     is no gradient.
 

@@ -14,7 +14,7 @@ from .operators import NAMESPACE
 from .scale_layouts import LINEAR, SWIZZLED, Factors, resolve
 
 GROUP = 16  # elements of K that share a scale factor
-K_MULTIPLE = 64
+K_MULTIPLE = 16
 ALIGNMENT_BYTES = 16
 CODE_DTYPES = (torch.float4_e2m1fn_x2, torch.uint8)
 SCALE_DTYPES = (torch.float8_e4m3fn, torch.uint8)
@@ -90,7 +90,7 @@ def by_rows(a: torch.Tensor, sfa: torch.Tensor | None, sfa_layout: str | None) -
 
 
 def check_k(a: torch.Tensor) -> None:
-    """Requires K, twice the second size of a, to be a multiple of 64."""
+    """Requires K, twice the second size of a, to be a multiple of 16."""
     require(
         a.shape[1] * 2 % K_MULTIPLE == 0, lambda: f"a has K = {2 * a.shape[1]}; expected a multiple of {K_MULTIPLE}"
     )

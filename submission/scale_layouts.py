@@ -14,6 +14,9 @@
                      factor is byte  row % 8 * 4 + group % 4  of block (row // 8, group // 4); rows are padded to a
                      multiple of 8.  Shapes: (ceil(rows/8) * 8, K/16) or flat.  Every call converts it by a copy.
 
+Where K is not a multiple of 64, blocks are padded along K too: K/64 stands for ceil(K/64), and K/16, in the forms of
+swizzled tensors, for ceil(K/64) * 4.
+
 A tensor of two dimensions with a multiple of 128 rows can be read both ways, so its layout must be stated.
 """
 
@@ -62,13 +65,17 @@ def _padded(rows: int, layout: str) -> int:
     return (rows + unit - 1) // unit * unit
 
 
+def _padded_groups(groups: int) -> int:
+    return (groups + _BLOCK_GROUPS - 1) // _BLOCK_GROUPS * _BLOCK_GROUPS
+
+
 def _either(shapes: dict[int, tuple[int, ...]]) -> str:
     return " or ".join(str(tuple(shape)) for shape in shapes.values())
 
 
 def view_shape(rows: int, groups: int) -> tuple[int, ...]:
     """The shape of the five-dimensional view of "swizzled128x4"."""
-    return (32, 4, _padded(rows, SWIZZLED) // 128, 4, groups // _BLOCK_GROUPS)
+    return (32, 4, _padded(rows, SWIZZLED) // 128, 4, _padded_groups(groups) // _BLOCK_GROUPS)
 
 
 def resolve(require: Require, factors: Factors) -> tuple[str, tuple[int, ...]]:
@@ -96,9 +103,10 @@ def resolve(require: Require, factors: Factors) -> tuple[str, tuple[int, ...]]:
         layout in SCALE_LAYOUTS, lambda: f"{name} has layout {layout!r}; expected one of {', '.join(SCALE_LAYOUTS)}"
     )
     padded = rows if layout == LINEAR else _padded(rows, layout)
-    wanted = {2: (padded, groups)}
+    wide = groups if layout == LINEAR else _padded_groups(groups)
+    wanted = {2: (padded, wide)}
     if layout != LINEAR:
-        wanted[1] = (padded * groups,)
+        wanted[1] = (padded * wide,)
     if layout == SWIZZLED:
         wanted[_VIEW_DIMENSIONS] = view_shape(rows, groups)
     require(
@@ -150,51 +158,54 @@ def _view(swizzled: torch.Tensor, groups: int) -> torch.Tensor:
     """Any form of "swizzled128x4" as its five-dimensional view, without a copy."""
     if swizzled.dim() == _VIEW_DIMENSIONS:
         return swizzled
-    blocks = swizzled.numel() // (_BLOCK_ROWS[SWIZZLED] * groups)
-    return swizzled.view(blocks, groups // _BLOCK_GROUPS, 32, 4, 4).permute(_TO_VIEW)
+    wide = _padded_groups(groups)
+    blocks = swizzled.numel() // (_BLOCK_ROWS[SWIZZLED] * wide)
+    return swizzled.view(blocks, wide // _BLOCK_GROUPS, 32, 4, 4).permute(_TO_VIEW)
 
 
 def _unswizzled(swizzled: torch.Tensor, rows: int, groups: int, layout: str) -> torch.Tensor:
+    wide = _padded_groups(groups)
     if layout == SWIZZLED:
         memory = _view(swizzled, groups).permute(_TO_MEMORY).view(torch.uint8)
         by_rows = memory.permute(0, 3, 2, 1, 4)  # (rows/128, 4, 32, K/64, 4)
     else:
-        memory = swizzled.view(torch.uint8).reshape(-1, groups // _BLOCK_GROUPS, _BLOCK_ROWS[layout], _BLOCK_GROUPS)
+        memory = swizzled.view(torch.uint8).reshape(-1, wide // _BLOCK_GROUPS, _BLOCK_ROWS[layout], _BLOCK_GROUPS)
         by_rows = memory.permute(0, 2, 1, 3)  # (rows/8, 8, K/64, 4)
-    return by_rows.reshape(-1, groups)[:rows].contiguous().view(swizzled.dtype)
+    return by_rows.reshape(-1, wide)[:rows, :groups].contiguous().view(swizzled.dtype)
 
 
 def swizzle_scales(linear: torch.Tensor) -> torch.Tensor:
     """Scale factors (rows, K/16) in layout "linear" -> "swizzled128x4", padded with zeros.
 
-    Returns the view (32, 4, ceil(rows/128), 4, K/64) over new memory (rows/128, K/64, 32, 4, 4), which every operator
-    of this package takes without a stated layout.  For the form (ceil(rows/128) * 128, K/16) of other libraries:
-    `view.permute(2, 4, 0, 1, 3).reshape(-1, K // 16)`.  K is a multiple of 64.
+    Returns the view (32, 4, ceil(rows/128), 4, ceil(K/64)) over new memory (rows/128, K/64, 32, 4, 4), which every
+    operator of this package takes without a stated layout.  For the form (ceil(rows/128) * 128, ceil(K/64) * 4) of
+    other libraries: `view.permute(2, 4, 0, 1, 3).reshape(-1, 4 * view.shape[4])`.
 
     Raises ValueError for another shape or a dtype that is not of one byte.
     """
-    if linear.dim() != 2 or linear.shape[1] % _BLOCK_GROUPS or linear.element_size() != 1:
+    if linear.dim() != 2 or linear.element_size() != 1:
         raise ValueError(
-            f"linear has shape {tuple(linear.shape)} and dtype {linear.dtype}; expected (rows, K/16) of bytes, K a "
-            "multiple of 64"
+            f"linear has shape {tuple(linear.shape)} and dtype {linear.dtype}; expected (rows, K/16) of bytes"
         )
     rows, groups = linear.shape
-    padded = torch.nn.functional.pad(linear.view(torch.uint8), (0, 0, 0, _padded(rows, SWIZZLED) - rows))
-    blocks = padded.view(padded.shape[0] // 128, 4, 32, groups // _BLOCK_GROUPS, _BLOCK_GROUPS)
+    more = (0, _padded_groups(groups) - groups, 0, _padded(rows, SWIZZLED) - rows)
+    padded = torch.nn.functional.pad(linear.view(torch.uint8), more)
+    blocks = padded.view(padded.shape[0] // 128, 4, 32, padded.shape[1] // _BLOCK_GROUPS, _BLOCK_GROUPS)
     return blocks.permute(0, 3, 2, 1, 4).contiguous().view(linear.dtype).permute(_TO_VIEW)
 
 
 def linear_scales(swizzled: torch.Tensor, rows: int | None = None, groups: int | None = None) -> torch.Tensor:
     """Scale factors in any form of layout "swizzled128x4" -> "linear", (rows, K/16) in new memory.
 
-    rows: the operand's rows; by default all, padding included.  groups: K/16, needed for the flat form only.
+    rows: the operand's rows; by default all, padding included.  groups: K/16, likewise; needed for the flat form.
 
     Raises ValueError if the shape, with these sizes, is not a form of the layout.
     """
     forms = {2: lambda: swizzled.shape[1], _VIEW_DIMENSIONS: lambda: swizzled.shape[4] * _BLOCK_GROUPS}
-    count = forms[swizzled.dim()]() if swizzled.dim() in forms else groups if swizzled.dim() == 1 else None
+    flat = _padded_groups(groups) if swizzled.dim() == 1 and groups is not None else None
+    count = forms[swizzled.dim()]() if swizzled.dim() in forms else flat
     whole = count is not None and count > 0 and count % _BLOCK_GROUPS == 0 and swizzled.numel() % (128 * count) == 0
-    if not whole or (groups is not None and groups != count):
+    if not whole or (groups is not None and _padded_groups(groups) != count):
         raise ValueError(
             f"swizzled has shape {tuple(swizzled.shape)} with groups {groups}; expected (multiple of 128, K/16), its "
             "flat form with groups = K/16, or (32, 4, rows/128, 4, K/64)"
@@ -202,4 +213,4 @@ def linear_scales(swizzled: torch.Tensor, rows: int | None = None, groups: int |
     held = swizzled.numel() // count
     if rows is not None and not 0 <= rows <= held:
         raise ValueError(f"rows is {rows}; expected 0 to {held}, the rows of swizzled")
-    return _unswizzled(swizzled, held if rows is None else rows, count, SWIZZLED)
+    return _unswizzled(swizzled, held if rows is None else rows, count if groups is None else groups, SWIZZLED)

@@ -162,7 +162,8 @@ def dual_gemm(
     Different layouts for sfa and the others cost a copy of sfa.
 
     All tensors may have one dimension more, L, for L problems of the same size, in the memory order of custom_kernel().
-    M may be 0.  K is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned, on one device, CPU or
+    M may be 0.  K is a multiple of 16, fastest of 64.  All tensors are packed without gaps, 16-byte aligned, on one
+    device, CPU or
     CUDA; the kernel runs on the device's current queue.  There is no gradient, no bias and no scale of a whole tensor
     (gated_gemm has scales).  Stacked weights need no copy: b1, b2 = w13[:N], w13[N:], and likewise their scale factors
     if these are linear or N is a multiple of 128.

@@ -95,6 +95,8 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
                 "run_quantize",
                 (
                     "submission/gpu/gpu_quantize*",
+                    "submission/gpu/gpu_pad*",
+                    "submission/gpu/pad_rows*",
                     f"submission/{folder}/quantize/*.c*",
                     f"submission/{folder}/quantize/*_kernels.h",
                 ),

@@ -31,9 +31,9 @@ static int ranges_of(const struct custom_kernel_args *args, struct range ranges[
         {"a", args->a, args->m * (args->k / 2) * l},
         {"b1", args->b1, args->n * (args->k / 2) * l},
         {"b2", args->b2, args->n * (args->k / 2) * l},
-        {"sfa", args->sfa, scale_batch_bytes(args->scale_layout, args->m, groups) * l},
-        {"sfb1", args->sfb1, scale_batch_bytes(args->scale_layout, args->n, groups) * l},
-        {"sfb2", args->sfb2, scale_batch_bytes(args->scale_layout, args->n, groups) * l},
+        {"sfa", args->sfa, scale_tensor_bytes(args->scale_layout, args->m, groups) * l},
+        {"sfb1", args->sfb1, scale_tensor_bytes(args->scale_layout, args->n, groups) * l},
+        {"sfb2", args->sfb2, scale_tensor_bytes(args->scale_layout, args->n, groups) * l},
         {"c", args->c, args->m * args->n * 2 * l},
     };
     memcpy(ranges, all, sizeof all);
@@ -153,8 +153,8 @@ static int64_t group_ranges_of(const struct custom_kernel_grouped_args *args, st
         const struct range all[GROUP_RANGES] = {
             {"a", group->a, group->m * (group->k / 2)},
             {"b", group->b, group->n * (group->k / 2)},
-            {"sfa", group->sfa, scale_batch_bytes(args->scale_layout, group->m, groups)},
-            {"sfb", group->sfb, scale_batch_bytes(args->scale_layout, group->n, groups)},
+            {"sfa", group->sfa, scale_tensor_bytes(args->scale_layout, group->m, groups)},
+            {"sfb", group->sfb, scale_tensor_bytes(args->scale_layout, group->n, groups)},
             {"c", group->c, group->m * group->n * 2},
         };
         for (int j = 0; group->m > 0 && j < GROUP_RANGES; j++) {
@@ -195,12 +195,12 @@ static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args
     const bool nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
     const int64_t groups = k / NVFP4_GROUP_ELEMS, one = sizeof(float);
     const int64_t b_rows = args->weights == CUSTOM_KERNEL_WEIGHTS_APART ? n : 2 * n;
-    const int64_t sfb_bytes = scale_batch_bytes(args->scale_layout, b_rows, groups) * l;
+    const int64_t sfb_bytes = scale_tensor_bytes(args->scale_layout, b_rows, groups) * l;
     const struct range all[EXTENDED_RANGES] = {
         {"a", args->a, m * (args->a_type == CUSTOM_KERNEL_A_NVFP4 ? k / 2 : k * 2) * l},
         {"b1", args->b1, b_rows * (k / 2) * l},
         {"b2", args->b2, b_rows * (k / 2) * l},
-        {"sfa", args->sfa, scale_batch_bytes(args->scale_layout, m, groups) * l},
+        {"sfa", args->sfa, scale_tensor_bytes(args->scale_layout, m, groups) * l},
         {"sfb1", args->sfb1, sfb_bytes},
         {"sfb2", args->sfb2, sfb_bytes},
         {"scale_gate", args->scale_gate, one},
@@ -208,7 +208,7 @@ static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args
         {"token_scale", args->token_scale, m * l * one},
         {"scale_c", args->scale_c, one},
         {"c", args->c, m * (nvfp4 ? n / 2 : n * 2) * l},
-        {"sfc", args->sfc, scale_batch_bytes(args->scale_layout, m, n / NVFP4_GROUP_ELEMS) * l},
+        {"sfc", args->sfc, scale_tensor_bytes(args->scale_layout, m, n / NVFP4_GROUP_ELEMS) * l},
     };
     int64_t count = 0;
     for (int i = 0; i < EXTENDED_RANGES; i++) {
@@ -254,12 +254,12 @@ static int64_t experts_ranges_of(const struct custom_kernel_experts_args *args, 
     const int64_t places = args->tokens == CUSTOM_KERNEL_TOKENS_PADDED ? experts : 1, all_rows = places * rows;
     const int64_t b_rows = args->weights == CUSTOM_KERNEL_WEIGHTS_APART ? n : 2 * n;
     const int64_t b_bytes = b_rows * (k / 2) * experts;
-    const int64_t sfb_bytes = scale_batch_bytes(args->scale_layout, b_rows, groups) * experts;
+    const int64_t sfb_bytes = scale_tensor_bytes(args->scale_layout, b_rows, groups) * experts;
     const struct range all[EXPERTS_RANGES] = {
         {"a", args->a, all_rows * (k / 2)},
         {"b1", args->b1, b_bytes},
         {"b2", args->b2, b_bytes},
-        {"sfa", args->sfa, scale_batch_bytes(args->sfa_layout, rows, groups) * places},
+        {"sfa", args->sfa, scale_tensor_bytes(args->sfa_layout, rows, groups) * places},
         {"sfb1", args->sfb1, sfb_bytes},
         {"sfb2", args->sfb2, sfb_bytes},
         {"counts", args->counts, experts * (int64_t)sizeof(int32_t)},
@@ -314,7 +314,7 @@ static int64_t quantize_ranges_of(const struct custom_kernel_quantize_args *args
         {"x", args->x, ((m - 1) * args->x_row + row) * number},
         {"scale", args->scale, sizeof(float)},
         {"codes", args->codes, m * (k / 2)},
-        {"scales", args->scales, rows * quantized_row_scales(args->scale_layout, k / NVFP4_GROUP_ELEMS)},
+        {"scales", args->scales, rows * scale_row_bytes(args->scale_layout, k / NVFP4_GROUP_ELEMS)},
         {"saturated", args->saturated, sizeof(int64_t)},
         {"weight", args->weight, k * number},
         {"residual", args->residual, m * k * number},

@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* A validated problem: every rule of custom_kernel.h holds, and no size or byte count overflows int64_t.  No
+/* A validated problem: every rule of custom_kernel.h holds, k is a multiple of 64 when a backend runs it
+ * (pad_k.h), and no size or byte count overflows int64_t.  No
  * backend gets a problem with m = 0, whose pointers are unchecked.  A group of the grouped GEMM is a problem
  * with one product, c = a b1^T: l is 1, b2 and sfb2 are NULL. */
 struct problem {
@@ -83,6 +84,16 @@ struct quantization {
     float alpha, beta;
 };
 
+/* Rows to copy with zeros after them. */
+struct padded_rows {
+    const uint8_t *from;
+    uint8_t *to;                        /* 256-byte aligned */
+    int64_t rows, from_bytes, to_bytes; /* to_bytes is a multiple of 4 */
+    /* If not 0, a row is a row of blocks of scale factors, as long before as after, and of the groups in its
+     * last block only so many are real: the others become zero. */
+    int32_t last_groups;
+};
+
 struct backend {
     int32_t id;
     const char *name;
@@ -101,6 +112,12 @@ struct backend {
     int32_t (*run_experts)(const struct experts *experts);
     /* Quantizes at least one row.  NULL if the backend has no quantizer. */
     int32_t (*run_quantize)(const struct quantization *quantization);
+    /* Memory for what a call needs beside the caller's tensors; release_memory returns the call's `status`, or
+     * its own failure.  `pad` copies rows into it.  `pad` is NULL if the backend only takes k in multiples
+     * of 64. */
+    int32_t (*acquire_memory)(const struct problem *problem, int64_t bytes, uint8_t **memory);
+    int32_t (*release_memory)(const struct problem *problem, uint8_t *memory, int32_t status);
+    int32_t (*pad)(const struct problem *problem, const struct padded_rows *rows);
     /* Called before and after a run function.  acquire_device makes the problem's device the current CUDA
      * device and stores the caller's in *before; release_device restores it.  release_device returns `status`,
      * the run's result, with its message; if the run succeeded, its own status.  Both NULL for a backend

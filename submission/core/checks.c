@@ -84,9 +84,9 @@ int32_t check_extent(int32_t group, const char *name, int64_t value, int64_t lea
 }
 
 int32_t check_k(int32_t group, int64_t k) {
-    if (k % K_MULTIPLE_ELEMS != 0) {
+    if (k % NVFP4_GROUP_ELEMS != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %lld; expected a multiple of %d",
-                           member_name(group, "k").text, (long long)k, K_MULTIPLE_ELEMS);
+                           member_name(group, "k").text, (long long)k, NVFP4_GROUP_ELEMS);
     }
     return CUSTOM_KERNEL_OK;
 }

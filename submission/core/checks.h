@@ -44,7 +44,7 @@ struct member_name member_name(int32_t group, const char *member);
 
 /* value >= least */
 int32_t check_extent(int32_t group, const char *name, int64_t value, int64_t least);
-/* k is a multiple of K_MULTIPLE_ELEMS */
+/* k is a multiple of NVFP4_GROUP_ELEMS */
 int32_t check_k(int32_t group, int64_t k);
 
 /* A tensor argument: its name in messages and the memory that it takes. */

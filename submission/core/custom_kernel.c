@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pad_k.h"
 #include "validate.h"
 
 /* Environment variable that chooses the backend when the caller passes CUSTOM_KERNEL_BACKEND_AUTO. */
@@ -122,29 +123,54 @@ static int32_t release_device(const struct backend *backend, const struct proble
     return backend->release_device != NULL ? backend->release_device(problem, before, status) : status;
 }
 
-static int32_t run(const struct backend *backend, const struct problem *problem) {
+static int32_t run(const struct backend *backend, struct problem *problem) {
     int before = 0;
+    uint8_t *padded = NULL;
     RETURN_IF_FAILED(acquire_device(backend, problem, &before));
-    return release_device(backend, problem, before, backend->run(problem));
+    int32_t status = pad_problem(backend, problem, &padded);
+    status = status == CUSTOM_KERNEL_OK ? backend->run(problem) : status;
+    return release_device(backend, problem, before, release_padded(backend, problem, padded, status));
 }
 
-static int32_t run_grouped(const struct backend *backend, const struct problem *groups, int64_t count) {
+static int32_t run_grouped(const struct backend *backend, struct problem *groups, int64_t count) {
     int before = 0;
+    int64_t ready = 0;
+    uint8_t *padded[CUSTOM_KERNEL_MAX_GROUPS];
     RETURN_IF_FAILED(acquire_device(backend, groups, &before));
-    return release_device(backend, groups, before, backend->run_grouped(groups, count));
+    int32_t status = CUSTOM_KERNEL_OK;
+    while (ready < count && status == CUSTOM_KERNEL_OK) {
+        status = pad_problem(backend, &groups[ready], &padded[ready]);
+        ready += status == CUSTOM_KERNEL_OK;
+    }
+    status = status == CUSTOM_KERNEL_OK ? backend->run_grouped(groups, count) : status;
+    for (int64_t i = 0; i < ready; i++) {
+        status = release_padded(backend, &groups[i], padded[i], status);
+    }
+    return release_device(backend, groups, before, status);
 }
 
-static int32_t run_extended(const struct backend *backend, const struct problem *problem) {
+static int32_t run_extended(const struct backend *backend, struct problem *problem) {
     int before = 0;
+    uint8_t *padded = NULL;
     RETURN_IF_FAILED(acquire_device(backend, problem, &before));
-    int32_t status = CUSTOM_KERNEL_OK;
+    int32_t status = pad_problem(backend, problem, &padded);
     for (int64_t batch = 0; batch < problem->l && status == CUSTOM_KERNEL_OK; batch++) {
         struct extension of_batch;
         struct problem one;
         extended_batch(problem, batch, &one, &of_batch);
         status = backend->run_extended(&one);
     }
-    return release_device(backend, problem, before, status);
+    return release_device(backend, problem, before, release_padded(backend, problem, padded, status));
+}
+
+static int32_t run_experts(const struct backend *backend, struct experts *experts) {
+    int before = 0;
+    uint8_t *padded = NULL;
+    RETURN_IF_FAILED(acquire_device(backend, &experts->all, &before));
+    int32_t status = pad_experts(backend, experts, &padded);
+    status = status == CUSTOM_KERNEL_OK ? backend->run_experts(experts) : status;
+    return release_device(backend, &experts->all, before,
+                          release_padded(backend, &experts->all, padded, status));
 }
 
 int32_t custom_kernel(const struct custom_kernel_args *args) {
@@ -191,7 +217,6 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
 int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
     struct experts experts;
     const struct backend *backend = NULL;
-    int before = 0;
     int32_t id;
     RETURN_IF_FAILED(validate_experts(args, &experts, &id));
     RETURN_IF_FAILED(choose_backend(id, experts.all.device, &backend));
@@ -199,11 +224,7 @@ int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
         return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "backend %s has no products of experts",
                            backend->name);
     }
-    if (experts.all.m == 0) {
-        return CUSTOM_KERNEL_OK;
-    }
-    RETURN_IF_FAILED(acquire_device(backend, &experts.all, &before));
-    return release_device(backend, &experts.all, before, backend->run_experts(&experts));
+    return experts.all.m > 0 ? run_experts(backend, &experts) : CUSTOM_KERNEL_OK;
 }
 
 int32_t custom_kernel_quantize(const struct custom_kernel_quantize_args *args) {

@@ -66,12 +66,13 @@ static inline ON_HOST_AND_DEVICE int64_t scale_offset(int32_t layout, int64_t ro
     return tile * SCALE_TILE_BYTES + scale_word_at(0, (int)(row % SCALE_TILE_ROWS)) + group % SCALE_TILE_GROUPS;
 }
 
-/* Bytes of one batch of a scale tensor, padding included. */
+/* Bytes of one batch of a scale tensor, padding included; groups is a multiple of 4 if the layout is blocked.
+ */
 static inline ON_HOST_AND_DEVICE int64_t scale_batch_bytes(int32_t layout, int64_t rows, int64_t groups) {
     return (layout == CUSTOM_KERNEL_SCALES_ROWS ? rows : scale_tile_rows(rows) * SCALE_TILE_ROWS) * groups;
 }
 
-/* ---- the quantizer's outputs, whose K is padded to whole blocks and which may be blocks of 8 rows ---- */
+/* ---- callers' tensors: K is padded to whole blocks, and the quantizer's may be blocks of 8 rows ---- */
 
 #define SMALL_TILE_ROWS  8
 #define SMALL_TILE_BYTES (SMALL_TILE_ROWS * SCALE_WORD_BYTES)
@@ -84,9 +85,14 @@ static inline ON_HOST_AND_DEVICE int64_t quantized_rows_unit(int32_t layout) {
 }
 
 /* Scale factors of a row, padding included. */
-static inline ON_HOST_AND_DEVICE int64_t quantized_row_scales(int32_t layout, int64_t groups) {
+static inline ON_HOST_AND_DEVICE int64_t scale_row_bytes(int32_t layout, int64_t groups) {
     const int64_t tiles = (groups + SCALE_TILE_GROUPS - 1) / SCALE_TILE_GROUPS;
     return layout == CUSTOM_KERNEL_SCALES_ROWS ? groups : tiles * SCALE_TILE_GROUPS;
+}
+
+/* Bytes of one batch of a caller's tensor, rows by rows or in blocks of 128 rows. */
+static inline ON_HOST_AND_DEVICE int64_t scale_tensor_bytes(int32_t layout, int64_t rows, int64_t groups) {
+    return scale_batch_bytes(layout, rows, scale_row_bytes(layout, groups));
 }
 
 /* Offset of the word of a row's groups 4 tile to 4 tile + 3, of `tiles` words in a row; not for rows. */

@@ -20,7 +20,8 @@ static int32_t check_extents(const struct custom_kernel_args *args) {
 
 /* The tensors' sizes and pointers; then that c overlaps no input. */
 static int32_t check_tensors(const struct custom_kernel_args *args) {
-    int64_t scale_rows = scale_rows_unit(args->scale_layout);
+    const int64_t scale_rows = scale_rows_unit(args->scale_layout),
+                  row_scales = scale_row_bytes(args->scale_layout, args->k / NVFP4_GROUP_ELEMS);
     enum { C = 6, TENSORS };
     struct {
         struct tensor tensor;
@@ -29,9 +30,9 @@ static int32_t check_tensors(const struct custom_kernel_args *args) {
         {{"a", args->a, 0, NO_GROUP}, args->m, 1, args->k / 2},
         {{"b1", args->b1, 0, NO_GROUP}, args->n, 1, args->k / 2},
         {{"b2", args->b2, 0, NO_GROUP}, args->n, 1, args->k / 2},
-        {{"sfa", args->sfa, 0, NO_GROUP}, args->m, scale_rows, args->k / NVFP4_GROUP_ELEMS},
-        {{"sfb1", args->sfb1, 0, NO_GROUP}, args->n, scale_rows, args->k / NVFP4_GROUP_ELEMS},
-        {{"sfb2", args->sfb2, 0, NO_GROUP}, args->n, scale_rows, args->k / NVFP4_GROUP_ELEMS},
+        {{"sfa", args->sfa, 0, NO_GROUP}, args->m, scale_rows, row_scales},
+        {{"sfb1", args->sfb1, 0, NO_GROUP}, args->n, scale_rows, row_scales},
+        {{"sfb2", args->sfb2, 0, NO_GROUP}, args->n, scale_rows, row_scales},
         {{"c", args->c, 0, NO_GROUP}, args->m, 1, output_row_bytes(args->n)},
     };
     for (int i = 0; i < TENSORS; i++) {

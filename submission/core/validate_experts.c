@@ -65,7 +65,9 @@ static int32_t check_extents(const struct custom_kernel_experts_args *args) {
 enum { NUMBER_ALIGNMENT = 4, INPUTS = 11, C = INPUTS, SFC, MEMBERS };
 
 static int32_t check_tensors(const struct custom_kernel_experts_args *args) {
-    const int64_t groups = args->k / NVFP4_GROUP_ELEMS, experts = args->experts;
+    const int64_t groups = args->k / NVFP4_GROUP_ELEMS, experts = args->experts,
+                  a_groups = scale_row_bytes(args->sfa_layout, groups),
+                  b_groups = scale_row_bytes(args->scale_layout, groups);
     const bool plain = args->activation == CUSTOM_KERNEL_PLAIN, nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
     const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART, second = !plain && !joint;
     const int64_t places = args->tokens == CUSTOM_KERNEL_TOKENS_PADDED ? experts : 1;
@@ -85,9 +87,9 @@ static int32_t check_tensors(const struct custom_kernel_experts_args *args) {
         {TENSOR(a), args->rows, 1, code_bytes, places, wide, true},
         {TENSOR(b1), b_rows, 1, code_bytes, experts, wide, true},
         {TENSOR(b2), b_rows, 1, code_bytes, experts, wide, second},
-        {TENSOR(sfa), args->rows, sfa_rows, groups, places, wide, true},
-        {TENSOR(sfb1), b_rows, sfb_rows, groups, experts, wide, true},
-        {TENSOR(sfb2), b_rows, sfb_rows, groups, experts, wide, second},
+        {TENSOR(sfa), args->rows, sfa_rows, a_groups, places, wide, true},
+        {TENSOR(sfb1), b_rows, sfb_rows, b_groups, experts, wide, true},
+        {TENSOR(sfb2), b_rows, sfb_rows, b_groups, experts, wide, second},
         {TENSOR(counts), experts, 1, sizeof(int32_t), 1, narrow, true},
         {TENSOR(scale_gate), experts, 1, number_bytes, 1, narrow, args->scale_gate != NULL},
         {TENSOR(scale_up), experts, 1, number_bytes, 1, narrow, args->scale_up != NULL},
@@ -151,7 +153,7 @@ int32_t validate_experts(const struct custom_kernel_experts_args *caller_args, s
         /* n is a multiple of 128 if the scales are blocked, so the halves are whole tiles */
         experts->all.b2 = experts->all.b1 + args.n * (args.k / 2);
         experts->all.sfb2 =
-            experts->all.sfb1 + scale_batch_bytes(args.scale_layout, args.n, args.k / NVFP4_GROUP_ELEMS);
+            experts->all.sfb1 + scale_tensor_bytes(args.scale_layout, args.n, args.k / NVFP4_GROUP_ELEMS);
         experts->extension.stacked = false;
     }
     return CUSTOM_KERNEL_OK;

@@ -145,7 +145,8 @@ static int64_t output_bytes_of_row(const struct custom_kernel_extended_args *arg
 enum { TOKENS_ALIGNMENT = sizeof(float), INPUTS = 10, C = INPUTS, SFC, MEMBERS };
 
 static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
-    const int64_t scale_rows = scale_rows_unit(args->scale_layout), groups = args->k / NVFP4_GROUP_ELEMS;
+    const int64_t scale_rows = scale_rows_unit(args->scale_layout),
+                  groups = scale_row_bytes(args->scale_layout, args->k / NVFP4_GROUP_ELEMS);
     const bool plain = args->activation == CUSTOM_KERNEL_PLAIN, nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
     const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART, second = !plain && !joint,
                scaled_a = args->a_type == CUSTOM_KERNEL_A_NVFP4;

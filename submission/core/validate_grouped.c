@@ -57,15 +57,16 @@ static int32_t read_group(const struct custom_kernel_grouped_args *args, int32_t
 /* Checks the tensors of a group with m > 0 and adds them to *tensors. */
 static int32_t add_tensors(const struct custom_kernel_group *group, int32_t index, int32_t scale_layout,
                            struct tensors *tensors) {
-    int64_t scale_rows = scale_rows_unit(scale_layout);
+    const int64_t scale_rows = scale_rows_unit(scale_layout),
+                  row_scales = scale_row_bytes(scale_layout, group->k / NVFP4_GROUP_ELEMS);
     struct {
         struct tensor tensor;
         int64_t rows, rows_unit, row_bytes;
     } all[TENSORS] = {
         {{"a", group->a, 0, index}, group->m, 1, group->k / 2},
         {{"b", group->b, 0, index}, group->n, 1, group->k / 2},
-        {{"sfa", group->sfa, 0, index}, group->m, scale_rows, group->k / NVFP4_GROUP_ELEMS},
-        {{"sfb", group->sfb, 0, index}, group->n, scale_rows, group->k / NVFP4_GROUP_ELEMS},
+        {{"sfa", group->sfa, 0, index}, group->m, scale_rows, row_scales},
+        {{"sfb", group->sfb, 0, index}, group->n, scale_rows, row_scales},
         {{"c", group->c, 0, index}, group->m, 1, output_row_bytes(group->n)},
     };
     for (int i = 0; i < TENSORS; i++) {

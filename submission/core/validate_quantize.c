@@ -108,7 +108,7 @@ static int32_t check_tensors(const struct custom_kernel_quantize_args *args) {
     const int64_t k = args->k, groups = k / NVFP4_GROUP_ELEMS, whole = (int64_t)1 << 60,
                   row_bytes = k < whole ? k * number : -1;
     const int64_t rows_unit = quantized_rows_unit(args->scale_layout),
-                  row_scales = quantized_row_scales(args->scale_layout, groups);
+                  row_scales = scale_row_bytes(args->scale_layout, groups);
     struct {
         struct tensor tensor;
         int64_t rows, rows_unit, row_bytes;

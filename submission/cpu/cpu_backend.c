@@ -354,6 +354,39 @@ static int32_t run(const struct problem *problem) {
     return cpu_run_problems(problem, 1);
 }
 
+static int32_t acquire_memory(const struct problem *problem, int64_t bytes, uint8_t **memory) {
+    void *found = NULL;
+    if (posix_memalign(&found, CACHE_LINE_BYTES, (size_t)bytes) != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
+                           "no host memory to pad operands with k = %lld: %lld bytes", (long long)problem->k,
+                           (long long)bytes);
+    }
+    *memory = found;
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t release_memory(const struct problem *problem, uint8_t *memory, int32_t status) {
+    (void)problem;
+    free(memory);
+    return status;
+}
+
+static int32_t pad(const struct problem *problem, const struct padded_rows *rows) {
+    const int64_t tail =
+        rows->to_bytes - SCALE_TILE_BYTES; /* where a row's last block of scale factors begins */
+    (void)problem;
+    for (int64_t row = 0; row < rows->rows; row++) {
+        uint8_t *to = rows->to + row * rows->to_bytes;
+        memcpy(to, rows->from + row * rows->from_bytes, (size_t)rows->from_bytes);
+        memset(to + rows->from_bytes, 0, (size_t)(rows->to_bytes - rows->from_bytes));
+        for (int64_t word = 0; rows->last_groups != 0 && word < SCALE_TILE_WORDS; word++) {
+            memset(to + tail + word * SCALE_WORD_BYTES + rows->last_groups, 0,
+                   (size_t)(SCALE_TILE_GROUPS - rows->last_groups));
+        }
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
 static int available(int32_t device, char *detail, size_t detail_bytes) {
     (void)device;
     return detail == NULL || machine_describe(detail, detail_bytes);
@@ -368,4 +401,7 @@ const struct backend cpu_backend = {
     .run_extended = run,
     .run_experts = cpu_run_experts,
     .run_quantize = cpu_run_quantize,
+    .acquire_memory = acquire_memory,
+    .release_memory = release_memory,
+    .pad = pad,
 };

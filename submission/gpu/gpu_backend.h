@@ -4,8 +4,8 @@
  * A backend's file ends with one line, in which `run` is its function for the dual GEMM:
  *
  *     GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run, GPU_GROUPED(hopper_run_grouped),
- *                 GPU_EXTENDED(hopper_run_extended), GPU_QUANTIZE(hopper_run_quantize),
- * GPU_EXPERTS(hopper_run_experts), CAPABILITY_H100);
+ *                 GPU_EXTENDED(hopper_run_extended), GPU_QUANTIZE(hopper), GPU_EXPERTS(hopper_run_experts),
+ *                 CAPABILITY_H100);
  */
 #ifndef GPU_BACKEND_H
 #define GPU_BACKEND_H
@@ -32,10 +32,11 @@ enum {
 #else
 #define GPU_EXTENDED(function) function
 #endif
+/* The members that a backend's folder quantize/ defines. */
 #ifdef NVFP4_WITHOUT_QUANTIZE
-#define GPU_QUANTIZE(function) NULL
+#define GPU_QUANTIZE(backend) .run_quantize = NULL
 #else
-#define GPU_QUANTIZE(function) function
+#define GPU_QUANTIZE(backend) .run_quantize = backend##_run_quantize, .pad = backend##_pad
 #endif
 
 #ifdef NVFP4_WITHOUT_EXPERTS
@@ -45,7 +46,7 @@ enum {
 #endif
 
 /* Defines a struct backend; the compute capabilities that it has code for come last. */
-#define GPU_BACKEND(object, id_, name_, run_, run_grouped_, run_extended_, run_quantize_, run_experts_, ...)   \
+#define GPU_BACKEND(object, id_, name_, run_, run_grouped_, run_extended_, quantize_, run_experts_, ...)       \
     static int available(int32_t device, char *detail, size_t detail_bytes) {                                  \
         static const int capabilities[] = {__VA_ARGS__};                                                       \
         return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,         \
@@ -58,8 +59,10 @@ enum {
         .run = run_,                                                                                           \
         .run_grouped = run_grouped_,                                                                           \
         .run_extended = run_extended_,                                                                         \
-        .run_quantize = run_quantize_,                                                                         \
+        quantize_,                                                                                             \
         .run_experts = run_experts_,                                                                           \
+        .acquire_memory = gpu_acquire_scratch,                                                                 \
+        .release_memory = gpu_release_scratch,                                                                 \
         .acquire_device = gpu_acquire_device,                                                                  \
         .release_device = gpu_release_device,                                                                  \
     }

@@ -103,9 +103,9 @@ static int32_t read_operands(struct torch_call *call, struct custom_kernel_args 
                                         .n = b1->sizes[0],
                                         .k = 2 * (batches ? a->sizes[1] : last_size(a)),
                                         .l = batches ? a->sizes[2] : 1};
-    if (args->k % K_MULTIPLE_ELEMS != 0) {
+    if (args->k % NVFP4_GROUP_ELEMS != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "a has K = %lld; expected a multiple of %d",
-                           (long long)args->k, K_MULTIPLE_ELEMS);
+                           (long long)args->k, NVFP4_GROUP_ELEMS);
     }
     *shape =
         batches ? batched(shape_2d(args->m, args->n), args->l) : shape_of(a, (int)a->dimensions - 1, args->n);

@@ -16,9 +16,9 @@ int32_t check_activations(const struct torch_tensor *a, bool of_16_bits) {
                            tensor_text(a).text);
     }
     const int64_t k = of_16_bits ? last_size(a) : k_of(a);
-    if (k % K_MULTIPLE_ELEMS != 0) {
+    if (k % NVFP4_GROUP_ELEMS != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has K = %lld; expected a multiple of %d", a->name,
-                           (long long)k, K_MULTIPLE_ELEMS);
+                           (long long)k, NVFP4_GROUP_ELEMS);
     }
     const struct torch_shape shape = shape_like(a);
     return check_tensor(a, of_16_bits ? DTYPE_SET(float16) | DTYPE_SET(bfloat16) : CODE_DTYPES, &shape, a);

@@ -14,7 +14,7 @@ enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 struct torch_shape view_shape(int64_t rows, int64_t groups) {
     return (struct torch_shape){.dimensions = VIEW_DIMENSIONS,
                                 .sizes = {SCALE_ENTRIES, SCALE_TILE_ROWS / SCALE_ENTRIES, scale_tile_rows(rows),
-                                          SCALE_TILE_GROUPS, groups / SCALE_TILE_GROUPS},
+                                          SCALE_TILE_GROUPS, ceil_div(groups, SCALE_TILE_GROUPS)},
                                 .order = {2, 4, 0, 1, 3}};
 }
 
@@ -66,16 +66,17 @@ int32_t check_factors(struct factors *factors, int64_t groups) {
     RETURN_IF_FAILED(check_dtype(tensor, SCALE_DTYPES));
     RETURN_IF_FAILED(factors->stated != NULL ? stated(factors) : infer(factors, groups, leading));
     const int64_t padded = padded_rows(factors->rows, factors->layout);
-    struct torch_shape shape = shape_2d(padded, groups);
     const bool swizzled = factors->layout != FACTORS_LINEAR;
+    const int64_t wide = swizzled ? round_up(groups, SCALE_TILE_GROUPS) : groups;
+    struct torch_shape shape = shape_2d(padded, wide);
     if (!swizzled && leading) {
         shape = by_rows;
     } else if (swizzled && tensor->dimensions == 1) {
-        shape = (struct torch_shape){.dimensions = 1, .sizes = {padded * groups}, .order = {0}};
+        shape = (struct torch_shape){.dimensions = 1, .sizes = {padded * wide}, .order = {0}};
     } else if (factors->layout == FACTORS_128X4 && tensor->dimensions == VIEW_DIMENSIONS) {
         shape = view_shape(factors->rows, groups);
     } else if (tensor->dimensions != 2) {
-        const struct torch_shape flat = {.dimensions = 1, .sizes = {padded * groups}},
+        const struct torch_shape flat = {.dimensions = 1, .sizes = {padded * wide}},
                                  view = view_shape(factors->rows, groups);
         return set_message(
             CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has shape %s; expected %s%s%s%s%s, as its layout is '%s'",
@@ -129,6 +130,13 @@ int32_t factors_for_library(struct torch_call *call, const struct factors *facto
     RETURN_IF_FAILED(tensor_data(tensor, data));
     if (rows == 0 || (factors->layout == FACTORS_128X4 && to_blocks)) {
         return CUSTOM_KERNEL_OK;
+    }
+    if (groups % SCALE_TILE_GROUPS != 0 && (factors->layout != FACTORS_LINEAR || to_blocks)) {
+        return set_message(
+            CUSTOM_KERNEL_ERROR_ARGUMENT,
+            "%s has layout '%s', which a copy to the layout of b's factors converts only where K is "
+            "a multiple of 64; expected 'linear' or 'swizzled128x4' for both",
+            tensor->name, layouts[factors->layout]);
     }
     from = *data;
     if (factors->layout == FACTORS_128X4) {

@@ -243,7 +243,7 @@ def test_every_backend_number_is_accepted(library, value):
         ("n", 0, ("at least 1",)),
         ("k", 0, ("at least 1",)),
         ("l", 0, ("at least 1",)),
-        ("k", 32, ("multiple of 64",)),
+        ("k", 40, ("multiple of 16",)),
     ],
 )
 def test_a_value_outside_its_range_is_named_with_the_values_expected(library, field, value, expected):

@@ -11,6 +11,9 @@ extern "C" {
 /* The kernel for a form and a type of x; its parameter is struct quantize_params. */
 const void *blackwell_quantize_kernel(int32_t form, int32_t type);
 
+/* The kernel that pads rows; its parameter is struct padded_rows. */
+const void *blackwell_pad_kernel(void);
+
 #ifdef __cplusplus
 }
 #endif

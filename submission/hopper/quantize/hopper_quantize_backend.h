@@ -4,7 +4,8 @@
 
 #include "../../core/backend.h"
 
-/* struct backend's `run_quantize`. */
+/* struct backend's `run_quantize` and `pad`. */
 int32_t hopper_run_quantize(const struct quantization *quantization);
+int32_t hopper_pad(const struct problem *problem, const struct padded_rows *rows);
 
 #endif

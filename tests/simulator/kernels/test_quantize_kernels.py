@@ -40,3 +40,22 @@ def test_every_form_gives_the_promised_bits_and_is_clean(backend, mode, tmp_path
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["verdict"] == "clean", report["findings"]
     assert report["counters"]["instructions"] > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_call_takes_k_in_multiples_of_16(backend, tmp_path):
+    environment = dict(
+        os.environ,
+        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
+        NVFP4_BACKEND=backend,
+        NVFP4_SIMULATE="1",
+        NVFP4_SIMULATE_JSON=str(tmp_path / "report.json"),
+    )
+    program = (
+        "import json\nfrom tests.submission.k_tails import differing\nprint(json.dumps(differing((80, 96), HALVES)))"
+    )
+    done = forked.run(program.replace("HALVES", str(backend == "hopper")), [], environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["verdict"] == "clean", report["findings"]

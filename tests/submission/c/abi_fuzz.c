@@ -90,7 +90,7 @@ static bool mutate(union call *call, const size_t bytes[TENSORS]) {
         return args->m == 0; /* no rows: nothing is written, whatever the pointers */
     }
     case 8:
-        args->k += 1 + (int64_t)below(63);
+        args->k += 1 + (int64_t)below(15);
         return false;
     case 9:
         set_tensor(args, which, 0);

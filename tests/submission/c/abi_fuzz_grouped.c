@@ -58,7 +58,7 @@ static bool mutate_group(struct call *call, int64_t count) {
         *(below(2) ? &group->n : &group->k) = 0;
         return false;
     case 2:
-        group->k += 1 + (int64_t)below(63);
+        group->k += 1 + (int64_t)below(15);
         return false;
     case 3:
         *pointer = NULL;

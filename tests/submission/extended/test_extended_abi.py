@@ -161,7 +161,7 @@ def test_a_struct_may_end_from_queue_on_and_have_more_zeros(library):
         ("beta", (float("nan"), float("-inf")), "beta is "),
         ("m", (-1, -(2**63)), "m is "),
         ("n", (0, -1, 63, 96), "n is "),
-        ("k", (0, 32, 65), "k is "),
+        ("k", (0, 40, 65), "k is "),
         ("l", (0, -1), "l is "),
     ],
 )

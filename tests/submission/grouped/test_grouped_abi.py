@@ -74,10 +74,10 @@ def test_sizes_of_a_group_are_named(library):
                 call = call_of(library)
                 setattr(call.group[index], name, value)
                 refused(call, ARGUMENT, f"group[{index}].{name} is {value}; expected at least {least}")
-    for k in (1, 32, 63, 65, 100):
+    for k in (1, 40, 63, 65, 100):
         call = call_of(library)
         call.group[1].m, call.group[1].k = 0, k  # checked in an empty group, too
-        refused(call, ARGUMENT, f"group[1].k is {k}; expected a multiple of 64")
+        refused(call, ARGUMENT, f"group[1].k is {k}; expected a multiple of 16")
 
 
 @pytest.mark.parametrize("layout", [BLOCKED, ROWS])

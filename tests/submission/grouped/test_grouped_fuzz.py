@@ -53,7 +53,7 @@ class Lists:
                 setattr(group, letter := rng.choice("nk"), 0)
                 return where + letter, {ARGUMENT}
             case 2:
-                group.k += rng.randint(1, 63)
+                group.k += rng.randint(1, 15)
                 return where + "k", {ARGUMENT}
             case 3:
                 setattr(group, member, None)

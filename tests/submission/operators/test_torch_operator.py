@@ -115,7 +115,7 @@ def change(place, to):
     ("alter", "words"),
     [
         (change(0, lambda a: a[..., 0]), "b1 has shape (72, 96, 2); expected 2 dimensions"),
-        (change(0, lambda a: a[:, :40]), "a has K = 80; expected a multiple of 64"),
+        (change(0, lambda a: a[:, :36]), "a has K = 72; expected a multiple of 16"),
         (
             change(1, lambda b: b.permute(2, 0, 1)[:, :8].contiguous().permute(1, 2, 0)),
             "b2 has shape (72, 96, 2); expected (8, 96, 2)",

@@ -9,9 +9,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from submission import plain_gemm, quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4
+from submission import (
+    linear_scales,
+    plain_gemm,
+    quantize_nvfp4,
+    rms_norm_quantize_nvfp4,
+    silu_mul_quantize_nvfp4,
+    swizzle_scales,
+)
 from tests.submission.cpu_kit import ISAS
-from tests.submission.quantize.quantize_kit import LAYOUTS, TYPES, normed, random_bits, ties, wrong
+from tests.submission.quantize.quantize_kit import LAYOUTS, TYPES, decoded, normed, random_bits, ties, wrong
 
 SCALES = (None, 1.0, 0.37, 2.0**-20, 2.0**30, 2.0**-140, 2.0**124)
 BAD_SCALES = (0.0, -0.0, -1.0, math.inf, -math.inf, math.nan)
@@ -153,3 +160,23 @@ def test_wrong_arguments_of_the_fused_forms_are_named():
         rms_norm_quantize_nvfp4(x, None, 1e-6, residual=torch.randn(2, 48))
     with pytest.raises(ValueError, match="limit is -1"):
         silu_mul_quantize_nvfp4(x, limit=-1.0)
+
+
+@pytest.mark.parametrize("layout", ["linear", "swizzled128x4"])
+@pytest.mark.parametrize("k", [16, 80, 1616])
+def test_k_of_16_n_in_every_layout(layout, k):
+    """Operands from the quantizer; the product is that of their values, within a rounding of fp16."""
+    a, b = torch.randn(17, k), torch.randn(40, k)
+    values = []
+    for x in (a, b):
+        codes, scales = quantize_nvfp4(x)
+        values.append(decoded(codes, scales).double())
+    made = [quantize_nvfp4(x, 1.0, layout) for x in (a, b)]
+    found = plain_gemm(made[0][0], made[1][0], made[0][1], made[1][1], scale_layout=layout)
+    assert torch.allclose(found.double(), values[0] @ values[1].t(), rtol=2e-3, atol=2e-3)
+    if layout == "swizzled128x4":
+        assert torch.equal(
+            linear_scales(made[0][1], 17, k // 16).view(torch.uint8), quantize_nvfp4(a)[1].view(torch.uint8)
+        )
+        rows = swizzle_scales(quantize_nvfp4(a)[1])
+        assert torch.equal(rows.view(torch.uint8), made[0][1].view(torch.uint8))
