@@ -101,4 +101,5 @@ static int32_t run(const struct problem *problem) {
 #endif
 
 GPU_BACKEND(geforce_backend, CUSTOM_KERNEL_BACKEND_GEFORCE, "geforce", run, GPU_GROUPED(geforce_run_grouped),
-            GPU_EXTENDED(geforce_run_extended), GPU_QUANTIZE(geforce), NULL, CAPABILITIES);
+            GPU_EXTENDED(geforce_run_extended), GPU_QUANTIZE(geforce_run_quantize, geforce_pad), NULL,
+            CAPABILITIES);

@@ -4,8 +4,8 @@
  * A backend's file ends with one line, in which `run` is its function for the dual GEMM:
  *
  *     GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run, GPU_GROUPED(hopper_run_grouped),
- *                 GPU_EXTENDED(hopper_run_extended), GPU_QUANTIZE(hopper), GPU_EXPERTS(hopper_run_experts),
- *                 CAPABILITY_H100);
+ *                 GPU_EXTENDED(hopper_run_extended), GPU_QUANTIZE(hopper_run_quantize, hopper_pad),
+ *                 GPU_EXPERTS(hopper_run_experts), CAPABILITY_H100);
  */
 #ifndef GPU_BACKEND_H
 #define GPU_BACKEND_H
@@ -34,9 +34,9 @@ enum {
 #endif
 /* The members that a backend's folder quantize/ defines. */
 #ifdef NVFP4_WITHOUT_QUANTIZE
-#define GPU_QUANTIZE(backend) .run_quantize = NULL
+#define GPU_QUANTIZE(run_, pad_) .run_quantize = NULL
 #else
-#define GPU_QUANTIZE(backend) .run_quantize = backend##_run_quantize, .pad = backend##_pad
+#define GPU_QUANTIZE(run_, pad_) .run_quantize = run_, .pad = pad_
 #endif
 
 #ifdef NVFP4_WITHOUT_EXPERTS
