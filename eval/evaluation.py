@@ -45,6 +45,7 @@ RUNNERS: dict[str, Runner] = {
 }
 BENCHMARKS = ("benchmark", "leaderboard")
 NS_PER_US = 1000
+CHEAP = 1 << 34  # multiply-adds: about two seconds on two cores, the reference included
 
 
 def log_test(out: Protocol, index: int, result: Result) -> None:
@@ -87,6 +88,17 @@ def _tolerances(cases: Sequence[Case], device: torch.device, limits: Limits) -> 
     return [measured[case.shape] for case in cases]
 
 
+def _fresh(cases: Sequence[Case]) -> list[bool]:
+    """Which cases test a second call: the first of each cheap shape, and the cheapest of all."""
+    works = [case.shape.work().multiply_adds for case in cases]
+    shapes = [case.shape for case in cases]
+    cheapest = works.index(min(works))
+    return [
+        index == cheapest or (work <= CHEAP and shapes.index(shapes[index]) == index)
+        for index, work in enumerate(works)
+    ]
+
+
 def evaluate(
     mode: str,
     submission: Path,
@@ -107,6 +119,7 @@ def evaluate(
     log = {"test": log_test, "profile": log_profile}.get(mode, log_benchmark)
     results: list[Result] = []
     tolerances = _tolerances(cases, device, limits) if mode in BENCHMARKS else [None] * len(cases)
+    fresh = _fresh(cases)
     with report.progress(mode, len(cases)) if out is None else contextlib.nullcontext() as step:
         if out is not None:
             out.log(f"{kind}-count", len(cases))
@@ -117,7 +130,7 @@ def evaluate(
                 out.log(f"{kind}.{index}.spec", case.spec)
             begin = time.monotonic()
             known = () if tolerance is None else (tolerance,)
-            result = RUNNERS[mode](submission, case, device, limits, data, *known)
+            result = RUNNERS[mode](submission, case, device, replace(limits, fresh=fresh[index]), data, *known)
             result.seconds = time.monotonic() - begin
             results.append(result)
             if out is not None:

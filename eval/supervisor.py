@@ -47,6 +47,7 @@ class Limits:
     singles: int = 10  # calls timed on their own
     small_us: float = 0.0  # a difference between two clocks that a busy machine may cause in a call
     most_tolerance: float = math.inf  # of a call's time: a case with a larger tolerance is not measured
+    fresh: bool = True  # whether a test makes a second call, on inputs that nobody can know
 
 
 def limits_for(device: torch.device, mode: str) -> Limits:
@@ -161,11 +162,14 @@ def take_over(result: Result, session: Session) -> None:
 
 
 def run_test(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD) -> Result:
-    """One call, checked."""
+    """A call on the case's own inputs, checked, and one on fresh inputs, since a case file's seeds are no secret."""
+    own, fresh = judges_of(data, case.shape)
 
     def make(session: Session) -> None:
         session.load()
-        session.round(case_seeds(case.seed, 1), judges_of(data, case.shape)[0], "check")
+        session.round(case_seeds(case.seed, 1), own, "check")
+        if limits.fresh:
+            session.round(fresh_seeds(1), fresh, "fresh inputs")
 
     return _judge(submission, device, limits, Result(case, inputs=1, data=data), make)
 

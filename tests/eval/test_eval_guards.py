@@ -57,6 +57,7 @@ CAUGHT = {
     "computes_on_return": r"wrong result .* got 0",
     "reads_ahead": "wrong result",
     "foresees_inputs": "wrong result",
+    "draws_public_seed": r"wrong result \(check, input 2 of 3",
     "zeroes_one_of_three": r"wrong result \(time_round, .* got 0",
     "searches_answers": "wrong result",
     "right_when_looked_at": "wrong result",
@@ -115,6 +116,11 @@ def test_a_time_that_is_too_short_by_a_little_is_not_believed(results):
 
 def test_one_call_of_a_wrong_kernel_fails_the_test_mode():
     assert "wrong result" in run_test(SUBMISSIONS["one_gemm"], CASE, CPU, LIMITS).error
+
+
+def test_answers_for_the_public_seeds_fail_the_test_mode():
+    result = run_test(SUBMISSIONS["draws_public_seed"], CASE, CPU, LIMITS)
+    assert result.checked == 1 and "wrong result (fresh inputs" in result.error, result
 
 
 def test_a_time_no_chip_can_reach_fails(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -210,10 +211,13 @@ def test_a_single_call_below_the_floor_is_told(scripted, monkeypatch):
     assert result.error == "20 us is less than 20.5 us, which no chip can beat"
 
 
-def test_a_test_is_one_call_of_the_cases_seed(scripted):
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_test_is_a_call_of_the_cases_seed_and_one_of_a_fresh_seed(scripted, fresh):
     Scripted.rounds = []
-    result = supervisor.run_test(None, CASE, CPU, LIMITS)
-    assert Scripted.last.asked == ["load", ("check", [1111], "judge_as_board"), "close"]
+    result = supervisor.run_test(None, CASE, CPU, replace(LIMITS, fresh=fresh))
+    load, own, *more, close = Scripted.last.asked
+    assert (load, own, close) == ("load", ("check", [1111], "judge_as_board"), "close")
+    assert more == [("fresh inputs", [-1], "judge_fresh")] * fresh
     assert (result.sandbox, result.backend, result.libraries) == ("all of it", "hopper", [("libx.so", "00ff")])
     assert (result.worst_error, result.wrong) == (0.5, {"elements": 3})
     assert (result.inputs, result.error) == (1, "")

@@ -178,3 +178,9 @@ def test_a_bad_case_file_is_told_before_anything_runs(runs, monkeypatch, tmp_pat
     assert command.main(["test", str(tmp_path / "none.txt"), "--device", "cpu"]) == 113
     assert "eval.py: cannot read" in capsys.readouterr().err
     assert runs == []
+
+
+def test_the_first_case_of_a_cheap_shape_and_the_cheapest_case_have_fresh_inputs():
+    small, large, larger = (parse_case(f"m: {m}; n: 4096; k: 7168; l: 1; seed: 1") for m in (8, 4096, 8192))
+    assert evaluation._fresh([small, small, large]) == [True, False, False]
+    assert evaluation._fresh([larger, large, larger]) == [False, True, False]
