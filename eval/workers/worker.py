@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.machinery
 import importlib.util
 import os
 import secrets
@@ -44,8 +45,9 @@ PROFILE_ROWS = 20
 # On the leaderboard a submission is the module of this name.
 MODULE = "submission"
 PACKAGE = Path(__file__).resolve().parents[2] / MODULE
-STUB = """import importlib.util, sys
-spec = importlib.util.spec_from_file_location({name!r}, {path!r}, submodule_search_locations={places!r})
+STUB = """import importlib.machinery, importlib.util, sys
+loader = importlib.machinery.SourceFileLoader({name!r}, {path!r})
+spec = importlib.util.spec_from_file_location({name!r}, {path!r}, loader=loader, submodule_search_locations={places!r})
 sys.modules[{name!r}] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[{name!r}])
 """
@@ -102,9 +104,8 @@ def _load(path: str, scratch: Path) -> ModuleType:
     for name, file, within in ((MODULE, path, places), ("task", task.__file__, None)):
         (stubs / f"{name}.py").write_text(STUB.format(name=name, path=str(Path(file).resolve()), places=within))
     sys.path.insert(0, str(stubs))
-    spec = importlib.util.spec_from_file_location(MODULE, path, submodule_search_locations=places)
-    if spec is None or spec.loader is None:
-        raise Failure(f"{path} is not a Python file")
+    loader = importlib.machinery.SourceFileLoader(MODULE, path)  # whatever the file's name ends in
+    spec = importlib.util.spec_from_file_location(MODULE, path, loader=loader, submodule_search_locations=places)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     with _blamed("import failed"):
