@@ -16,6 +16,7 @@ import re
 from pathlib import Path
 from typing import NoReturn
 
+from eval import settings
 from eval.cases import CaseFile, CasesError
 from eval.output import outlets, protocol
 from eval.output.outlets import tell
@@ -66,6 +67,13 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file() and os.access(path, os.R_OK)
     except (OSError, ValueError):  # no file can have this name
+        return False
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.resolve() == other.resolve() or one.samefile(other)
+    except (OSError, RuntimeError, ValueError):  # one does not exist; links in a circle; no file can have this name
         return False
 
 
@@ -138,10 +146,19 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         options.secret = protocol.secret_seed()
     except ValueError as error:
         parser.error(str(error))
+    if reason := settings.unusable():
+        parser.error(reason)
     options.record = None
     if options.json:
         if not options.json.parent.is_dir():
             parser.error(f"--json: {options.json.parent} is not a folder")
+        for name, path in (
+            ("submission", options.submission),
+            ("baseline", options.baseline),
+            ("case file", options.cases),
+        ):
+            if path and _same_file(options.json, path):
+                parser.error(f"--json: {options.json} is the {name}; expected another file")
         try:
             options.record = outlets.RecordFile(options.json)
         except outlets.OutletError as error:

@@ -102,8 +102,13 @@ class RecordFile:
         self._made = not os.path.lexists(path)
         self._written = False
         try:
+            # /dev/stdout and a shell's >(program) are links too.
+            stream = path.is_symlink() and (path.is_fifo() or path.is_char_device())
+            if path.is_symlink() and not stream:
+                raise OutletError(errno.ELOOP, "is a link; expected the file itself")
             # Not blocking, so that a FIFO without a reader is refused.
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+            flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if stream else os.O_CREAT | os.O_NOFOLLOW)
+            self._file = os.open(path, flags, 0o666)
         except (OSError, ValueError) as error:
             raise OutletError(getattr(error, "errno", None), getattr(error, "strerror", None) or str(error)) from error
         os.set_blocking(self._file, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -349,3 +350,48 @@ def test_what_needs_no_torch_is_told_without_loading_it(cases, tmp_path):
     ):
         done = subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True)
         assert done.stdout.split() in (["2", "False"], ["113", "False"]), done
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"BUILD": "/nonexistent/build"}, "/nonexistent/build/libtiming_core.so does not exist; run `make build`"),
+        ({"NVFP4_CACHE": "/proc/none"}, "NVFP4_CACHE is /proc/none, where nothing can be written"),
+        ({"XDG_CACHE_HOME": "/dev/null/x"}, "XDG_CACHE_HOME is /dev/null/x, where nothing can be written"),
+        ({}, "files are limited to 0 bytes (ulimit -f)"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_not_the_submissions_fault(cases, wrong, text):
+    """In a new process: BUILD is read at the start."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "eval", *map(str, common(cases))],
+        env={**os.environ, **wrong}, preexec_fn=None if wrong else limit, capture_output=True, text=True,
+    )  # fmt: skip
+    told(Outcome(done.returncode, done.stdout, done.stderr), 2, text)
+
+
+def test_the_record_overwrites_no_file_that_the_run_reads(cases, tmp_path):
+    own, link, baseline = tmp_path / "own.py", tmp_path / "link.json", tmp_path / "baseline.py"
+    for path in (own, baseline):
+        path.write_bytes(HONEST.read_bytes())
+    hard = tmp_path / "hard.json"
+    hard.hardlink_to(own)
+    link.symlink_to(tmp_path / "elsewhere.json")
+    options = ("benchmark", cases, "--device", "cpu", "--submission", own, "--baseline", baseline)
+    for record, text in (
+        (own, "is the submission"),
+        (hard, "is the submission"),
+        (baseline, "is the baseline"),
+        (cases, "is the case file"),
+        (link, "is a link"),
+    ):
+        told(judged((*options, "--json", record)), 2, text)
+    assert own.read_bytes() == HONEST.read_bytes() and not (tmp_path / "elsewhere.json").exists()
+
+
+def test_a_record_may_go_to_standard_output(cases):
+    told(judged(common(cases, "--json", "/dev/stdout")), 0, '"complete": true')

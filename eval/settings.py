@@ -1,0 +1,43 @@
+"""Says which of the user's settings cannot work, before anything runs: the submission is not to blame for them.
+
+This module imports nothing that takes long.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+from pathlib import Path
+
+from eval.sandbox import CACHES
+from eval.timing import LIBRARY
+
+SMALLEST_FILE_LIMIT = 1 << 20  # bytes: for the run's record and logs
+
+
+def _unusable_cache(name: str) -> str:
+    """Why a folder for a cache, which the harness makes if it is missing, cannot be used; "" if it can."""
+    folder = Path(os.environ[name])
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        return f"{name} is {folder}, where nothing can be written: {said}"
+
+
+def unusable() -> str:
+    """Why a setting of the user cannot work; "" if all can."""
+    most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if most != resource.RLIM_INFINITY and most < SMALLEST_FILE_LIMIT:
+        return f"files are limited to {most} bytes (ulimit -f); expected at least {SMALLEST_FILE_LIMIT}"
+    if not LIBRARY.is_file():
+        again = f" with BUILD={os.environ['BUILD']}" if os.environ.get("BUILD") else ""
+        return f"{LIBRARY} does not exist; run `make build`{again}"
+    try:
+        tempfile.gettempdir()
+    except OSError as error:
+        return f"TMPDIR: {error.strerror}"
+    return next(filter(None, (_unusable_cache(name) for name in CACHES if os.environ.get(name))), "")
