@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -93,11 +94,12 @@ class _Side:
 
 def run_comparison(
     submission: Path, baseline: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD,
-    tolerance: Tolerance | None = None,
+    tolerance: Tolerance | None = None, told: Callable[[str], object] = bool,
 ) -> Comparison:  # fmt: skip
     """Checks and times both submissions in pairs of processes, in random order, on inputs that neither has seen.
 
-    Only one of them runs at a time, and nothing of it is left when the other one starts.
+    Only one of them runs at a time, and nothing of it is left when the other one starts. Calls `told` with the number
+    of pairs done.
     """
     inputs = inputs_that_fit(case.shape, device, limits.inputs)
     compared = Comparison(Result(case, inputs=inputs, data=data), Result(case, inputs=inputs, data=data))
@@ -113,6 +115,7 @@ def run_comparison(
                 result = side.result
                 side.time_process()
             pairs += 1
+            told(f"{pairs} pairs of {MIN_PAIRS} to {MOST_PAIRS} done")
         for side in sides:
             result = side.result
             side.end()

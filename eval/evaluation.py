@@ -8,6 +8,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,9 +158,11 @@ def compare(
     compared: list[Comparison] = []
     with report.progress("compare", len(cases)) as step:
         for case, tolerance in zip(cases, _tolerances(cases, device, limits), strict=True):
-            step(clean(case.spec))
+            named = clean(case.spec)
+            step(named)
             begin = time.monotonic()
-            one = run_comparison(submission, baseline, case, device, limits, data, tolerance)
+            told = partial(step, named)
+            one = run_comparison(submission, baseline, case, device, limits, data, tolerance, told)
             one.own.seconds = one.baseline.seconds = time.monotonic() - begin
             compared.append(one)
             keep(compared)

@@ -54,27 +54,31 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 @contextlib.contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Shows a progress bar on standard error. Yields a function to call with the name of each step."""
+def progress(title: str, total: int) -> Iterator[Callable[..., None]]:
+    """Shows a progress bar on standard error, or lines. Yields a function to call with the name of each step.
+
+    The function's second argument says how far a step is that was named before.
+    """
     if Console is not None and sys.stderr.isatty():
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(title, total=total)
             started = False
 
-            def step(what: str) -> None:
+            def step(what: str, part: str = "") -> None:
                 nonlocal started
-                bar.update(task, description=f"{title}: {what}", advance=1 if started else 0)
+                named = f"{title}: {what}{part and ': '}{part}"
+                bar.update(task, description=named, advance=1 if started and not part else 0)
                 started = True
 
             yield step
         return
     done = 0
 
-    def plain_step(what: str) -> None:
+    def plain_step(what: str, part: str = "") -> None:
         nonlocal done
-        done += 1
-        print(f"{title} {done}/{total}: {what}", file=sys.stderr, flush=True)
+        done += not part
+        print(f"{title} {done}/{total}: {what}{part and ': '}{part}", file=sys.stderr, flush=True)
 
     yield plain_step
 

@@ -100,6 +100,12 @@ def test_pairs_of_processes_run_one_at_a_time_in_random_order(scripted):
     assert compared("slow", "fast").ratio.low > 1
 
 
+def test_each_finished_pair_is_told(scripted):
+    said = []
+    run_comparison(Path("same"), Path("same"), CASE, CPU, LIMITS, told=said.append)
+    assert [int(text.split()[0]) for text in said] == list(range(1, comparison.MIN_PAIRS + 1))
+
+
 def test_a_submission_against_itself_shows_no_difference(scripted):
     ratio = compared("same", "same").ratio
     assert ratio.low <= 1 <= ratio.high and comparison.words(ratio) == "no difference"

@@ -238,8 +238,9 @@ def test_a_terminal_sees_a_bar_that_moves_on_with_each_case(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal)
     with report.progress("test", 2) as step:
         step("first")
+        step("first", "1 pair")
         step("second")
-    assert moves == [("test", 2), ("test: first", 0), ("test: second", 1)]
+    assert moves == [("test", 2), ("test: first", 0), ("test: first: 1 pair", 0), ("test: second", 1)]
 
 
 def test_the_median_of_a_result_is_its_rounds():
