@@ -18,9 +18,11 @@ from eval.session import Session, Timings
 from eval.stats import Ratio, paired_interval, verdict
 from eval.supervisor import (
     Limits,
+    NotMeasured,
     Result,
     Tolerance,
     case_seeds,
+    demand_times,
     fresh_seeds,
     inputs_that_fit,
     measure_tolerance,
@@ -88,8 +90,7 @@ class _Side:
 
     def end(self) -> None:
         """Raises Failure if the times mean nothing."""
-        if said := self._timings.unmeasured(self._limits.most_tolerance) or self._timings.lie():
-            raise Failure(said)
+        demand_times(self._timings, self._limits)
 
 
 def run_comparison(
@@ -120,7 +121,7 @@ def run_comparison(
             result = side.result
             side.end()
     except (Failure, chip.Impossible, OSError) as failure:
-        result.error = str(failure)
+        result.error, result.unmeasured = str(failure), isinstance(failure, NotMeasured)
         return compared
     compared.ratio = paired_interval([(compared.own.rounds_us, compared.baseline.rounds_us)])
     return compared

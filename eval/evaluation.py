@@ -239,6 +239,13 @@ Keep = Callable[[dict[str, Any], bool], None]
 Show = Callable[[str], None]
 
 
+def _close_report(named: list[Result], results: list[Result]) -> None:
+    """Prints the footer for `named` and, last, whether the machine was too busy."""
+    outlets.say(report.footer(named))
+    if said := report.last_words(results):
+        outlets.say(said)
+
+
 def _evaluated(
     options: argparse.Namespace, given: record.Given, cases: list[Case], limits: Limits, out: Protocol | None,
     keep: Keep,
@@ -256,7 +263,7 @@ def _evaluated(
 
     def show(chip_name: str) -> None:
         print_report(options.mode, results, chip_name)
-        outlets.say(report.footer(results))
+        _close_report(results, results)
 
     return all(result.passed for result in results), show
 
@@ -275,6 +282,6 @@ def _compared(
 
     def show(chip_name: str) -> None:
         report.print_comparisons(compared, chip_name)
-        outlets.say(report.footer([one.own for one in compared]))
+        _close_report([one.own for one in compared], [side for one in compared for side in (one.own, one.baseline)])
 
     return all(one.ratio is not None for one in compared), show

@@ -76,6 +76,10 @@ def inputs_that_fit(shape: Shape, device: torch.device, wanted: int) -> int:
     return max(1, min(wanted, int(chip.free_memory(device) * MEMORY_SHARE / each)))
 
 
+class NotMeasured(Failure):
+    """The outputs were right, but the machine was too busy to time the calls."""
+
+
 @dataclass
 class Result:
     """The result of a case. Times are in us, one per round; `error` is empty if the case passed."""
@@ -96,6 +100,7 @@ class Result:
     wrong: dict[str, Any] | None = None  # where the wrong elements lie
     data: str = BOARD  # which kind of inputs
     backend: str = ""  # as the submission reports it
+    unmeasured: bool = False  # whether the error is only that the machine was too busy to time right outputs
     sandbox: str = ""  # which of its parts are on
     libraries: list[Library] = field(default_factory=list)  # other than the system's, Python's and torch's
 
@@ -145,7 +150,7 @@ def _judge(
         with session:
             make(session)
     except (Failure, chip.Impossible) as failure:
-        result.error = str(failure)
+        result.error, result.unmeasured = str(failure), isinstance(failure, NotMeasured)
     except OSError as error:  # no memory, no descriptors, a limit on files
         result.error = f"the harness could not run the case: {clean(str(error))}"
     if session is not None:
@@ -155,7 +160,8 @@ def _judge(
 
 def take_over(result: Result, session: Session) -> None:
     """Copies everything but times from a session that has ended; a surviving process fails the case."""
-    result.error = result.error or session.left
+    if session.left and (result.unmeasured or not result.error):
+        result.error, result.unmeasured = session.left, False
     result.printed, result.checked = session.printed, session.checked
     result.sandbox, result.backend, result.libraries = session.sandbox, session.backend, session.libraries
     result.worst_error, result.wrong = session.worst_error, session.wrong
@@ -174,6 +180,14 @@ def run_test(submission: Path, case: Case, device: torch.device, limits: Limits,
     return _judge(submission, device, limits, Result(case, inputs=1, data=data), make)
 
 
+def demand_times(timings: Timings, limits: Limits) -> None:
+    """Raises NotMeasured or Failure if the times mean nothing."""
+    if said := timings.unmeasured(limits.most_tolerance):
+        raise NotMeasured(said)
+    if said := timings.lie():
+        raise Failure(said)
+
+
 def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timings, floor: chip.Limit) -> None:
     """Rounds over fresh inputs until the mean is steady or time is up."""
     begin = time.monotonic()
@@ -186,9 +200,11 @@ def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timi
         timings.add(made)
         result.rounds_us, result.doubted = timings.rounds_us(), timings.doubted
         result.clock_mhz = clock.median_mhz()
-    if said := timings.unmeasured(limits.most_tolerance) or timings.lie():
+    try:
+        demand_times(timings, limits)
+    except Failure:
         result.rounds_us = []
-        raise Failure(said)
+        raise
 
 
 class Tolerance(NamedTuple):

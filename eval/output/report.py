@@ -118,6 +118,20 @@ def footer(results: Sequence[Result]) -> str:
     return clean("\n".join(lines))
 
 
+def last_words(results: Sequence[Result]) -> str:
+    """A line on cases that the machine was too busy to time; "" if there are none."""
+    busy = [result for result in results if result.unmeasured]
+    if not busy:
+        return ""
+    wrong = sum(not result.passed for result in results) - len(busy)
+    checked = sum(result.checked for result in busy)
+    others = f"; {wrong} other cases failed" if wrong else ""
+    return (
+        f"{len(busy)} of {len(results)} cases NOT MEASURED: the machine was too busy to time them. All {checked} of "
+        f"their outputs were right{others}. Run again when nothing else runs."
+    )
+
+
 def error_text(ratio: float | None) -> str:
     """An error / tolerance as text."""
     return "" if ratio is None else f"{ratio:.2g}" if math.isfinite(ratio) else "inf"
@@ -183,7 +197,7 @@ def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
     rows = []
     for result, floor in zip(results, floors, strict=True):
         if not result.passed:
-            rows.append([shape_text(result), "FAIL"])
+            rows.append([shape_text(result), "not measured" if result.unmeasured else "FAIL"])
             continue
         row = [shape_text(result), time_text(result.median_us), f"{100 * relative_spread(result.rounds_us):.1f} %"]
         if alone:

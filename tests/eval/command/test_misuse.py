@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -395,3 +396,26 @@ def test_the_record_overwrites_no_file_that_the_run_reads(cases, tmp_path):
 
 def test_a_record_may_go_to_standard_output(cases):
     told(judged(common(cases, "--json", "/dev/stdout")), 0, '"complete": true')
+
+
+def test_a_busy_machine_is_told_last_and_the_outputs_stay_right(cases):
+    outcome = judged(
+        common(cases, mode="benchmark"),
+        runner=lambda s, case, d, limits, data: Result(case, error="busy", unmeasured=True, checked=9),
+    )
+    told(outcome, 112, "8 16 64")
+    *_, last = outcome.out.splitlines()
+    assert (
+        "2 of 2 cases NOT MEASURED: the machine was too busy" in last and "All 18 of their outputs were right" in last
+    )
+    assert last.endswith("Run again when nothing else runs.")
+
+
+def test_a_wrong_output_on_a_busy_machine_stays_a_failure(cases):
+    results = iter((Result(None, error="busy", unmeasured=True, checked=9), Result(None, error="wrong result")))
+    outcome = judged(
+        common(cases, mode="benchmark"),
+        runner=lambda s, case, d, limits, data: replace(next(results), case=case),
+    )
+    told(outcome, 112, "FAIL 8 16 64: wrong result")
+    assert "1 of 2 cases NOT MEASURED" in outcome.out and "1 other cases failed" in outcome.out
