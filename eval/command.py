@@ -72,8 +72,8 @@ def _is_file(path: Path) -> bool:
 
 def _same_file(one: Path, other: Path) -> bool:
     try:
-        return one.resolve() == other.resolve() or one.samefile(other)
-    except (OSError, RuntimeError, ValueError):  # one does not exist; links in a circle; no file can have this name
+        return one.samefile(other)
+    except (OSError, ValueError):  # one does not exist; no file can have this name
         return False
 
 

@@ -31,7 +31,6 @@ _NUMBER = struct.Struct("<i")  # one int; a status socket carries two in turn: t
 _REQUEST_BYTES = 1 << 16
 _MOST_DESCRIPTORS = 16
 _WITHOUT_PIDFD_MS = 50  # how often to poll children on kernels without pidfd (before Linux 5.3)
-_FAILED = 1
 
 
 class Child:
