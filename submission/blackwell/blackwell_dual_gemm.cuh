@@ -50,8 +50,8 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
             mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas * STAGE_WARPS);
         }
     }
-    for (int step = 0; T::scales_shared && step < STAGE_STEPS; step++) {
-        mbarrier_init(scales_read_barrier<T>(shared, step), 1);
+    for (int step = 0; (T::scales_shared || T::turned) && step < STAGE_STEPS; step++) {
+        mbarrier_init(scales_read_barrier<T>(shared, step), T::turned ? T::ctas * EPILOGUE_WARPS : 1);
     }
     mbarrier_init(gate_full_barrier<T>(shared), 1);
     mbarrier_init(up_full_barrier<T>(shared), 1);
@@ -68,11 +68,41 @@ template <class T> static __device__ __forceinline__ void meet_for_reduction(voi
 
 #define TMEM_BARRIER 1 /* named barrier of all warps but the load warp */
 
-/* A CTA's tile, from start to end.  All threads of the cluster meet after the barriers' initialization, in a
+/* A CTA with one tile. */
+template <class T, class Epilogue, class P> struct one_tile {
+    const struct tile_coord &coord;
+    const P &p;
+
+    __device__ __forceinline__ int32_t rank(void) const {
+        return coord.rank;
+    }
+
+    __device__ __forceinline__ void prefetch_maps(void) const {
+        T::prefetch_maps(p);
+    }
+
+    __device__ __forceinline__ void load_tiles(shared_t<T> shared) const {
+        struct ring ring = {0, 0};
+        load<T>(shared, coord, p, ring, 0);
+    }
+
+    __device__ __forceinline__ void multiply_tiles(shared_t<T> shared, struct tmem_addr acc) const {
+        struct ring ring = {0, 0};
+        multiply<T>(shared, acc, 0, coord, ring, false, up_full_barrier<T>(shared));
+    }
+
+    __device__ __forceinline__ void store_tiles(shared_t<T> shared, struct tmem_addr acc) const {
+        if constexpr (rearranges<T>()) {
+            rearrange_scales<T>(shared, coord);
+        }
+        Epilogue::template run<T>(shared, acc, coord, p);
+    }
+};
+
+/* A CTA's tiles, from start to end.  All threads of the cluster meet after the barriers' initialization, in a
  * pair after TMEM's allocation, and after the last read of TMEM; the epilogue warps arrive at the last meeting
  * before they have stored. */
-template <class T, class Epilogue, class P>
-static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, const P &p) {
+template <class T, class Tiles> static __device__ __forceinline__ void run_tiles(const Tiles &tiles) {
     extern __shared__ unsigned char memory[];
     uint32_t start = cvta_to_shared(memory);
     struct shared_address<typename layout_of<T>::storage> shared = {
@@ -81,7 +111,7 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
     int warp = threadIdx.x / WARP_THREADS;
 
     if (warp == LOAD_WARP && elect_sync()) {
-        T::prefetch_maps(p);
+        tiles.prefetch_maps();
         init_barriers<T>(shared);
     }
     meet_ctas();             /* HW: also, the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
@@ -90,7 +120,7 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
             barrier_cluster_arrive_relaxed();
         }
         if (elect_sync()) {
-            load<T>(shared, coord, p);
+            tiles.load_tiles(shared);
         }
         __syncwarp();
         if constexpr (T::ctas > 1) {
@@ -114,8 +144,8 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
     struct tmem_addr acc = {ld_shared_u32(SHARED_MEMBER(shared, tmem_slot))};
 
     if (warp == MMA_WARP) {
-        if (coord.rank == 0 && elect_sync()) {
-            multiply<T>(shared, acc, coord);
+        if (tiles.rank() == 0 && elect_sync()) {
+            tiles.multiply_tiles(shared, acc);
         }
         __syncwarp();
         meet_for_reduction<T>();
@@ -124,11 +154,13 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         tcgen05_dealloc<T::ctas>(acc, TMEM_COLUMNS);
         return;
     }
-    if constexpr (rearranges<T>()) {
-        rearrange_scales<T>(shared, coord);
-    }
-    Epilogue::template run<T>(shared, acc, coord, p);
+    tiles.store_tiles(shared, acc);
     barrier_cluster_wait_acquire();
+}
+
+template <class T, class Epilogue, class P>
+static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, const P &p) {
+    run_tiles<T>(one_tile<T, Epilogue, P>{coord, p});
 }
 
 template <class T>

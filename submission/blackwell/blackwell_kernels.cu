@@ -23,8 +23,13 @@ const void *blackwell_dual_gemm_kernel(int index) {
      (const void *)                                                                                            \
          blackwell::grouped_gemm_kernel<blackwell::grouped_tile<__VA_ARGS__>, blackwell_few_groups>},
 
+#define TURNED_KERNELS(name, ...)                                                                              \
+    {(const void *)blackwell::grouped_gemm_kernel<blackwell::turned_tile<__VA_ARGS__>, blackwell_many_groups>, \
+     (const void *)blackwell::grouped_gemm_kernel<blackwell::turned_tile<__VA_ARGS__>, blackwell_few_groups>},
+
 const void *blackwell_grouped_gemm_kernel(int index, bool few) {
-    static const void *const kernels[][2] = {BLACKWELL_GROUPED_CONFIGS(GROUPED_KERNELS)};
+    static const void *const kernels[][2] = {BLACKWELL_GROUPED_CONFIGS(GROUPED_KERNELS)
+                                                 BLACKWELL_TURNED_CONFIGS(TURNED_KERNELS)};
     return kernels[index][few];
 }
 

@@ -34,20 +34,21 @@ struct blackwell_group {
     uint16_t *c;
     int32_t m, n, steps_k, scales_by_previous_kernel;
     int32_t first_tile, tiles_m;
+    int32_t columns; /* of a turned tile's MMA; there a and sfa are the group's B, b1 and sfb1 its A */
 };
 
 struct blackwell_few_groups {
     struct blackwell_group group[BLACKWELL_FEW_GROUPS];
-    int32_t groups;
+    int32_t groups, tiles; /* tiles: of all groups */
 };
 
 struct blackwell_many_groups {
     struct blackwell_group group[BLACKWELL_MOST_GROUPS];
-    int32_t groups;
+    int32_t groups, tiles;
 };
 
-/* The grouped GEMM's kernel of configuration number `index`.  Its parameters: struct blackwell_few_groups or
- * blackwell_many_groups. */
+/* The grouped GEMM's kernel of configuration number `index`, the turned ones after the others.  Its parameters:
+ * struct blackwell_few_groups or blackwell_many_groups. */
 const void *blackwell_grouped_gemm_kernel(int index, bool few);
 
 /* The kernel of configuration number `index`, as the CUDA runtime knows it. */

@@ -42,10 +42,11 @@ template <class T> struct second_operand {
 };
 
 /* Bytes that a CTA's copies bring to a stage, and that full[s] counts. */
-template <class T> static constexpr __device__ __forceinline__ int stage_tx_bytes(void) {
-    return (int)sizeof(shared_stage<T>) - (rearranges<T>()                  ? (int)sizeof(shared_stage<T>::sfb)
-                                           : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
-                                                                            : 0);
+template <class T> static __device__ __forceinline__ int stage_tx_bytes(const struct tile_coord &coord) {
+    constexpr int most = (int)sizeof(shared_stage<T>) - (rearranges<T>() ? (int)sizeof(shared_stage<T>::sfb)
+                                                         : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
+                                                                                          : 0);
+    return T::turned ? most - (2 * T::tile_n - coord.columns) / T::ctas * STAGE_FP4_BYTES : most;
 }
 
 /* Prefetches B of the first stages to L2 while this call's kernel that permutes scale factors runs.  A kernel
@@ -122,7 +123,8 @@ static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const s
                                               const struct box_coord &boxes, int32_t k, struct mbarrier full) {
     if constexpr (T::stacked && T::ctas == 2) {
         copy_box<T>(SHARED_MEMBER(to, b), coord.rank == 0 ? &p.b1 : T::second_b(p), k,
-                    coord.n + coord.rank * second_operand<T>::rows, boxes.batch, full);
+                    coord.n + coord.rank * (T::products == 2 ? 0 : mma_columns<T>(coord) / T::ctas),
+                    boxes.batch, full);
     } else {
         copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
         copy_box<T>(SHARED_MEMBER(to, b[1]), T::second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch,
@@ -133,26 +135,26 @@ static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const s
 /* Load warp, one thread.  Waits for the previous kernel (PDL), then for each empty[s];
  * fills stage s: out-of-bounds elements read as zero, out-of-bounds scale factors as the next rows', which no
  * MMA uses; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first CTA's
- * barrier. */
+ * barrier.  `filled` counts the stages that tiles before this one have filled. */
 template <class T, class P>
-static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p) {
+static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p,
+                                            struct ring &ring, int32_t filled) {
     int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
     struct box_coord boxes = find_boxes<T>(coord, p.steps_k);
     if (p.scales_by_previous_kernel) {
         prefetch_b<T>(boxes, p, stages);
     }
     griddepcontrol_wait();
-    struct ring ring = {0, 0};
 #pragma unroll 1
     for (int32_t i = 0; i < stages; i++) {
         struct mbarrier full = full_barrier(shared, ring.stage);
         stage_t<T> to = stage_of(shared, ring.stage);
         int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
-        if (i >= T::stages) {
+        if (filled + i >= T::stages) {
             wait(empty_barrier(shared, ring.stage), ring.parity ^ 1); /* previous lap */
         }
         if (coord.rank == 0) {
-            mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>());
+            mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>(coord));
         }
         if (T::ctas > 1) {
             full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
@@ -234,7 +236,7 @@ struct operands {
 };
 
 template <class T>
-static __device__ __forceinline__ struct operands find_operands(shared_t<T> shared, struct tmem_addr acc,
+static __device__ __forceinline__ struct operands find_operands(shared_t<T> shared, struct tmem_addr tmem,
                                                                 int stage) {
     stage_t<T> at = stage_of(shared, stage);
     return {swizzled_tile_descriptor(SHARED_MEMBER(at, a)),
@@ -243,12 +245,12 @@ static __device__ __forceinline__ struct operands find_operands(shared_t<T> shar
             scale_tile_descriptor(SHARED_MEMBER(at, sfa)),
             scale_tile_descriptor(SHARED_MEMBER(at, sfb[0])),
             scale_tile_descriptor(SHARED_MEMBER(at, sfb[1])),
-            tmem_column(acc, T::scales_column + (T::scales_shared ? 0 : stage) * T::stage_columns)};
+            tmem_column(tmem, T::scales_column + (T::scales_shared ? 0 : stage) * T::stage_columns)};
 }
 
 /* The constants of the main loop. */
 struct products {
-    struct tmem_addr acc_gate, acc_up;
+    struct tmem_addr tmem, acc_gate, acc_up;
     uint32_t instruction;
     uint32_t sfb_column; /* column of the scale tile's four where the tile's rows of B start */
     uint16_t ctas, self; /* masks of the CTAs whose barriers are signalled: all that share the MMA; this one */
@@ -308,7 +310,7 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
 template <class T, enum part part>
 static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared, int stage,
                                                       int32_t i, int32_t steps) {
-    struct operands o = find_operands<T>(shared, p.acc_gate, stage);
+    struct operands o = find_operands<T>(shared, p.tmem, stage);
 #pragma unroll
     for (int step = 0; step < STAGE_STEPS; step++) {
         if (T::scales_shared && i > 0) {
@@ -338,28 +340,32 @@ static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const 
 /* MMA warp, one thread (in a pair, of the first CTA).  Waits for full[s]; copies the scale factors, multiplies;
  * in the last T::tail stages completes the first product before the second one; signals empty[s] once stage s
  * has been read, gate_full after the first product, so that its SiLU overlaps the rest of the second, and
- * up_full at the end. */
+ * up_full at the end.  `more`: another tile follows, whose stages wait for this one's.
+ * `acc_column`: the accumulators' first column of TMEM; `complete`: up_full. */
 template <class T>
-static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_addr acc,
-                                                const struct tile_coord &coord) {
+static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_addr tmem, int32_t acc_column,
+                                                const struct tile_coord &coord, struct ring &ring, bool more,
+                                                struct mbarrier complete) {
+    const struct tmem_addr acc = tmem_column(tmem, acc_column);
     const uint32_t first_row = coord.n % SCALE_TILE_ROWS, column_rows = SCALE_TILE_ROWS / SCALE_TILE_COLUMNS;
     const struct products p = {
+        tmem,
         acc,
         tmem_column(acc, T::up_column),
-        nvfp4_instruction_descriptor(TILE_M * T::ctas, (T::stacked ? 2 : 1) * T::tile_n),
+        nvfp4_instruction_descriptor(TILE_M * T::ctas, mma_columns<T>(coord)),
         first_row / column_rows,
         cta_mask<T>(coord),
         (uint16_t)(1u << leader_rank<T>(coord)),
     };
     const int32_t steps = coord.steps, stages = (steps + STAGE_STEPS - 1) / STAGE_STEPS;
     const int32_t together = max(stages - T::tail, 0);
-    struct ring ring = {0, 0};
 #pragma unroll 1
     for (int32_t i = 0; i < together; i++) {
         wait_for_stage<T>(shared, ring);
         multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
-        if (i + T::stages <
-            stages) { /* no arrival that could come after the CTA's end, because no thread waits for it */
+        if (more ||
+            i + T::stages <
+                stages) { /* no arrival that could come after the CTA's end, because no thread waits for it */
             tcgen05_commit<T::ctas>(empty_barrier(shared, ring.stage), p.ctas);
         }
         advance<T::stages>(ring);
@@ -379,7 +385,7 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
             advance<T::stages>(ring);
         }
     }
-    tcgen05_commit<T::ctas>(up_full_barrier<T>(shared), p.ctas);
+    tcgen05_commit<T::ctas>(complete, p.ctas);
 }
 
 } // namespace blackwell

@@ -26,6 +26,7 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
     static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
+    static constexpr bool turned = false;       /* the MMA has as many columns as the group has rows of A */
     static constexpr int products = 2; /* 1 if the operands are halves of the rows of one B, with one output */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr bool stacked = STACKED(tail, split_k); /* one MMA computes both products */
@@ -186,7 +187,13 @@ struct tile_coord {
     int32_t rank;               /* rank of this CTA in its pair; rank 0 issues the MMAs */
     int32_t split;              /* index of this CTA's share of K */
     int32_t first_stage, steps; /* first stage and number of steps of that share */
+    int32_t columns;            /* of a turned tile's MMA */
 };
+
+/* Columns of the MMA. */
+template <class T> static __device__ __forceinline__ int32_t mma_columns(const struct tile_coord &coord) {
+    return T::turned ? coord.columns : (T::stacked ? 2 : 1) * T::tile_n;
+}
 
 /* The tile and the share of K of this CTA, from its block indices; K has steps_k steps. */
 template <class T> static __device__ __forceinline__ struct tile_coord find_tile(int32_t steps_k) {

@@ -27,6 +27,9 @@ const struct blackwell_config blackwell_configs[BLACKWELL_TILES] = {BLACKWELL_CO
 const struct blackwell_config blackwell_grouped_configs[BLACKWELL_GROUPED_TILES] = {
     BLACKWELL_GROUPED_CONFIGS(GPU_TILE_ROW)};
 
+const struct blackwell_config blackwell_turned_configs[BLACKWELL_TURNED_TILES] = {
+    BLACKWELL_TURNED_CONFIGS(GPU_TILE_ROW)};
+
 int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l) {
     return round_up(ceil_div(m, TILE_M), config->ctas) * config->split_k * ceil_div(n, config->tile_n) * l;
 }
@@ -74,6 +77,26 @@ const char *blackwell_tile_name(int index) {
 
 int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t k) {
     return ceil_div(k, STAGE_K) * stage_ps(config) + blackwell_costs.wave_ps;
+}
+
+#define PAIR_COLUMNS 16 /* HW: the columns of a pair's MMA are a multiple (PTX ISA, tcgen05.mma) */
+
+int64_t blackwell_turned_columns(const struct blackwell_config *config, int64_t m) {
+    const int64_t most = 2 * (int64_t)config->tile_n;
+    return m < most ? round_up(m, PAIR_COLUMNS) : most;
+}
+
+int64_t blackwell_turned_tile_ps(const struct blackwell_config *config, int64_t m, int64_t k) {
+    const int64_t columns = blackwell_turned_columns(config, m);
+    const int64_t bytes = STAGE_BYTES(config->tile_n, config->ctas) -
+                          (2 * config->tile_n - columns) / config->ctas * STAGE_FP4_BYTES;
+    const int64_t load = bytes * blackwell_costs.load_ps_per_kb / 1024;
+    const int64_t multiply = STAGE_STEPS * columns / 2 * blackwell_costs.mma_ps_per_column;
+    return ceil_div(k, STAGE_K) * (load > multiply ? load : multiply) + blackwell_costs.wave_ps;
+}
+
+const char *blackwell_turned_tile_name(int index) {
+    return GPU_TILE_NAME(blackwell_turned_configs, index);
 }
 
 const char *blackwell_grouped_tile_name(int index) {

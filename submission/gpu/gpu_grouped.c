@@ -48,7 +48,7 @@ static void cut_groups(const struct grouped_tiling *tiling, int tile, struct til
         struct tiled_group *group = &tiled->group[i];
         group->tiles_m = ceil_div(group->problem->m, tiling->rows(tile));
         group->tiles.tiles = group->tiles_m * ceil_div(group->problem->n, tiling->columns(tile));
-        group->tiles.tile_ps = tiling->tile_ps(tile, group->problem->k);
+        group->tiles.tile_ps = tiling->tile_ps(tile, group->problem);
         tiled->tiles += group->tiles.tiles;
     }
     qsort(tiled->group, (size_t)tiled->count, sizeof *tiled->group, longest_first);

@@ -40,8 +40,8 @@ struct grouped_tiling {
     const char *(*name)(int tile); /* NULL from the last one on */
     int64_t (*rows)(int tile);
     int64_t (*columns)(int tile);
-    int64_t (*tile_ps)(int tile, int64_t k); /* any unit will do: times are only compared */
-    int (*units)(int tile, int sms);         /* CTAs or clusters that run at the same time */
+    int64_t (*tile_ps)(int tile, const struct problem *group); /* any unit will do: times are only compared */
+    int (*units)(int tile, int sms);                           /* CTAs or clusters that run at the same time */
     int (*ctas_of_unit)(int tile);
     int64_t most_groups; /* groups of a launch */
     /* Encodes, permutes and multiplies `count` groups from number `first` on, at most `most_groups`. */

@@ -20,6 +20,8 @@ void print_blackwell_tiles(void) {
     print_configs(blackwell_configs, BLACKWELL_TILES);
     printf("    },\n    \"grouped_tiles\": {\n");
     print_configs(blackwell_grouped_configs, BLACKWELL_GROUPED_TILES);
+    printf("    },\n    \"turned_tiles\": {\n");
+    print_configs(blackwell_turned_configs, BLACKWELL_TURNED_TILES);
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < BLACKWELL_TILES; i++) {
         const struct blackwell_config *config = &blackwell_configs[i];

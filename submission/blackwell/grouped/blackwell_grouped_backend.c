@@ -13,31 +13,74 @@
 #include "../blackwell_operands.h"
 #include "../blackwell_tile_selection.h"
 
+/* Tiles are numbered through both lists. */
+static bool is_turned(int tile) {
+    return tile >= BLACKWELL_GROUPED_TILES;
+}
+
+static const struct blackwell_config *config_of(int tile) {
+    return is_turned(tile) ? &blackwell_turned_configs[tile - BLACKWELL_GROUPED_TILES]
+                           : &blackwell_grouped_configs[tile];
+}
+
+static const char *tile_name(int tile) {
+    return is_turned(tile) ? blackwell_turned_tile_name(tile - BLACKWELL_GROUPED_TILES)
+                           : blackwell_grouped_tile_name(tile);
+}
+
+/* Rows of an MMA and of its other operand: rows of A and of B, or the other way round. */
+static int64_t mma_rows(int tile) {
+    return (int64_t)TILE_M * config_of(tile)->ctas;
+}
+
+static int64_t mma_columns(int tile) {
+    return 2 * (int64_t)config_of(tile)->tile_n;
+}
+
 static int64_t tile_rows(int tile) {
-    return (int64_t)TILE_M * blackwell_grouped_configs[tile].ctas;
+    return is_turned(tile) ? mma_columns(tile) : mma_rows(tile);
 }
 
 static int64_t tile_columns(int tile) {
-    return 2 * (int64_t)blackwell_grouped_configs[tile].tile_n;
+    return is_turned(tile) ? mma_rows(tile) : mma_columns(tile);
 }
 
-static int64_t tile_ps(int tile, int64_t k) {
-    return blackwell_grouped_tile_ps(&blackwell_grouped_configs[tile], k);
+static int64_t tile_ps(int tile, const struct problem *group) {
+    return is_turned(tile) ? blackwell_turned_tile_ps(config_of(tile), group->m, group->k)
+                           : blackwell_grouped_tile_ps(config_of(tile), group->k);
 }
 
 static int clusters(int tile, int sms) {
-    return blackwell_clusters_at_once(&blackwell_grouped_configs[tile], sms);
+    return blackwell_clusters_at_once(config_of(tile), sms);
 }
 
 static int ctas_of_cluster(int tile) {
-    return blackwell_grouped_configs[tile].ctas;
+    return config_of(tile)->ctas;
+}
+
+/* A tensor of fp4 codes with its scale factors. */
+struct operand {
+    const char *codes_name, *scales_name;
+    const uint8_t *codes, *scales;
+    int64_t rows;
+};
+
+static int32_t encode_operand(const struct problem *problem, struct operand of, int box_rows,
+                              CUtensorMap *codes, CUtensorMap *scales) {
+    RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, of.codes_name).text, problem, of.codes,
+                                          of.rows, box_rows, codes));
+    return blackwell_encode_scales(member_name(problem->group, of.scales_name).text, problem, of.scales,
+                                   of.rows, scales);
 }
 
 /* Fills in the kernel's parameters for a group whose tiles start at number first_tile. */
 static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, int32_t first_tile,
                         struct blackwell_group *group) {
     const struct problem *problem = of->problem;
-    const int b_rows = blackwell_b_box_rows(&blackwell_grouped_configs[tiled->tile]);
+    const struct blackwell_config *config = config_of(tiled->tile);
+    const struct operand a = {"a", "sfa", problem->a, of->scales.sfa, problem->m};
+    const struct operand b = {"b", "sfb", problem->b1, of->scales.sfb1, problem->n};
+    const bool turned = is_turned(tiled->tile);
     group->c = problem->c;
     group->m = (int32_t)problem->m;
     group->n = (int32_t)problem->n;
@@ -45,18 +88,14 @@ static int32_t describe(const struct tiled_groups *tiled, const struct tiled_gro
     group->scales_by_previous_kernel = of->scales.permute;
     group->first_tile = first_tile;
     group->tiles_m = (int32_t)of->tiles_m;
-    RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "a").text, problem, problem->a,
-                                          problem->m, TILE_M, &group->a));
-    RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "b").text, problem, problem->b1,
-                                          problem->n, b_rows, &group->b1));
-    RETURN_IF_FAILED(blackwell_encode_scales(member_name(problem->group, "sfa").text, problem, of->scales.sfa,
-                                             problem->m, &group->sfa));
-    return blackwell_encode_scales(member_name(problem->group, "sfb").text, problem, of->scales.sfb1,
-                                   problem->n, &group->sfb1);
+    group->columns = turned ? (int32_t)blackwell_turned_columns(config, problem->m) : 0;
+    const int box_rows = turned ? group->columns / config->ctas : blackwell_b_box_rows(config);
+    RETURN_IF_FAILED(encode_operand(problem, turned ? b : a, TILE_M, &group->a, &group->sfa));
+    return encode_operand(problem, turned ? a : b, box_rows, &group->b1, &group->sfb1);
 }
 
 static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count) {
-    const struct blackwell_config *config = &blackwell_grouped_configs[tiled->tile];
+    const struct blackwell_config *config = config_of(tiled->tile);
     struct blackwell_many_groups many;
     struct blackwell_few_groups few;
     const struct tiled_group *groups = &tiled->group[first];
@@ -68,9 +107,12 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
         tiles += groups[i].tiles.tiles;
     }
     *(is_few ? &few.groups : &many.groups) = (int32_t)count;
+    *(is_few ? &few.tiles : &many.tiles) = (int32_t)tiles;
+    const int64_t at_once = clusters(tiled->tile, tiled->sms);
+    const int64_t launched = is_turned(tiled->tile) && tiles > at_once ? at_once : tiles;
     struct launch launch = {
         .kernel = blackwell_grouped_gemm_kernel(tiled->tile, is_few),
-        .grid = {tiles * config->ctas, 1, 1},
+        .grid = {launched * config->ctas, 1, 1},
         .threads = CTA_THREADS,
         .cluster = config->ctas,
         .shared_bytes = blackwell_shared_bytes(config),
@@ -85,7 +127,7 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
 
 static const struct grouped_tiling tiling = {
     .backend = "blackwell",
-    .name = blackwell_grouped_tile_name,
+    .name = tile_name,
     .rows = tile_rows,
     .columns = tile_columns,
     .tile_ps = tile_ps,

@@ -13,4 +13,9 @@
     X(m256n128, 64, 7, 2, 0, 1)                                                                                \
     X(m256n256, 128, 5, 2, 3, 1)
 
+/* Turned tiles compute c^T = b a^T: an MMA's rows are rows of B, of which there are many, and its columns are
+ * the group's rows of A, as many as there are, at most as the name says after the m.  So few rows of A cost few
+ * cycles, and B is read once for up to 256 of them. */
+#define BLACKWELL_TURNED_CONFIGS(X) X(n256m256, 128, 5, 2, 0, 1)
+
 #endif

@@ -22,8 +22,8 @@ static int64_t tile_columns(int tile) {
 }
 
 /* Predicted time of a tile in cycles. */
-static int64_t tile_time(int tile, int64_t k) {
-    return geforce_grouped_tile_cycles(&geforce_grouped_configs[tile], k);
+static int64_t tile_time(int tile, const struct problem *group) {
+    return geforce_grouped_tile_cycles(&geforce_grouped_configs[tile], group->k);
 }
 
 static int sms_at_once(int tile, int sms) {

@@ -357,6 +357,11 @@ PTX void keep_after_wait(float &value) {
 
 /* ---- arithmetic ---- */
 
+/* The word of the lane whose number differs from this one's in the bits of `mask`. */
+PTX uint32_t shfl_sync_bfly(uint32_t word, int mask) {
+    return __shfl_xor_sync(~0u, word, mask);
+}
+
 /* Bytes of {x, y} (x: 0-3, y: 4-7) picked by the selector's nibbles, lowest first. */
 PTX uint32_t prmt(uint32_t x, uint32_t y, uint32_t selector) {
     return __byte_perm(x, y, selector);

@@ -60,9 +60,4 @@ PTX void mma_m16n8k64_mxf4nvf4(float (&d)[4], const uint32_t (&a)[4], uint32_t b
           "r"(sfb), "n"(b_thread));
 }
 
-/* The word of the lane whose number differs from this one's in the bits of `mask`. */
-PTX uint32_t shfl_sync_bfly(uint32_t word, int mask) {
-    return __shfl_xor_sync(~0u, word, mask);
-}
-
 #endif

@@ -3,12 +3,12 @@
 #include <stddef.h>
 
 #include "../../core/backend.h"
-#include "../hopper_tile_selection.h"
 
 const struct hopper_experts_tile hopper_experts_tiles[HOPPER_EXPERTS_TILES_COUNT] = {
     HOPPER_EXPERTS_TILES(GPU_TILE_ROW)};
 
-enum { DEVIATIONS = 2, STEPS = 4 };
+/* A stage costs as much as its products, or as the dequantization of its B: the products of so many rows. */
+enum { LEAST_ROWS = 64, DEVIATIONS = 2, STEPS = 4 };
 
 static int64_t square_root(int64_t x) {
     int64_t root = 0;
@@ -18,15 +18,16 @@ static int64_t square_root(int64_t x) {
     return root;
 }
 
-/* Time of an expert's stages with `mean` rows on average, for counts up to two standard deviations away: a
- * stage takes as long as the dual GEMM's with as many rows of B (measured:H200). */
+/* Work of an expert with `mean` rows on average, in rows of A, for counts up to two standard deviations away.
+ */
 static int64_t work_of(const struct hopper_experts_tile *tile, int64_t mean, int64_t deviation) {
+    const int64_t row_work = tile->tile_m < LEAST_ROWS ? LEAST_ROWS : tile->tile_m;
     int64_t tiles = 0;
     for (int i = -DEVIATIONS * STEPS; i <= DEVIATIONS * STEPS; i++) {
         const int64_t rows = mean + deviation * i / STEPS;
         tiles += rows > 0 ? ceil_div(rows, tile->tile_m) : 0;
     }
-    return tiles * hopper_stage_ps(EXPERTS_TILE_N, tile->tile_m);
+    return tiles * row_work;
 }
 
 int hopper_select_experts_tile(int64_t rows, int64_t experts) {
