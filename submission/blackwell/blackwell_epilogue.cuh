@@ -5,7 +5,7 @@
 #ifndef BLACKWELL_EPILOGUE_CUH
 #define BLACKWELL_EPILOGUE_CUH
 
-#include "../gpu/silu.cuh"
+#include "../gpu/device/silu.cuh"
 #include "blackwell_tile.cuh"
 
 namespace blackwell {

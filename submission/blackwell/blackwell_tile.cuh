@@ -4,9 +4,9 @@
 #ifndef BLACKWELL_TILE_CUH
 #define BLACKWELL_TILE_CUH
 
+#include "../gpu/device/ring.cuh"
+#include "../gpu/device/shared_address.cuh"
 #include "../gpu/instructions/tcgen05.cuh"
-#include "../gpu/ring.cuh"
-#include "../gpu/shared_address.cuh"
 #include "blackwell_kernels.h"
 
 namespace blackwell {

@@ -2,8 +2,8 @@
 #ifndef GEFORCE_EPILOGUE_CUH
 #define GEFORCE_EPILOGUE_CUH
 
+#include "../gpu/device/silu.cuh"
 #include "../gpu/instructions/sm120.cuh"
-#include "../gpu/silu.cuh"
 #include "geforce_tile.cuh"
 
 namespace geforce {

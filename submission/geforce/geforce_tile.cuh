@@ -2,8 +2,8 @@
 #ifndef GEFORCE_TILE_CUH
 #define GEFORCE_TILE_CUH
 
-#include "../gpu/ring.cuh"
-#include "../gpu/shared_address.cuh"
+#include "../gpu/device/ring.cuh"
+#include "../gpu/device/shared_address.cuh"
 #include "geforce_kernels.h"
 
 namespace geforce {

@@ -2,9 +2,9 @@
 #ifndef GPU_EXTENDED_CUH
 #define GPU_EXTENDED_CUH
 
+#include "device/silu.cuh"
 #include "gpu_extended.h"
 #include "instructions/ptx.cuh"
-#include "silu.cuh"
 
 static __device__ __forceinline__ float number_or_one(const float *pointer) {
     return pointer != nullptr ? *pointer : 1.0f;

@@ -2,7 +2,7 @@
 #ifndef HOPPER_EPILOGUE_CUH
 #define HOPPER_EPILOGUE_CUH
 
-#include "../gpu/silu.cuh"
+#include "../gpu/device/silu.cuh"
 #include "hopper_dequantize.cuh"
 #include "hopper_tile.cuh"
 

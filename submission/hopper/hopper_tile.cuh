@@ -4,8 +4,8 @@
 #ifndef HOPPER_TILE_CUH
 #define HOPPER_TILE_CUH
 
-#include "../gpu/ring.cuh"
-#include "../gpu/shared_address.cuh"
+#include "../gpu/device/ring.cuh"
+#include "../gpu/device/shared_address.cuh"
 #include "hopper_kernels.h"
 
 namespace hopper {

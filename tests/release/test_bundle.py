@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from reference.reference import generate_input
+from scripts.common.toolchain import BUILD
 from scripts.release import bundle, bundle_targets
 from scripts.release.bundle import has_compiler, lint, locate, make_bundle
 from scripts.release.bundle_targets import TARGETS, BundleError, collect_sources
@@ -278,7 +279,7 @@ def test_a_bundle_that_fails_the_harness_is_not_written(checkout, root, copies, 
     shim = checkout / "submission" / "submission.py"
     shim.write_text(shim.read_text().replace("    return c\n", "    return c.zero_()\n"))
     command = [sys.executable, "-m", "scripts.release.bundle", "--target", "cpu", "--output", str(output)]
-    environment = {**os.environ, "CC": copies, "NVFP4_CACHE": str(tmp_path / "c")}
+    environment = {**os.environ, "CC": copies, "NVFP4_CACHE": str(tmp_path / "c"), "BUILD": str(BUILD)}
     options = {"cwd": checkout, "env": environment, "capture_output": True, "text": True}
     done = subprocess.run([*command, "--no-compile", "--check", "--cases", str(cases)], **options)
     assert done.returncode == 1 and not output.exists(), done.stdout + done.stderr

@@ -151,6 +151,8 @@ def test_the_solution_has_makes_flags():
             "-DNVFP4_HAVE_BLACKWELL",
             "-DNVFP4_WITHOUT_GROUPED",
             "-DNVFP4_WITHOUT_EXTENDED",
+            "-DNVFP4_WITHOUT_QUANTIZE",
+            "-DNVFP4_WITHOUT_EXPERTS",
         ]
     )
 

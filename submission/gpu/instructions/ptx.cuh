@@ -98,8 +98,8 @@ template <int pending> PTX void cp_async_wait_group(void) {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-/* Each thread: arrives on the barrier once its earlier cp.async are complete; the barrier counts this thread among
- * its arrivals (PTX ISA, cp.async.mbarrier.arrive). */
+/* Each thread: arrives on the barrier once its earlier cp.async are complete; the barrier counts this thread
+ * among its arrivals (PTX ISA, cp.async.mbarrier.arrive). */
 PTX void cp_async_mbarrier_arrive_noinc(struct mbarrier barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.address) : "memory");
 }

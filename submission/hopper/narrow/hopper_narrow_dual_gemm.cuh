@@ -24,7 +24,7 @@
 #ifndef HOPPER_NARROW_DUAL_GEMM_CUH
 #define HOPPER_NARROW_DUAL_GEMM_CUH
 
-#include "../../gpu/ring.cuh"
+#include "../../gpu/device/ring.cuh"
 #include "../hopper_epilogue.cuh"
 #include "hopper_narrow_a.cuh"
 

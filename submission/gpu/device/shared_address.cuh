@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "instructions/ptx.cuh"
+#include "../instructions/ptx.cuh"
 
 template <class S> struct shared_address {
     using type = S;

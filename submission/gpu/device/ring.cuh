@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "instructions/ptx.cuh"
+#include "../instructions/ptx.cuh"
 #include "shared_address.cuh"
 
 /* A position in the ring, and the parity of its lap: a stage's barriers complete one phase a lap.  The warp

@@ -3,7 +3,7 @@
 #ifndef GPU_SILU_CUH
 #define GPU_SILU_CUH
 
-#include "instructions/ptx.cuh"
+#include "../instructions/ptx.cuh"
 
 #define LOG2_E 1.442695041f
 /* The product of two such denominators does not overflow.  Gates below -43 have larger ones; their SiLU, at
