@@ -58,28 +58,11 @@ static int ctas_of_cluster(int tile) {
     return config_of(tile)->ctas;
 }
 
-/* A tensor of fp4 codes with its scale factors. */
-struct operand {
-    const char *codes_name, *scales_name;
-    const uint8_t *codes, *scales;
-    int64_t rows;
-};
-
-static int32_t encode_operand(const struct problem *problem, struct operand of, int box_rows,
-                              CUtensorMap *codes, CUtensorMap *scales) {
-    RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, of.codes_name).text, problem, of.codes,
-                                          of.rows, box_rows, codes));
-    return blackwell_encode_scales(member_name(problem->group, of.scales_name).text, problem, of.scales,
-                                   of.rows, scales);
-}
-
 /* Fills in the kernel's parameters for a group whose tiles start at number first_tile. */
 static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, int32_t first_tile,
                         struct blackwell_group *group) {
     const struct problem *problem = of->problem;
     const struct blackwell_config *config = config_of(tiled->tile);
-    const struct operand a = {"a", "sfa", problem->a, of->scales.sfa, problem->m};
-    const struct operand b = {"b", "sfb", problem->b1, of->scales.sfb1, problem->n};
     const bool turned = is_turned(tiled->tile);
     group->c = problem->c;
     group->m = (int32_t)problem->m;
@@ -90,8 +73,16 @@ static int32_t describe(const struct tiled_groups *tiled, const struct tiled_gro
     group->tiles_m = (int32_t)of->tiles_m;
     group->columns = turned ? (int32_t)blackwell_turned_columns(config, problem->m) : 0;
     const int box_rows = turned ? group->columns / config->ctas : blackwell_b_box_rows(config);
-    RETURN_IF_FAILED(encode_operand(problem, turned ? b : a, TILE_M, &group->a, &group->sfa));
-    return encode_operand(problem, turned ? a : b, box_rows, &group->b1, &group->sfb1);
+    RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "a").text, problem, problem->a,
+                                          problem->m, turned ? box_rows : TILE_M,
+                                          turned ? &group->b1 : &group->a));
+    RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "b").text, problem, problem->b1,
+                                          problem->n, turned ? TILE_M : box_rows,
+                                          turned ? &group->a : &group->b1));
+    RETURN_IF_FAILED(blackwell_encode_scales(member_name(problem->group, "sfa").text, problem, of->scales.sfa,
+                                             problem->m, turned ? &group->sfb1 : &group->sfa));
+    return blackwell_encode_scales(member_name(problem->group, "sfb").text, problem, of->scales.sfb1,
+                                   problem->n, turned ? &group->sfa : &group->sfb1);
 }
 
 static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count) {
