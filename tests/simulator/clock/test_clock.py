@@ -183,8 +183,9 @@ def test_a_store_takes_the_way_out_by_its_lines_and_by_sectors_written_in_part(
     without = tmp_path / "without.json"
     without.write_text(json.dumps(chip))
     where = f"mov.u32 %r1, %tid.x; ld.param.u64 %rd9, [p]; mul.wide.u32 %rd8, %r1, {apart}; add.u64 %rd9, %rd9, %rd8;"
-    stores = {4: "st.global.u32 [%rd9+4096], %r1;", 16: "st.global.v4.u32 [%rd9+4096], {%r1, %r1, %r1, %r1};"}
-    stores[32] = "st.global.v4.u64 [%rd9+4096], {%rd8, %rd8, %rd8, %rd8};"
+    where += "mov.u32 %r2, 7; mov.u64 %rd7, 7;"  # all lanes store the same value
+    stores = {4: "st.global.u32 [%rd9+4096], %r2;", 16: "st.global.v4.u32 [%rd9+4096], {%r2, %r2, %r2, %r2};"}
+    stores[32] = "st.global.v4.u64 [%rd9+4096], {%rd7, %rd7, %rd7, %rd7};"
 
     def cycles(chip: str) -> float:
         counts = (100, 140) if apart > 0 else (400, 440)  # until the queue of stores is full

@@ -181,7 +181,7 @@ WORD = "red.{order}.gpu.global.add.u32 [%rd1+256], 1;"
 
 
 def test_a_word_that_others_may_see_no_sooner_than_what_is_before_waits_as_a_fence_and_for_the_answers_of_stores():
-    store = "st.global.u32 [%rd1+128], %r1;"
+    store = "mov.u32 %r6, 7; st.global.u32 [%rd1+128], %r6;"
     relaxed, release = WORD.format(order="relaxed"), WORD.format(order="release")
     assert span(release) - span(relaxed) == pytest.approx(CHIP["fence_gpu"], abs=20)
     assert span(store, release) - span(store, relaxed) == pytest.approx(CHIP["store_answered"], abs=20)

@@ -106,7 +106,8 @@ def test_l2_takes_a_line_of_a_store_by_bytes_of_its_own(chip, line: int):
 
 def test_a_fence_does_not_wait_for_stores_that_another_warp_makes_later(chip):
     takes = 3000
-    late = "mul.lo.u32 %r6, %r9, %r9;" * 150 + STORE + STORE.replace("256", "512") + STORE.replace("256", "1024")
+    stores = "".join(STORE.replace("256", place).replace("%r1", "%r6") for place in ("256", "512", "1024"))
+    late = "mul.lo.u32 %r6, %r9, %r9;" * 150 + "mov.u32 %r6, 7;" + stores  # all lanes store the same value
     path = f"mov.u32 %r9, %tid.x; setp.lt.u32 %p8, %r9, 32; @%p8 bra FIRST; {late} bra OVER; FIRST: {FENCE} OVER:"
     assert span(path, chip=chip(fence_gpu=takes, **SLOWLY), block=64) == pytest.approx(takes, abs=100)
 
