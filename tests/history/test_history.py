@@ -201,12 +201,12 @@ def test_this_repository_renders(own_page):
     assert "13 % faster at 256 3072 4096, three level" in text
 
 
-def test_the_page_leads_with_the_readmes_number(own_page):
+def test_the_page_leads_with_the_number_of_the_results(own_page):
     head, steps = ledger.headline(Tank(ROOT)), ledger.load(Tank(ROOT))
-    readme, text = (ROOT / "README.md").read_text(), own_page.read_text()
+    results, text = (ROOT / "shark_tank" / "RESULTS.md").read_text(), own_page.read_text()
     assert f"<b>{head['us']:.1f} us</b>" in text and f"<b>{steps.first_us:.1f} us</b>" in text
-    assert f"| {head['us']:.1f} | 1.00 |" in readme
-    assert f"<b>{head['of_cublas']:.2f}</b>" in text and f"| {head['of_cublas']:.2f} |" in readme
+    assert f"| {head['us']:.1f} | 1.00 |" in results
+    assert f"<b>{head['of_cublas']:.2f}</b>" in text and f"| {head['of_cublas']:.2f} |" in results
 
 
 def test_every_problem_has_a_story(own_page):

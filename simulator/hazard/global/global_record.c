@@ -74,12 +74,13 @@ static void check(const struct access *access, const struct line *line, const st
     }
 }
 
-/* Notes what is written, and reports what is read before. */
+/* Notes what is written, and reports what is read before.  A bulk copy is exempt: it moves whole boxes, and
+ * nobody uses their padding. */
 static void check_written(const struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
     uint64_t *written = access->allocation->lines->written[index];
     const uint64_t missing[RECORD_WORDS] = {mask[0] & ~written[0], mask[1] & ~written[1]};
     if (!access->write) {
-        if ((missing[0] | missing[1]) != 0 && access->run != NULL) {
+        if ((missing[0] | missing[1]) != 0 && access->run != NULL && !(access->flags & ACCESS_ASYNC)) {
             const int byte = missing[0] != 0 ? __builtin_ctzll(missing[0]) : 64 + __builtin_ctzll(missing[1]);
             sim_note_global(access->launch, SIM_REVIEW, "uninitialised-read", access->run->cta,
                             (int)access->run->warp->index, access->lane, access->allocation,

@@ -114,7 +114,8 @@ def test_a_fault_in_how_two_ctas_meet_is_found(fault, tmp_path):
     (tmp_path / "mutant.ptx").write_text("".join(text for text, _ in mutated))
     mode = "reverse" if fault == "no wait for the first sums" else "eager"  # the second CTA goes on first
     _, report = simulate("hopper", mode, [("shared 1152", "m48", 0)], tmp_path, tmp_path / "mutant.ptx")
-    assert {one["kind"] for one in report["findings"]} == {finding}
+    # Sums that nobody waits for may be read before they are written.
+    assert finding in {one["kind"] for one in report["findings"]} <= {finding, "uninitialised-read"}
 
 
 @pytest.mark.parametrize("backend", TILES)

@@ -34,12 +34,12 @@ HINTS = {
         "grouped_gemm": {"prefetch.tensormap": 1, **REGISTERS},
     },
     "blackwell": {
-        "16dual_gemm": {"prefetch.tensormap": 6},
+        "16dual_gemm": {"prefetch.tensormap": 6, "st.global.v8": 1},
         "grouped_gemm": {"prefetch.tensormap": 4},
+        "12grouped_tile": {"st.global.v8": 1},
         "_gemm_kernel": {
             "cp.async.bulk.prefetch.tensor.3d.L2": 1,
             "tcgen05.relinquish_alloc_permit": 1,
-            "st.global.v8": 1,
         },
     },
     "geforce": {
