@@ -212,6 +212,33 @@ def simulated_summary(data: dict[str, Any]) -> str:
     return f"{board_text()}\n\n{table(BOARD_HEAD, board_rows())}"
 
 
+def modules(data: dict[str, Any]) -> str:
+    """A whole MLP's time over bf16's, by size and number of tokens."""
+    times: dict[str, dict[str, dict[str, float]]] = {}
+    for row, us in data["us_a_layer"].items():
+        size, tokens = row.split(", ")
+        times.setdefault(size, {})[tokens] = us
+    tokens = list(next(iter(times.values())))
+    rows = [
+        [size.replace("x", " x "), kind, *(f"{of[t][kind] / of[t]['bf16']:.2f}" for t in tokens)]
+        for size, of in times.items()
+        for kind in ("4-bit", "16-bit")
+    ]
+    return f"{data['chip']}, torch {data['torch']}:\n\n" + table(
+        ["MLP: time / bf16's", "activations", *(f"{t} tokens" for t in tokens)], rows
+    )
+
+
+def experts(data: dict[str, Any]) -> str:
+    """Both products of a mixture of experts, over torch's grouped product in bf16."""
+    ratios: dict[str, dict[int, float]] = {}
+    for row in data["rows"]:
+        ratios.setdefault(row["product"], {})[row["tokens"]] = row["ratio"]
+    tokens = list(next(iter(ratios.values())))
+    rows = [[product, *(f"{of[t]:.2f}" for t in tokens)] for product, of in ratios.items()]
+    return table(["128 experts: time / bf16's", *(f"{t} tokens" for t in tokens)], rows)
+
+
 # Name -> the measurements, and the function that writes the block.
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "simulated-summary": ("simulator/calibration/data/blackwell_calls.json", simulated_summary),
@@ -226,6 +253,8 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "group-hopper": ("shark_tank/data/group_gemm_comparison.json", group_hopper),
     "group-cpu": ("shark_tank/data/group_gemm_cpu.json", group_cpu),
     "group-host": ("shark_tank/data/group_gemm_host.json", group_host),
+    "modules": ("shark_tank/data/h200_modules.json", modules),
+    "experts": ("shark_tank/data/h200_experts.json", experts),
     "host": ("shark_tank/data/host_cost.json", host),
     "first-import": ("shark_tank/data/first_import.json", first_import),
 }
