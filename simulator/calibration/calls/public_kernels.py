@@ -329,7 +329,7 @@ def main(arguments: list[str]) -> int:
     for row in rows(Sources(options.cache, given=given), options.only):
         kept = [old for old in kept if (old["kernel"], old["case"]) != (row["kernel"], row["case"])] + [row]
         print(row["kernel"], row["case"], row["theirs"]["back_to_back_us"], row["ours"]["back_to_back_us"], flush=True)
-        names = [kernel.label for kernel in KERNELS]
+        names = [kernel.label for kernel in (*KERNELS, *ON_DEMAND)]
         kept.sort(key=lambda old: names.index(old["kernel"]))
         document = {"format": "blackwell-public-1", "parameters_sha256": parameters_digest("b200"), "rows": kept}
         RESULT.write_text(written(document))
