@@ -53,7 +53,8 @@ def _lacking(address: int) -> int:
     raise RuntimeError(f"{_library._name} has no grouped GEMM; expected ABI version 1.2 or later")
 
 
-_call = getattr(_library, "custom_kernel_grouped", _lacking)
+# An object of this module's own: whoever shares the attribute may give it other types.
+_call = _library["custom_kernel_grouped"] if hasattr(_library, "custom_kernel_grouped") else _lacking
 _call.argtypes = (ctypes.c_void_p,)
 _call.restype = ctypes.c_int32
 
