@@ -105,6 +105,7 @@
     X(stmatrix, stmatrix, MEM_SHARED)                                                                          \
     X(movmatrix, movmatrix, WARP)                                                                              \
     X(mma, mma, TENSOR)                                                                                        \
+    X(wmma, wmma, TENSOR)                                                                                      \
     X(wgmma, wgmma, TENSOR)                                                                                    \
     X(tcgen05, tcgen05, TENSOR)                                                                                \
     X(clusterlaunchcontrol, clusterlaunchcontrol, ASYNC_COPY)                                                  \

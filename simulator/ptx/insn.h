@@ -65,6 +65,7 @@ struct floating_fields {
     bool largest;     /* max, not min */
     bool xorsign_abs; /* min, max: .xorsign.abs */
     bool absolute;    /* min, max of three values: .abs */
+    bool oob;         /* fma.oob */
 };
 
 /* cvt; `type` is the destination's. */

@@ -2,6 +2,7 @@
  * createpolicy. */
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
+#include "lane_access.h"
 #include "load_store.h"
 #include "machine/machine.h"
 
@@ -78,13 +79,57 @@ void decode_ld(struct decoder *d) {
     decode_access(d, false);
 }
 
+/* op: address, size. Writes zeros in the generic proxy, each lane its own range. */
+static enum next exec_st_bulk(struct run *run, const struct insn *insn, uint32_t mask) {
+    enum { UNIT = 8 };
+    uint64_t most = 0;
+    FOR_LANES(rest, mask) {
+        const uint64_t bytes = lane_u64(run, insn->op[1], LANE(rest));
+        if (bytes % UNIT != 0 || bytes == 0) {
+            return sim_report(run, SIM_ERROR, "copy-size", LANE(rest),
+                              "st.bulk of %llu bytes; expected a positive multiple of 8",
+                              (unsigned long long)bytes);
+        }
+        most = bytes > most ? bytes : most;
+    }
+    for (uint64_t at = 0; at < most; at += UNIT) {
+        uint64_t addresses[LANES], zeros[LANES] = {0};
+        uint32_t part = 0;
+        FOR_LANES(rest, mask) {
+            const int lane = LANE(rest);
+            addresses[lane] = lane_u64(run, insn->op[0], lane) + (uint64_t)insn->offset + at;
+            part |= (uint32_t)(at < lane_u64(run, insn->op[1], lane)) << lane;
+        }
+        const enum next next = lane_access(run, insn->space, addresses, part, UNIT, true, zeros);
+        if (next != NEXT) {
+            return next;
+        }
+    }
+    return NEXT;
+}
+
+static void decode_st_bulk(struct decoder *d) {
+    (void)mod(d, "weak");
+    d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    need_operands(d, 3, 3);
+    if ((d->insn->space != SP_GENERIC && d->insn->space != SP_SHARED) || immediate(d, &d->op[2]) != 0 ||
+        d->parser->module->sm < 100) {
+        decode_fail(d, "expected shared::cta memory, a value of 0, and sm_100 or later");
+    }
+    emit_address(d, &d->op[0]);
+    emit(d, src(d, &d->op[1], T_U64));
+    d->insn->cls = CL_MEM_SHARED;
+    d->insn->fn = exec_st_bulk;
+}
+
 void decode_st(struct decoder *d) {
     if (mod(d, "async")) {
         decode_st_async(d);
         return;
     }
     if (mod(d, "bulk")) {
-        decode_fail(d, "not supported");
+        decode_st_bulk(d);
+        return;
     }
     decode_access(d, true);
 }

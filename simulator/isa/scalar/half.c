@@ -46,8 +46,15 @@ static float flush_half(float x, const struct insn *insn) {
     return insn->floating.ftz && !is_bf16(insn->type) && fabsf(x) < 0x1p-14f ? copysignf(0.0f, x) : x;
 }
 
+/* fma.oob: what a tensor copy that asks for it fills in beyond a tensor's end (PTX ISA, fma: OOB-NaN; async/bulk.c has
+ * who measured it). */
+#define OUT_OF_BOUNDS_NAN 0x7ff7
+
 static uint32_t apply(const struct insn *insn, uint32_t a_bits, uint32_t b_bits, uint32_t c_bits) {
     bool bf16 = is_bf16(insn->type);
+    if (insn->floating.oob && (a_bits == OUT_OF_BOUNDS_NAN || b_bits == OUT_OF_BOUNDS_NAN)) {
+        return 0;
+    }
     if (insn->floating.operation == H_NEG) {
         return (a_bits ^ 0x8000) & 0xffff;
     }
@@ -150,6 +157,7 @@ void decode_half(struct decoder *d, const char *name, unsigned type) {
     d->insn->floating.ftz = mod(d, "ftz");
     d->insn->floating.sat = mod(d, "sat");
     d->insn->floating.relu = mod(d, "relu");
+    d->insn->floating.oob = op == H_FMA && mod(d, "oob");
     d->insn->floating.nan = (op == H_MIN || op == H_MAX) && mod(d, "NaN");
     plain(d, fns, type, sources[op]);
     if (op == H_MUL && type == T_F16X2 && !d->insn->floating.ftz && !d->insn->floating.sat &&

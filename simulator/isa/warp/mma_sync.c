@@ -10,18 +10,16 @@
 enum {
     M = 16,
     N = 8,
-    ROW_BYTES = 64,           /* longest row of a fragment; a thread holds up to 4 registers along K */
+    ROW_BYTES = FRAGMENT_BYTES,
     UNPACKED = 2 * ROW_BYTES, /* one byte per 4-bit element */
 };
 
-/* Collects a fragment from registers of 4 bytes along K: thread t's first one starts at byte 4 (t % 4) of row t
- * / 4, the next ones 16 bytes further. */
-static void gather_fragment(const struct run *run, const struct insn *insn, int first, int regs, int row_groups,
-                            uint8_t out[][ROW_BYTES]) {
+void gather_fragment(const struct run *run, const struct insn *insn, int first, int regs, int groups,
+                     uint8_t out[][ROW_BYTES]) {
     for (int reg = 0; reg < regs; reg++) {
         const uint32_t *lanes = row(run, insn->op[first + reg]);
         for (int t = 0; t < LANES; t++) {
-            memcpy(&out[t / 4 + reg % row_groups * 8][reg / row_groups * 16 + t % 4 * 4], &lanes[t], 4);
+            memcpy(&out[t / 4 + reg % groups * 8][reg / groups * 16 + t % 4 * 4], &lanes[t], 4);
         }
     }
 }
@@ -75,8 +73,7 @@ static bool gather_scales(struct run *run, const struct insn *insn, int at, int 
     return true;
 }
 
-/* Unpacks 4-bit elements to a byte each, the low nibble first. */
-static void unpack_nibbles(enum tc_format format, const uint8_t *packed, uint8_t *out) {
+void unpack_nibbles(enum tc_format format, const uint8_t *packed, uint8_t *out) {
     for (int i = 0; i < UNPACKED; i++) {
         uint8_t code = packed[i / 2] >> (i % 2 * 4) & 15;
         out[i] = format == TC_S8 && code >= 8 ? code | 0xf0 : code;
@@ -119,7 +116,7 @@ enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
     int after_c = first_c + form->d_regs;
     bool half = form->rule.d == TC_F16;
     (void)mask;
-    gather_fragment(run, insn, first_a, form->a_regs, 2, a);
+    gather_fragment(run, insn, first_a, form->a_regs, form->m / 8, a);
     gather_fragment(run, insn, first_b, form->b_regs, 1, b);
     if (form->contains) {
         take_out(form->rule.a, a[0], sizeof a);
@@ -169,9 +166,9 @@ enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
         }
     }
     if (form->sparse) {
-        tc_mma_sparse_tile(&form->rule, &operands, &sparse, rows, M, N, true);
+        tc_mma_sparse_tile(&form->rule, &operands, &sparse, rows, form->m, form->n, true);
     } else {
-        tc_mma_tile(&form->rule, &operands, rows, M, N, true);
+        tc_mma_tile(&form->rule, &operands, rows, form->m, form->n, true);
     }
     for (int reg = 0; reg < form->d_regs; reg++) {
         uint32_t *lanes = row(run, insn->op[reg]);
@@ -181,6 +178,6 @@ enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
         }
     }
     run->worker->counters.tensor_instructions++;
-    run->worker->counters.tensor_macs += (uint64_t)(M * N * form->rule.k);
+    run->worker->counters.tensor_macs += (uint64_t)(form->m * form->n * form->rule.k);
     return NEXT;
 }

@@ -1,22 +1,49 @@
-/* insn->matrix.form of mma.sync and mma.sp, and its execution. */
+/* insn->matrix.form of mma.sync, mma.sp and wmma, and their execution. */
 #ifndef SIM_ISA_MMA_H
 #define SIM_ISA_MMA_H
 
 #include "machine/machine.h"
+#include "ptx/parse.h"
 #include "tensorcore/mma/arith.h"
+
+enum { FRAGMENT_BYTES = 64, MOST_ROWS = 32 }; /* longest row of a fragment; rows of wmma's m32 and n32 */
 
 /* m16n8k...: A has 4 or 2 registers, B has 4, 2 or 1, C and D have 4 (f32) or 2 (f16). */
 struct mma_form {
     struct tc_mma_rule rule; /* rule.k: products per element; sparse A: selected ones */
-    int a_regs, b_regs, d_regs;
-    int scales;        /* scales per row; 0: no block scaling */
-    bool contains;     /* one element per byte, .e2m1 in its middle bits (PTX ISA, mma: .kind::f8f6f4) */
-    bool nibbles;      /* .s4, .u4: two elements per byte */
-    bool sparse;       /* metadata and selector follow C */
-    bool ordered;      /* .sp::ordered_metadata */
-    uint32_t selector; /* which lanes supply the metadata */
+    int m, n;
+    int a_regs, b_regs, d_regs, c_regs;
+    int scales;          /* scales per row; 0: no block scaling */
+    bool contains;       /* one element per byte, .e2m1 in its middle bits (PTX ISA, mma: .kind::f8f6f4) */
+    bool nibbles;        /* .s4, .u4: two elements per byte */
+    bool sparse;         /* metadata and selector follow C */
+    bool ordered;        /* .sp::ordered_metadata */
+    uint32_t selector;   /* which lanes supply the metadata */
+    bool c_half, d_half; /* wmma, m8n8k4: C, D are f16, whatever rule.d */
+    bool a_rows, b_rows; /* m8n8k4: A, B are row-major */
+    bool both;           /* .b1: .and, not .xor */
+    uint8_t rounding;    /* .f64: enum rounding */
 };
 
 enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask);
+
+/* Decodes mma.sync of .f64, .b1 or m8n8k4; false: it is none of these. The caller has taken .sync.aligned and
+ * the layouts, and emits the operands. */
+bool decode_rare_mma(struct decoder *d, struct mma_form *form);
+
+/* The registers of a fragment: emits them and returns their number. */
+int emit_fragment(struct decoder *d, int at, bool write, unsigned type);
+
+/* Collects a fragment from registers of 4 bytes along K: register i of thread t has bytes 4 (t % 4) of chunk i
+ * / groups in row t / 4 of row group i % groups, of 8 rows each. A chunk has 16 bytes. */
+void gather_fragment(const struct run *run, const struct insn *insn, int first, int regs, int groups,
+                     uint8_t out[][FRAGMENT_BYTES]);
+/* Unpacks 4-bit integers to a byte each, the low nibble first. */
+void unpack_nibbles(enum tc_format format, const uint8_t *packed, uint8_t *out);
+
+enum next exec_mma_f64(struct run *run, const struct insn *insn, uint32_t mask);
+enum next exec_mma_b1(struct run *run, const struct insn *insn, uint32_t mask);
+/* wmma.mma of 16-bit floats, tf32 and 8-bit integers. */
+enum next exec_wmma(struct run *run, const struct insn *insn, uint32_t mask);
 
 #endif

@@ -5,14 +5,14 @@
 #include "mma_sync.h"
 #include "tensorcore/mma/sparse.h"
 
-static int emit_list(struct decoder *d, int at, bool write) {
+int emit_fragment(struct decoder *d, int at, bool write, unsigned type) {
     uint32_t count;
     const struct operand_text *list = elements(&d->op[at], &count);
     for (uint32_t i = 0; i < count; i++) {
         if (write) {
-            emit_dst(d, &list[i], T_B32);
+            emit_dst(d, &list[i], type);
         } else {
-            emit(d, src(d, &list[i], T_B32));
+            emit(d, src(d, &list[i], type));
         }
     }
     return (int)count;
@@ -112,8 +112,9 @@ static void emit_selector(struct decoder *d, int at) {
 
 /* Decodes mma without a .kind. */
 static void decode_plain(struct decoder *d, struct mma_form *form) {
-    static const char *const shapes[] = {"m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32", "m16n8k64", "m16n8k128"};
-    static const int depth[] = {4, 8, 16, 32, 64, 128};
+    static const char *const shapes[] = {"m16n8k4",  "m16n8k8",   "m16n8k16", "m16n8k32",
+                                         "m16n8k64", "m16n8k128", "m8n8k16",  "m8n8k32"};
+    static const int depth[] = {4, 8, 16, 32, 64, 128, 16, 32};
     int shape = mod_of(d, COUNTED(shapes));
     unsigned to = mod_type(d);
     bool b_nibbles;
@@ -128,15 +129,18 @@ static void decode_plain(struct decoder *d, struct mma_form *form) {
             d,
             "expected a shape from m16n8k4 to m16n8k128, A and B of one width, and the same type for C and D");
     }
+    const bool small = shape >= 6;
     int products = depth[shape] / (form->sparse ? 2 : 1);
     int bytes = tc_formats[a].bits * products / (form->nibbles ? 16 : 8); /* a row's, in registers */
     enum tc_format result = to == T_F32 ? TC_F32 : to == T_F16 ? TC_F16 : TC_S32;
     form->rule = tc_rule_mma_sync(a, b, result, products);
     form->rule.two_passes &= d->parser->module->sm < 120; /* sm_120 executes it as .kind::f8f6f4, in one pass */
-    form->a_regs = bytes / 8;
+    form->m = small ? 8 : 16;
+    form->a_regs = bytes / (small ? 16 : 8);
     form->b_regs = bytes / (form->sparse ? 8 : 16);
-    form->d_regs = result == TC_F16 ? 2 : 4;
-    if (bytes > 32 || bytes < 16 || (form->sparse && bytes < 32 && (a == TC_E4M3 || a == TC_E5M2))) {
+    form->d_regs = result == TC_F16 || small ? 2 : 4;
+    if (bytes > 32 || bytes < 16 || (form->sparse && bytes < 32 && (a == TC_E4M3 || a == TC_E5M2)) ||
+        (small && (!integer || form->sparse || bytes != 16))) {
         decode_fail(d, "fragments of the wrong size for this shape and type");
     }
 }
@@ -155,15 +159,11 @@ static void emit_metadata(struct decoder *d, struct mma_form *form, int at) {
     form->selector = (uint32_t)selector;
 }
 
-void decode_mma(struct decoder *d) {
+static void decode_common(struct decoder *d, struct mma_form *form, bool sync_aligned) {
     static const char *const kinds[] = {"kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"};
-    struct mma_form *form = parse_take(d->parser, sizeof *form);
-    form->ordered = mod(d, "sp::ordered_metadata");
-    form->sparse = form->ordered || mod(d, "sp");
-    bool sync = mod(d, "sync"), aligned = mod(d, "aligned"), layout = mod(d, "row") && mod(d, "col");
-    bool saturate = mod(d, "satfinite");
+    bool layout = mod(d, "row") && mod(d, "col"), saturate = mod(d, "satfinite");
     int kind = mod_of(d, COUNTED(kinds));
-    if (!sync || !aligned || !layout) {
+    if (!sync_aligned || !layout) {
         decode_fail(d, "expected .sync.aligned and .row.col");
     }
     if (kind >= 0) {
@@ -175,10 +175,27 @@ void decode_mma(struct decoder *d) {
         decode_fail(d, ".satfinite is for integers");
     }
     form->rule.saturate = saturate;
+    form->c_regs = form->d_regs;
+}
+
+void decode_mma(struct decoder *d) {
+    struct mma_form *form = parse_take(d->parser, sizeof *form);
+    form->ordered = mod(d, "sp::ordered_metadata");
+    form->sparse = form->ordered || mod(d, "sp");
+    bool sync = mod(d, "sync"), aligned = mod(d, "aligned");
+    d->insn->fn = exec_mma;
+    form->m = 16;
+    form->n = 8;
+    unsigned type = T_B32;
+    if (sync && aligned && decode_rare_mma(d, form)) {
+        type = d->insn->fn == exec_mma_f64 ? T_F64 : T_B32;
+    } else {
+        decode_common(d, form, sync && aligned);
+    }
     int operands = 4 + (form->sparse ? 2 : 0) + (form->scales != 0 ? 4 : 0);
     need_operands(d, operands, operands);
-    if (emit_list(d, 0, true) != form->d_regs || emit_list(d, 1, false) != form->a_regs ||
-        emit_list(d, 2, false) != form->b_regs || emit_list(d, 3, false) != form->d_regs) {
+    if (emit_fragment(d, 0, true, type) != form->d_regs || emit_fragment(d, 1, false, type) != form->a_regs ||
+        emit_fragment(d, 2, false, type) != form->b_regs || emit_fragment(d, 3, false, type) != form->c_regs) {
         decode_fail(d, "fragments of the wrong size for this shape and type");
     }
     if (form->sparse) {
@@ -190,5 +207,4 @@ void decode_mma(struct decoder *d) {
     }
     d->insn->matrix.form = form;
     d->insn->aligned = 1;
-    d->insn->fn = exec_mma;
 }

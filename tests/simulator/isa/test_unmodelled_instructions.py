@@ -22,7 +22,8 @@ from tests.simulator.sim_kit import PtxError, Sim, body
             " [%r1],[%r2],16,[%r3];",
             "reductions into shared memory are not supported",
         ),
-        ("st.bulk.shared::cta [%r1], 64, 0;", "not supported"),
+        ("st.bulk.shared::cta [%r1], 64, 0;", "sm_100"),
+        ("vmad.s32.s32.s32 %r1, %r1, %r1, %r1;", "unknown instruction"),
     ],
 )
 def test_the_parser_refuses_an_instruction_by_name_and_line(instruction, says):
