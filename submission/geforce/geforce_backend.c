@@ -2,6 +2,7 @@
  * the tensor maps, permute scale factors if they are not in the blocked layout, multiply. */
 #include "../gpu/gpu_backend.h"
 #include "../gpu/gpu_scales.h"
+#include "experts/geforce_experts_backend.h"
 #include "extended/geforce_extended_backend.h"
 #include "geforce_kernels.h"
 #include "geforce_operands.h"
@@ -101,5 +102,5 @@ static int32_t run(const struct problem *problem) {
 #endif
 
 GPU_BACKEND(geforce_backend, CUSTOM_KERNEL_BACKEND_GEFORCE, "geforce", run, GPU_GROUPED(geforce_run_grouped),
-            GPU_EXTENDED(geforce_run_extended), GPU_QUANTIZE(geforce_run_quantize, geforce_pad), NULL,
-            CAPABILITIES);
+            GPU_EXTENDED(geforce_run_extended), GPU_QUANTIZE(geforce_run_quantize, geforce_pad),
+            GPU_EXPERTS(geforce_run_experts), CAPABILITIES);

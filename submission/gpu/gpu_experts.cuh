@@ -91,4 +91,32 @@ find_expert_tile(const struct expert_tokens &tokens, const struct expert_table *
     return {low, first_row_of(tokens, table, low) + (number - before) * tokens.tile_m, table->row_end[low]};
 }
 
+/* ---- rows of scale factors ---- */
+
+/* The word of a row's first four scale factors: those of its first step of 64 elements of K. */
+static __device__ __forceinline__ const uint8_t *first_scale_word(const struct expert_scales &scales,
+                                                                  int32_t steps_k, int32_t batch, int32_t row) {
+    return scales.from + batch * scales.batch_bytes +
+           scale_offset(scales.layout, row, 0, steps_k * SCALE_TILE_GROUPS);
+}
+
+/* Bytes from a row's word to that of the next step. */
+static __device__ __forceinline__ int32_t scale_step_bytes(const struct expert_scales &scales) {
+    return scales.layout == CUSTOM_KERNEL_SCALES_ROWS ? SCALE_WORD_BYTES : SCALE_TILE_BYTES;
+}
+
+/* The word of row `row` of A, or of the expert's last row if that comes before. */
+static __device__ __forceinline__ const uint8_t *first_token_word(const struct expert_scales &scales,
+                                                                  int32_t steps_k,
+                                                                  const struct expert_tokens &tokens,
+                                                                  const struct expert_tile &tile, int32_t row) {
+    const int32_t batch = tokens.kind == CUSTOM_KERNEL_TOKENS_PADDED ? tile.expert : 0;
+    return first_scale_word(scales, steps_k, batch, min(row, tile.row_end - 1) - batch * tokens.rows);
+}
+
+/* The row of gate (`up` 0) or up (1) of a column of C in a tensor with both, so many rows of each in turn. */
+static __device__ __forceinline__ int32_t interleaved_row(int32_t interleave, int32_t column, int32_t up) {
+    return (column / interleave * 2 + up) * interleave + column % interleave;
+}
+
 #endif

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "../geforce/experts/geforce_experts_selection.h"
 #include "../geforce/geforce_tile_selection.h"
 #include "tile_table.h"
 
@@ -20,6 +21,13 @@ void print_geforce_tiles(void) {
     print_configs(geforce_configs, GEFORCE_TILES);
     printf("    },\n    \"grouped_tiles\": {\n");
     print_configs(geforce_grouped_configs, GEFORCE_GROUPED_TILES);
+    printf("    },\n    \"experts_tiles\": {\n");
+    for (int i = 0; i < GEFORCE_EXPERTS_TILES_COUNT; i++) {
+        const struct geforce_experts_tile *tile = &geforce_experts_tiles[i];
+        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"warps_m\": %d, \"warps_n\": %d}%s\n",
+               tile->name, tile->tile_m, tile->stages, tile->warps_m, tile->warps_n,
+               i + 1 < GEFORCE_EXPERTS_TILES_COUNT ? "," : "");
+    }
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < GEFORCE_TILES; i++) {
         const struct geforce_config *config = &geforce_configs[i];

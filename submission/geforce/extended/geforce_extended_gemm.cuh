@@ -155,12 +155,13 @@ static __device__ __forceinline__ struct lane_factors<T> find_lane_factors(const
     return factors;
 }
 
-/* MMA warp; waits for the kernels before, which may have made the scales. */
+/* MMA warp; waits for the kernels before, which may have made the scales.  P has an epilogue's parameters and
+ * the interleaving. */
 struct extended_epilogue {
-    template <class T>
-    static __device__ __forceinline__ void
-    run(const float (&first)[T::m_blocks][T::n_blocks][4], const float (&second)[T::m_blocks][T::n_blocks][4],
-        const struct tile_coord &coord, const struct geforce_extended_params &p) {
+    template <class T, class P>
+    static __device__ __forceinline__ void run(const float (&first)[T::m_blocks][T::n_blocks][4],
+                                               const float (&second)[T::m_blocks][T::n_blocks][4],
+                                               const struct tile_coord &coord, const P &p) {
         const struct extended_params &e = p.epilogue;
         const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
         const int32_t row = coord.m + warp % T::warps_m * T::warp_m + lane / QUAD;

@@ -3,12 +3,10 @@
 #include "hopper_experts_backend.h"
 
 #include "../../gpu/gpu_backend.h"
+#include "../../gpu/gpu_experts_host.h"
 #include "../hopper_operands.h"
 #include "hopper_experts_kernels.h"
 #include "hopper_experts_selection.h"
-
-/* Variable of the environment: the name of the tile to use. */
-#define EXPERTS_CONFIG_VARIABLE "NVFP4_EXPERTS_CONFIG"
 
 struct experts_plan {
     const struct experts *experts;
@@ -23,13 +21,6 @@ static int32_t make_plan(const struct experts *experts, struct experts_plan *pla
     plan->experts = experts;
     plan->rows = rows_of_experts(experts);
     plan->stages_k = ceil_div(all->k, STAGE_K);
-    const struct limit limits[] = {
-        {"rows", plan->rows, MAX_DIMENSION},
-        {"n", all->n, MAX_DIMENSION / 2},
-        {"k", all->k, MAX_DIMENSION},
-        {"the rows of b1 of all experts", all->l * experts->b_rows, INT32_MAX / 2},
-    };
-    RETURN_IF_FAILED(gpu_check_limits("hopper", NULL, limits, sizeof limits / sizeof *limits));
     RETURN_IF_FAILED(gpu_count_sms(all->device, &plan->sms));
     RETURN_IF_FAILED(gpu_wanted_tile(EXPERTS_CONFIG_VARIABLE, hopper_experts_tile_name, &plan->index));
     if (plan->index < 0) {
@@ -37,44 +28,20 @@ static int32_t make_plan(const struct experts *experts, struct experts_plan *pla
     }
     plan->tile = &hopper_experts_tiles[plan->index];
     plan->tiles_n = ceil_div(all->n, (experts->extension.plain ? 2 : 1) * EXPERTS_TILE_N);
-    const struct limit tiles = {"the number of tiles",
-                                most_expert_tiles(experts, plan->tile->tile_m) * plan->tiles_n, INT32_MAX / 2};
-    RETURN_IF_FAILED(gpu_check_limits("hopper", plan->tile->name, &tiles, 1));
+    RETURN_IF_FAILED(gpu_check_experts("hopper", plan->tile->name, experts, plan->tile->tile_m, plan->tiles_n));
     plan->a = *all;
     plan->a.scale_layout = experts->sfa_layout;
     return CUSTOM_KERNEL_OK;
-}
-
-static struct expert_tokens tokens_of(const struct experts_plan *plan) {
-    return (struct expert_tokens){
-        .counts = plan->experts->counts,
-        .experts = (int32_t)plan->experts->all.l,
-        .kind = plan->experts->tokens,
-        .rows = (int32_t)plan->experts->all.m,
-        .tile_m = plan->tile->tile_m,
-    };
 }
 
 struct tensor_maps {
     CUtensorMap a, b1, b2;
 };
 
-/* B's boxes hold EXPERTS_TILE_N rows of an expert, or as many pieces as make that number of interleaved rows.
- */
 static int32_t encode_b(const char *name, const struct experts_plan *plan, const uint8_t *fp4,
                         CUtensorMap *map) {
-    const struct problem *all = &plan->experts->all;
-    const int64_t interleave = plan->experts->extension.interleave;
-    struct tensor_3d b =
-        gpu_fp4_tensor(all, fp4, all->n, STAGE_FP4_BYTES, EXPERTS_TILE_N, CU_TENSOR_MAP_SWIZZLE_NONE);
-    b.batch_rows = plan->experts->b_rows;
-    if (interleave != 0) {
-        b.rows = interleave;
-        b.batches = all->l * (all->n / interleave);
-        b.batch_rows = 2 * interleave;
-        b.box_rows = (uint32_t)interleave;
-        b.box_batches = (uint32_t)(EXPERTS_TILE_N / interleave);
-    }
+    const struct tensor_3d b =
+        gpu_experts_pieces(plan->experts, fp4, STAGE_FP4_BYTES, EXPERTS_TILE_N, CU_TENSOR_MAP_SWIZZLE_NONE);
     return gpu_encode(name, &b, map);
 }
 
@@ -83,14 +50,10 @@ static int32_t encode_maps(const struct experts_plan *plan, const uint8_t *a_fp1
     struct problem rows = *all;
     rows.m = plan->rows;
     rows.l = 1;
-    const uint8_t *b2 = plan->experts->extension.plain ? all->b1
-                        : plan->experts->extension.interleave != 0
-                            ? all->b1 + plan->experts->extension.interleave * (all->k / 2)
-                            : all->b2;
     RETURN_IF_FAILED(
         hopper_encode_a("a", &rows, plan->stages_k, a_fp16, (uint32_t)plan->tile->tile_m, &maps->a));
     RETURN_IF_FAILED(encode_b("b1", plan, all->b1, &maps->b1));
-    return encode_b("b2", plan, b2, &maps->b2);
+    return encode_b("b2", plan, gpu_experts_second(plan->experts), &maps->b2);
 }
 
 static int32_t launch_dequantize(const struct experts_plan *plan, uint8_t *a_fp16) {
@@ -99,7 +62,7 @@ static int32_t launch_dequantize(const struct experts_plan *plan, uint8_t *a_fp1
         row_parts < EXPERTS_DEQUANTIZE_THREADS ? EXPERTS_DEQUANTIZE_THREADS / row_parts : 1;
     struct hopper_experts_dequantize_params params = {
         .a = hopper_dequantize_params(&plan->a, plan->stages_k, a_fp16),
-        .tokens = tokens_of(plan),
+        .tokens = expert_tokens_of(plan->experts, plan->tile->tile_m),
         .rows = (uint32_t)plan->rows,
         .rows_of_cta = (uint32_t)rows_of_cta,
     };
@@ -130,8 +93,8 @@ static int32_t launch_all(const struct experts_plan *plan, uint8_t *scratch) {
         .pdl_variable = HOPPER_PDL_VARIABLE,
     };
     struct hopper_experts_params params = {
-        .tokens = tokens_of(plan),
-        .epilogue = extended_params_of(all),
+        .tokens = expert_tokens_of(plan->experts, plan->tile->tile_m),
+        .epilogue = gpu_experts_epilogue(experts),
         .sfb1 = all->sfb1,
         .sfb2 = all->sfb2,
         .sfb_expert_bytes = scale_batch_bytes(all->scale_layout, experts->b_rows, all->k / NVFP4_GROUP_ELEMS),
@@ -142,8 +105,6 @@ static int32_t launch_all(const struct experts_plan *plan, uint8_t *scratch) {
         .tiles_n = (int32_t)plan->tiles_n,
         .stages_k = (int32_t)plan->stages_k,
     };
-    params.epilogue.m = (int32_t)plan->rows;
-    params.epilogue.sfc_layout = CUSTOM_KERNEL_SCALES_ROWS;
     RETURN_IF_FAILED(encode_maps(plan, scratch, &maps));
     RETURN_IF_FAILED(gpu_allow_shared_memory(all->device, &launch));
     RETURN_IF_FAILED(launch_dequantize(plan, scratch));

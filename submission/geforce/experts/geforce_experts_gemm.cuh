@@ -1,0 +1,262 @@
+/* The products of experts for sm_120a and sm_121a (custom_kernel.h, custom_kernel_experts()): the grouped
+ * GEMM's tile over a list of tiles that each CTA makes from the counts on the device.
+ *
+ * Read geforce_dual_gemm.cuh and geforce_extended_gemm.cuh first.  A tile's rows of gate and of up, or both
+ * halves of its rows of the only B, take the places of the grouped GEMM's two halves.  An expert's rows of A
+ * may start anywhere in a scale tile, so warps copy the word of every row to its place for a tile that starts
+ * at row 0; then the layouts in memory, by rows or blocked, do not matter either.
+ *
+ *   counts --one warp's scan--> table in shared memory: ends of rows, ends of tiles --binary search--> tile
+ *
+ *   load warp                 three warps                        MMA warps
+ *   ---------                 -----------                        ---------
+ *   A, B1, B2 --TMA--> +      sfa, sfb1, sfb2 --cp.async--> +    full --> main loop of the dual GEMM
+ *                      '---------------- stage -------------'         --> extended GEMM's epilogue
+ *
+ *   barrier    arrivals                              bytes       complete when
+ *   full[s]    1 (load warp), one of every thread    fp4         stage s holds fp4 and scale factors
+ *              that copies scale factors
+ *   empty[s]   its MMA warps                         0           no warp reads stage s any more
+ *
+ * A tile copies tile_m rows of A from its first one on, also those of the next expert: they only affect rows of
+ * C that are not stored. */
+#ifndef GEFORCE_EXPERTS_GEMM_CUH
+#define GEFORCE_EXPERTS_GEMM_CUH
+
+#include "../../gpu/gpu_experts.cuh"
+#include "../extended/geforce_extended_gemm.cuh"
+#include "geforce_experts_kernels.h"
+
+namespace geforce {
+
+/* ---- tiles ---- */
+
+template <int tile_m, int stages, int warps_m, int warps_n>
+struct experts_tile : grouped_tile<tile_m, EXPERTS_TILE_N, stages, warps_m, warps_n> {
+    static constexpr bool moves_registers = warps_m * warps_n == 8; /* fewer warps have enough */
+    static constexpr int scale_rows = tile_m + 2 * EXPERTS_TILE_N;  /* of A, then of B1 and of B2 */
+    static constexpr int scale_threads = EXPERTS_SCALE_WARPS * WARP_THREADS,
+                         thread_rows = (scale_rows + scale_threads - 1) / scale_threads;
+    static_assert(!moves_registers ||
+                      WARP_THREADS * (LOAD_WARPS * EXPERTS_LOAD_REGISTERS +
+                                      warps_m * warps_n * EXPERTS_MMA_REGISTERS) <=
+                          CTA_THREADS(warps_m, warps_n) * LAUNCH_REGISTERS(CTA_THREADS(warps_m, warps_n)),
+                  "the launch's registers suffice for what all warpgroups ask for");
+};
+
+template <class T> struct experts_storage {
+    struct shared_storage<T> ring;
+    struct expert_table table;
+    static_assert(sizeof(struct shared_storage<T>) + sizeof(struct expert_table) + SWIZZLE_ATOM_BYTES ==
+                      EXPERTS_SHARED_BYTES(T::tile_m, T::stages),
+                  "shared memory has the bytes that the host asks for");
+    static_assert(EXPERTS_SHARED_BYTES(T::tile_m, T::stages) <= MAX_SHARED_BYTES_SM120,
+                  "a CTA has at most MAX_SHARED_BYTES of shared memory");
+};
+
+/* A tile's rows and the first of its columns of C. */
+struct experts_coord {
+    struct expert_tile rows;
+    int32_t column;
+};
+
+static __device__ __forceinline__ struct experts_coord
+find_tile_of_experts(const struct geforce_experts_params &p, const struct expert_table *table, int32_t number) {
+    const int32_t columns = p.epilogue.plain ? 2 * EXPERTS_TILE_N : EXPERTS_TILE_N;
+    return {find_expert_tile(p.tokens, table, number / p.tiles_n), number % p.tiles_n * columns};
+}
+
+static __device__ __forceinline__ int32_t number_of_tiles(const struct geforce_experts_params &p,
+                                                          const struct expert_table *table) {
+    return expert_tiles(p.tokens, table) * p.tiles_n;
+}
+
+/* ---- load ---- */
+
+/* Load warp, one thread, for one tile after another.  Waits for empty[s]; fills stage s with fp4, zeros out of
+ * bounds; signals full[s]. */
+template <class T>
+static __device__ __forceinline__ void load_codes(shared_t<T> shared, const struct geforce_experts_params &p,
+                                                  const struct expert_table *table) {
+    constexpr int bytes = (T::tile_m + 2 * T::tile_n) * STAGE_FP4_BYTES;
+    const int32_t tiles = number_of_tiles(p, table);
+    struct ring ring = {0, 1};
+#pragma unroll 1
+    for (int32_t number = blockIdx.x; number < tiles; number += gridDim.x) {
+        const struct experts_coord coord = find_tile_of_experts(p, table, number);
+        const bool interleaved = p.interleave != 0;
+        const int32_t row = interleaved ? 0 : coord.column,
+                      batch = interleaved ? (coord.rows.expert * p.epilogue.n + coord.column) / p.interleave
+                                          : coord.rows.expert;
+#pragma unroll 1
+        for (int32_t step = 0; step < p.steps_k; step += STAGE_STEPS) {
+            const struct mbarrier full = full_barrier(shared, ring.stage);
+            const stage_t<T> to = stage_of(shared, ring.stage);
+            const int32_t k = step * (STEP_K / 2);
+            wait(empty_barrier(shared, ring.stage), ring.parity);
+            mbarrier_arrive_expect_tx(full, bytes);
+            cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, b[0]), &p.b1, k, row, batch, full);
+            cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, b[1]), &p.b2, k,
+                                        p.epilogue.plain ? row + T::tile_n : row, batch, full);
+            cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, a), &p.a, k, coord.rows.first_row, 0, full);
+            advance<T::stages>(ring);
+        }
+    }
+}
+
+/* The first word of row number `row` of those whose scale factors a stage holds; past an end, the last row's,
+ * which affects no output. */
+template <class T>
+static __device__ __forceinline__ const uint8_t *first_word(const struct geforce_experts_params &p,
+                                                            const struct experts_coord &coord, int row) {
+    if (row < T::tile_m) {
+        return first_token_word(p.sfa, p.steps_k, p.tokens, coord.rows, coord.rows.first_row + row);
+    }
+    const int of_b = row - T::tile_m, second = of_b / T::tile_n, in_half = of_b % T::tile_n;
+    const int32_t b_row = p.epilogue.plain    ? coord.column + of_b
+                          : p.interleave != 0 ? interleaved_row(p.interleave, coord.column + in_half, second)
+                                              : coord.column + in_half;
+    return first_scale_word(second ? p.sfb2 : p.sfb1, p.steps_k, coord.rows.expert, min(b_row, p.b_rows - 1));
+}
+
+/* Where it belongs in a stage. */
+template <class T> static __device__ __forceinline__ uint32_t word_place(int row) {
+    using stage = struct shared_stage<T>;
+    return row < T::tile_m ? scale_word_at((uint32_t)offsetof(stage, sfa), row)
+                           : scale_word_at((uint32_t)offsetof(stage, sfb), row - T::tile_m);
+}
+
+/* A warp that copies scale factors, for one tile after another.  Waits for empty[s]; copies its rows' words of
+ * the steps that K has to stage s; signals full[s] when they are there. */
+template <class T>
+static __device__ __forceinline__ void load_scales_of_rows(shared_t<T> shared,
+                                                           const struct geforce_experts_params &p,
+                                                           const struct expert_table *table, int thread) {
+    const int32_t tiles = number_of_tiles(p, table);
+    const int32_t a_step = scale_step_bytes(p.sfa), b_step = scale_step_bytes(p.sfb1);
+    struct ring ring = {0, 1};
+#pragma unroll 1
+    for (int32_t number = blockIdx.x; number < tiles; number += gridDim.x) {
+        const struct experts_coord coord = find_tile_of_experts(p, table, number);
+        const uint8_t *from[T::thread_rows];
+#pragma unroll
+        for (int i = 0; i < T::thread_rows; i++) {
+            from[i] = first_word<T>(p, coord, min(i * T::scale_threads + thread, T::scale_rows - 1));
+        }
+#pragma unroll 1
+        for (int32_t step = 0; step < p.steps_k; step += STAGE_STEPS) {
+            const uint32_t stage = stage_of(shared, ring.stage).value;
+            wait(empty_barrier(shared, ring.stage), ring.parity);
+#pragma unroll
+            for (int i = 0; i < T::thread_rows; i++) {
+                const int row = i * T::scale_threads + thread;
+                const int32_t step_bytes = row < T::tile_m ? a_step : b_step;
+#pragma unroll
+                for (int j = 0; j < STAGE_STEPS; j++) {
+                    if (row < T::scale_rows && step + j < p.steps_k) {
+                        cp_async_ca_4(stage + word_place<T>(row) + j * SCALE_TILE_BYTES,
+                                      from[i] + j * step_bytes);
+                    }
+                }
+                from[i] += STAGE_STEPS * step_bytes;
+            }
+            cp_async_mbarrier_arrive_noinc(full_barrier(shared, ring.stage));
+            advance<T::stages>(ring);
+        }
+    }
+}
+
+/* ---- multiply, store ---- */
+
+/* What extended_epilogue reads, for one expert. */
+struct expert_epilogue {
+    struct extended_params epilogue;
+    int32_t interleave;
+};
+
+template <class T>
+static __device__ __forceinline__ struct expert_epilogue epilogue_of(const struct geforce_experts_params &p,
+                                                                     const struct expert_tile &rows) {
+    struct expert_epilogue own = {p.epilogue, p.epilogue.plain ? 0 : T::tile_n};
+    own.epilogue.m = rows.row_end;
+    own.epilogue.scale_gate += p.epilogue.scale_gate != nullptr ? rows.expert : 0;
+    own.epilogue.scale_up += p.epilogue.scale_up != nullptr ? rows.expert : 0;
+    own.epilogue.scale_c += p.epilogue.scale_c != nullptr ? rows.expert : 0;
+    return own;
+}
+
+/* MMA warp, for one tile after another; otherwise multiply() of geforce_pipeline.cuh. */
+template <class T>
+static __device__ __forceinline__ void
+multiply_experts(shared_t<T> shared, const struct geforce_experts_params &p, const struct expert_table *table) {
+    const int32_t tiles = number_of_tiles(p, table);
+    const struct lane_places<T> places = lane_places_of<T>({0, 0, 0});
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int32_t number = blockIdx.x; number < tiles; number += gridDim.x) {
+        struct accumulators<T> acc = {};
+#pragma unroll 1
+        for (int32_t step = 0; step < p.steps_k; step += STAGE_STEPS) {
+            wait(full_barrier(shared, ring.stage), ring.parity);
+            multiply_stage<T>(acc, stage_of(shared, ring.stage).value, places, p.steps_k - step);
+            __syncwarp();
+            if (threadIdx.x % WARP_THREADS == 0) {
+                mbarrier_arrive(empty_barrier(shared, ring.stage));
+            }
+            advance<T::stages>(ring);
+        }
+        const struct experts_coord coord = find_tile_of_experts(p, table, number);
+        const int32_t b_row = p.epilogue.plain ? coord.column : 2 * coord.column;
+        extended_epilogue::run<T>(acc.gate, acc.up, {coord.rows.first_row, b_row, 0},
+                                  epilogue_of<T>(p, coord.rows));
+    }
+}
+
+/* ---- kernel ---- */
+
+template <class T>
+static __global__ void __launch_bounds__(T::threads, 1)
+    experts_gemm_kernel(const __grid_constant__ geforce_experts_params p) {
+    extern __shared__ unsigned char memory[];
+    const uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM_BYTES;
+    unsigned char *aligned = memory + (SWIZZLE_ATOM_BYTES - misaligned) % SWIZZLE_ATOM_BYTES;
+    struct experts_storage<T> *storage = (struct experts_storage<T> *)aligned;
+    const shared_t<T> shared = {cvta_to_shared(aligned)};
+    const int warp = __shfl_sync(~0u, threadIdx.x / WARP_THREADS, 0);
+
+    if (warp == T::warps && elect_sync()) {
+        prefetch_tensormap(&p.b1);
+        prefetch_tensormap(&p.b2);
+        prefetch_tensormap(&p.a);
+        for (int stage = 0; stage < T::stages; stage++) {
+            mbarrier_init(full_barrier(shared, stage), 1 + T::scale_threads);
+            mbarrier_init(empty_barrier(shared, stage), T::warps);
+        }
+        fence_mbarrier_init();
+    }
+    griddepcontrol_wait(); /* the kernel before may make the counts */
+    if (warp == T::warps + 1) {
+        make_expert_table(p.tokens, &storage->table);
+    }
+    __syncthreads();
+    griddepcontrol_launch_dependents();
+    if (warp >= T::warps) {
+        if constexpr (T::moves_registers) {
+            setmaxnreg_dec<EXPERTS_LOAD_REGISTERS>();
+        }
+        if (warp > T::warps) {
+            load_scales_of_rows<T>(shared, p, &storage->table, threadIdx.x - (T::warps + 1) * WARP_THREADS);
+        } else if (elect_sync()) {
+            load_codes<T>(shared, p, &storage->table);
+        }
+    } else {
+        if constexpr (T::moves_registers) {
+            setmaxnreg_inc<EXPERTS_MMA_REGISTERS>();
+        }
+        multiply_experts<T>(shared, p, &storage->table);
+    }
+}
+
+} // namespace geforce
+
+#endif
