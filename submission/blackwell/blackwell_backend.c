@@ -9,6 +9,7 @@
 #include "blackwell_kernels.h"
 #include "blackwell_operands.h"
 #include "blackwell_tile_selection.h"
+#include "experts/blackwell_experts_backend.h"
 #include "extended/blackwell_extended_backend.h"
 #include "grouped/blackwell_grouped_backend.h"
 #include "quantize/blackwell_quantize_backend.h"
@@ -156,4 +157,5 @@ static int32_t run(const struct problem *problem) {
 
 GPU_BACKEND(blackwell_backend, CUSTOM_KERNEL_BACKEND_BLACKWELL, "blackwell", run,
             GPU_GROUPED(blackwell_run_grouped), GPU_EXTENDED(blackwell_run_extended),
-            GPU_QUANTIZE(blackwell_run_quantize, blackwell_pad), NULL, CAPABILITIES);
+            GPU_QUANTIZE(blackwell_run_quantize, blackwell_pad), GPU_EXPERTS(blackwell_run_experts),
+            CAPABILITIES);

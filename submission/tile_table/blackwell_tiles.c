@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "../blackwell/blackwell_tile_selection.h"
+#include "../blackwell/experts/blackwell_experts_selection.h"
 #include "tile_table.h"
 
 static void print_configs(const struct blackwell_config *configs, int count) {
@@ -22,6 +23,8 @@ void print_blackwell_tiles(void) {
     print_configs(blackwell_grouped_configs, BLACKWELL_GROUPED_TILES);
     printf("    },\n    \"turned_tiles\": {\n");
     print_configs(blackwell_turned_configs, BLACKWELL_TURNED_TILES);
+    printf("    },\n    \"experts_tiles\": {\n");
+    print_configs(blackwell_experts_tiles, BLACKWELL_EXPERTS_TILES_COUNT);
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < BLACKWELL_TILES; i++) {
         const struct blackwell_config *config = &blackwell_configs[i];

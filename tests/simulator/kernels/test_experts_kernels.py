@@ -8,7 +8,7 @@ from scripts.common import tile_table
 from tests.simulator.kernels.test_extended_kernels import simulate
 from tests.simulator.sim_kit import nvcc
 
-BACKENDS = ("hopper", "geforce")
+BACKENDS = ("hopper", "blackwell", "geforce")
 PROGRAM = """
 import json, os, sys
 import torch
@@ -41,7 +41,7 @@ print(json.dumps(failed))
 MODES = ["eager", "late", "reverse", "random:1", "poison"]
 EVERY = [
     ("", (2, 0, 3, 1), (64, 192), "nvfp4", 8, (False, True), "counts"),
-    ("", (1, 17, 0, 0, 2), (128, 64), "nvfp4", 64, (True, False), "offsets"),
+    ("", (1, 17, 0, 0, 2), (128, 64), "nvfp4", 64, (True, True), "offsets"),
     ("", (0, 33), (64, 128), "bfloat16", 32, (False, False), "padded"),
     ("", (5, 1), (200, 64), "float16", 0, (False, False), "ends"),
     ("", (20, 0, 4), (128, 192), "float16", 1, (False, True), "padded"),
