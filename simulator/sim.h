@@ -138,6 +138,9 @@ SIM_API size_t sim_parameter_offset(const struct sim_module *module, const char 
 SIM_API void *sim_alloc(struct sim *sim, size_t bytes,
                         const char *name); /* 256-byte aligned, filled with a trap pattern */
 SIM_API int sim_free(struct sim *sim, void *address);
+/* Bytes that kernels may have allocated by malloc at a time (8 MB if not set).  False: a kernel that calls
+ * malloc has been launched already. */
+SIM_API bool sim_set_heap(struct sim *sim, size_t bytes);
 /* Call for a new allocation that the host writes by copies and fills only: a kernel's read of bytes that
  * neither they nor a kernel have written is then reported.  Memory that comes back from sim_free_in_queue
  * counts as written. */

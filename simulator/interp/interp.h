@@ -7,6 +7,7 @@
 /* Each sets what sim_status and sim_message return, and returns the status. */
 int sim_fail(struct sim *sim, int status, const char *what);
 int sim_no_memory(struct sim *sim);
+bool sim_heap_ready(struct sim *sim); /* makes the heap of kernels; false: no memory */
 #define MESSAGE_BYTES 400
 
 /* Reports a launch that failed, and returns `status`. A launch that did not run (any status but SIM_RUN_ERROR)

@@ -10,7 +10,9 @@
 #define MAX_REGISTER_BYTES ((uint64_t)128 << 20)
 #define MAX_LOCAL_BYTES    ((uint64_t)4 << 20) /* per thread */
 #define MAX_THREADS        1024
-#define MAX_NESTING 1000 /* longest chain of calls in the call graph; at run time MAX_CALL_DEPTH limits it */
+#define MAX_NESTING        1000                /* longest chain of calls in the call graph without recursion */
+#define RECURSION_DEPTH    1000                /* most calls inside each other with it */
+#define RECURSION_BYTES    ((uint32_t)1 << 18) /* local memory per thread for frames of inner activations */
 
 int launch_refuse(struct sim *sim, int status, const char *kernel, const char *why) {
     if (status != SIM_RUN_ERROR) {
@@ -28,9 +30,7 @@ static uint32_t round_up(uint64_t value, uint64_t unit) {
 static const char *no_body(const char *name) {
     static const struct {
         const char *start, *why;
-    } known[] = {{"malloc", "it calls malloc: a heap on the device is not modelled"},
-                 {"free", "it calls free: a heap on the device is not modelled"},
-                 {"cudaGetParameterBuffer", "it launches kernels: launches by the device are not modelled"},
+    } known[] = {{"cudaGetParameterBuffer", "it launches kernels: launches by the device are not modelled"},
                  {"cudaLaunchDevice", "it launches kernels: launches by the device are not modelled"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strncmp(name, known[i].start, strlen(known[i].start)) == 0) {
@@ -40,13 +40,33 @@ static const char *no_body(const char *name) {
     return "it calls a function without a body";
 }
 
+static const char *place_function(struct launch *launch, const struct function *function, uint8_t *open,
+                                  uint32_t depth);
+
+/* Places every function that a pointer may reach. */
+static const char *place_targets(struct launch *launch, uint8_t *open, uint32_t depth) {
+    const struct module *module = launch->module;
+    launch->recursive = true; /* which of them call each other is not known */
+    for (uint32_t i = 0; i < module->nfunctions; i++) {
+        const struct function *target = module->functions[i];
+        if (!target->address_taken || target->is_entry || !target->is_defined || target->unreadable != NULL) {
+            continue;
+        }
+        const char *wrong = place_function(launch, target, open, depth);
+        if (wrong != NULL) {
+            return wrong;
+        }
+    }
+    return NULL;
+}
+
 /* Places a function and everything it calls; open[] marks those on the current call path, which reveals
  * recursion. NULL, or the reason for a refusal. */
 static const char *place_function(struct launch *launch, const struct function *function, uint8_t *open,
                                   uint32_t depth) {
-    if (open[function->index]) {
-        return "it calls itself: recursion is not modelled";
-    }
+    launch->recursive |= open[function->index] != 0;
+    launch->uses_heap |= function->builtin == BUILTIN_MALLOC || function->builtin == BUILTIN_FREE;
+    launch->call_depth = depth > launch->call_depth ? depth : launch->call_depth;
     if (function->unreadable != NULL) {
         return function->unreadable; /* refused only if it is called */
     }
@@ -76,8 +96,41 @@ static const char *place_function(struct launch *launch, const struct function *
             return wrong;
         }
     }
+    const char *wrong = function->calls_pointers ? place_targets(launch, open, depth + 1) : NULL;
     open[function->index] = 0;
-    return NULL;
+    return wrong;
+}
+
+/* Finds out which rows of registers hold 64 bits, and adds room for frames of inner activations. */
+static bool place_recursion(struct launch *launch) {
+    const struct module *module = launch->module;
+    launch->call_depth = RECURSION_DEPTH;
+    launch->local_stack = launch->local_bytes;
+    launch->local_bytes += RECURSION_BYTES;
+    launch->wide_row = calloc(launch->reg_bytes / ROW32 + 1, 1);
+    for (uint32_t i = 0; launch->wide_row != NULL && i < module->nfunctions; i++) {
+        const struct function *function = module->functions[i];
+        uint8_t *wide =
+            launch->wide_row + (launch->reg_base[i] == UINT32_MAX ? 0 : launch->reg_base[i] / ROW32);
+        if (launch->reg_base[i] == UINT32_MAX) {
+            continue;
+        }
+        wide[0] = 1; /* discarded results */
+        for (uint32_t pc = function->first_pc; pc < function->end_pc; pc++) {
+            const struct insn *insn = &module->code[pc];
+            for (uint32_t j = 0; j < insn->nop; j++) {
+                if (insn->op[j].base == BASE_REGS && insn->op[j].wide) {
+                    wide[insn->op[j].off / ROW32] = 1;
+                }
+            }
+        }
+        for (uint32_t j = 0; j < function->nspecials; j++) {
+            if (function->specials[j].width == SPECIAL_64) {
+                wide[function->specials[j].off / ROW32] = 1;
+            }
+        }
+    }
+    return launch->wide_row != NULL;
 }
 
 /* Places the static shared variables that the placed functions use, in the order of declaration. */
@@ -207,6 +260,9 @@ static int lay_out(struct sim *sim, struct launch *launch) {
     if (wrong != NULL) {
         return launch_refuse(sim, SIM_NO_KERNEL, launch->name, wrong);
     }
+    if ((launch->recursive && !place_recursion(launch)) || (launch->uses_heap && !sim_heap_ready(sim))) {
+        return launch_refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+    }
     place_shared(launch);
     /* Dynamic shared memory follows the static variables, aligned as declared. */
     uint32_t align = 16;
@@ -235,6 +291,7 @@ void launch_free(struct launch *launch) {
     free(launch->reg_base);
     free(launch->pred_base);
     free(launch->local_base);
+    free(launch->wide_row);
     free(launch->shared_at);
     free(launch->params);
 }

@@ -8,6 +8,7 @@
 #include "hazard/global/global_record.h"
 #include "interp.h"
 #include "machine/findings.h"
+#include "machine/heap.h"
 #include "shrink.h"
 
 struct sim *sim_create(const struct sim_options *options) {
@@ -78,6 +79,7 @@ void sim_destroy(struct sim *sim) {
         free(sim->allocations[i].name);
         lines_free(sim->allocations[i].lines);
     }
+    heap_free(sim->heap);
     free(sim->allocations);
     free(sim->placements);
     shrinking_free(sim->shrinking);

@@ -4,6 +4,7 @@
 
 #include "hazard/global/global_record.h"
 #include "interp.h"
+#include "machine/heap.h"
 
 #define TRAP       0xb5 /* new memory is filled with this */
 #define MOST_FREED 64   /* allocations freed in a queue that are kept */
@@ -93,6 +94,30 @@ void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
         return NULL;
     }
     return memory;
+}
+
+bool sim_heap_ready(struct sim *sim) {
+    if (sim->heap != NULL) {
+        heap_tidy(sim->heap);
+        return true;
+    }
+    const uint64_t limit = sim->heap_bytes != 0 ? sim->heap_bytes : HEAP_BYTES, bytes = limit * HEAP_ROOM;
+    void *memory =
+        aligned_alloc(PLACE_ALIGNMENT, (bytes + PLACE_ALIGNMENT - 1) / PLACE_ALIGNMENT * PLACE_ALIGNMENT);
+    if (memory == NULL || add_allocation(sim, memory, bytes, "the heap of kernels", true) != SIM_OK) {
+        free(memory);
+        return false;
+    }
+    sim_device_only(sim, memory);
+    sim->heap = heap_make((uintptr_t)memory, bytes, limit);
+    return sim->heap != NULL;
+}
+
+bool sim_set_heap(struct sim *sim, size_t bytes) {
+    if (sim->heap == NULL) {
+        sim->heap_bytes = bytes;
+    }
+    return sim->heap == NULL;
 }
 
 void sim_device_only(struct sim *sim, const void *address) {

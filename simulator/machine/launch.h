@@ -10,6 +10,7 @@
 #include "sim.h"
 
 struct cluster;
+struct heap;
 struct image_chunk;
 struct schedule;
 struct timing;
@@ -68,6 +69,12 @@ struct launch {
     /* The block of registers of every reachable function, by function index. */
     uint32_t *reg_base, *pred_base, *local_base;
     uint32_t reg_bytes, pred_bytes, local_bytes;
+    uint32_t call_depth; /* most calls inside each other */
+    /* Functions may call themselves: local_stack is where the frames of inner activations begin in local
+     * memory, and wide_row says by row of registers whether it holds 64 bits. */
+    bool recursive, uses_heap;
+    uint32_t local_stack;
+    uint8_t *wide_row;
     atomic_uint_fast64_t next_cluster;
     uint64_t
         ncluster; /* clusters to run: those that clusterlaunchcontrol took from the end of the grid are gone */
@@ -104,6 +111,8 @@ struct worker {
 
 struct sim {
     struct sim_options options;
+    struct heap *heap; /* machine/heap.h; NULL: no kernel has called malloc */
+    uint64_t heap_bytes;
     char message[512];
     int status; /* the last failed call's */
     struct sim_module *modules;

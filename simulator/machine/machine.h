@@ -9,7 +9,6 @@
 #include "ptx/ir.h"
 #include "sim.h"
 
-#define MAX_CALL_DEPTH     24
 #define MAX_CLUSTER        16
 #define MAX_WARPS          32
 #define ALL_LANES          0xffffffffu
@@ -68,9 +67,14 @@ struct wait {
 
 struct frame {
     uint32_t return_pc;
+    uint32_t local_base; /* the caller's */
+    /* Offset in local memory of the registers that the callee had in its outer activation; CALL_SAVED_NOTHING:
+     * it has none. */
+    uint32_t saved;
     const struct function *function; /* the caller */
     const struct call_info *call;
 };
+#define CALL_SAVED_NOTHING UINT32_MAX
 
 /* Lanes that share a pc. */
 struct split {
@@ -83,7 +87,9 @@ struct split {
     bool resumed;        /* it executes again the instruction in which it waited, for `waited` */
     enum wait_kind waited;
     struct wait wait;
-    struct frame stack[MAX_CALL_DEPTH];
+    uint32_t local_base,
+        local_top;       /* the function's frame in local memory; the end of frames of recursive calls */
+    struct frame *stack; /* room for launch->call_depth */
 };
 
 struct warp {
@@ -95,6 +101,7 @@ struct warp {
     struct split *splits[LANES];
     uint32_t nsplits;
     struct split *split_store; /* an array of LANES splits, of which `split_used` are in use */
+    struct frame *frames;      /* their stacks */
     uint32_t split_used;
     uint64_t executed;
     uint32_t polled;       /* cluster->events at the last fruitless poll */

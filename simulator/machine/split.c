@@ -9,7 +9,12 @@ struct split *add_split(struct run *run, uint32_t mask, uint32_t pc) {
     struct warp *warp = run->warp;
     struct split *split = new_split(warp); /* never more splits than lanes */
     warp->split_used |= 1u << (split - warp->split_store);
+    struct frame *stack = split->stack;
     *split = *run->split;
+    split->stack = stack;
+    for (uint32_t i = 0; i < split->depth; i++) {
+        stack[i] = run->split->stack[i];
+    }
     split->mask = mask;
     split->pc = pc;
     split->steps = 0;

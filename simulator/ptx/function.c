@@ -198,8 +198,10 @@ static bool parse_label(struct parser *parser) {
     parse_advance(parser);
     if (parse_accept(parser, ".branchtargets")) {
         parse_targets(parser, name);
-    } else if (parse_accept(parser, ".callprototype") || parse_accept(parser, ".calltargets")) {
-        parse_fail(parser, name.line, "indirect calls are not supported");
+    } else if (parse_accept(parser, ".callprototype")) {
+        parse_prototype(parser, name);
+    } else if (parse_accept(parser, ".calltargets")) {
+        parse_fail(parser, name.line, ".calltargets is not supported");
     } else {
         parse_declare(parser, name, SYM_LABEL)->off = parser->module->ncode;
     }

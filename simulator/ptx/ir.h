@@ -133,6 +133,7 @@ struct function {
     const char *name;
     uint32_t index;
     uint8_t is_entry, is_defined, builtin; /* enum builtin */
+    uint8_t address_taken, calls_pointers;
     uint32_t line;
     struct parameter *params, *returns;
     uint32_t nparams, nreturns;
@@ -152,11 +153,12 @@ struct function {
 
 enum builtin { BUILTIN_NONE, BUILTIN_VPRINTF, BUILTIN_ASSERTFAIL, BUILTIN_MALLOC, BUILTIN_FREE };
 
+/* A function's address is 1 + its index in the module. */
 struct call_info {
-    const struct function *callee;
-    /* Per-thread copies between the caller's frame and the callee's, before and after the call. */
+    const struct function *callee; /* NULL: op[0] has its address */
+    /* Parameters and results: their places in the caller's frame. */
     struct call_copy {
-        uint32_t caller, callee, bytes;
+        uint32_t caller, bytes;
     } *in, *out;
     uint32_t nin, nout;
 };

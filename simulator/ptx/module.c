@@ -110,10 +110,27 @@ static struct function *function_named(struct parser *parser, struct token name)
     function->line = name.line;
     function->builtin = token_is(&name, "vprintf")        ? BUILTIN_VPRINTF
                         : token_is(&name, "__assertfail") ? BUILTIN_ASSERTFAIL
+                        : token_is(&name, "malloc")       ? BUILTIN_MALLOC
+                        : token_is(&name, "free")         ? BUILTIN_FREE
                                                           : BUILTIN_NONE;
     module->functions[module->nfunctions++] = function;
     parse_declare(parser, name, SYM_FUNCTION)->function = function;
     return function;
+}
+
+void parse_prototype(struct parser *parser, struct token label) {
+    struct function *function = parse_take(parser, sizeof *function);
+    uint32_t total = 0;
+    if (token_is(&parser->token, "(")) {
+        function->nreturns = parse_parameters(parser, &function->returns, &total, false);
+    }
+    (void)parse_name(parser); /* _ */
+    if (token_is(&parser->token, "(")) {
+        function->nparams = parse_parameters(parser, &function->params, &total, false);
+    }
+    performance_directives(parser, function);
+    parse_expect(parser, ";");
+    parse_declare(parser, label, SYM_PROTOTYPE)->function = function;
 }
 
 /* Parses a body; false if it cannot. A function of its own, so that no local variable lives across the longjmp.
@@ -147,7 +164,7 @@ static void leave_body(struct parser *parser, struct function *function) {
     parser->function = NULL;
     parser->module->ncode = function->first_pc;
     function->end_pc = function->first_pc;
-    function->nspecials = function->ncalls = 0;
+    function->nspecials = function->ncalls = function->calls_pointers = 0;
     function->unreadable = parse_string(parser, parser->message, strlen(parser->message));
     for (int open = 1; open > 0;) { /* lex_next, as parse_advance would fail again at a bad token */
         struct token token = lex_next(&parser->lexer);
@@ -303,6 +320,15 @@ static void parse_directive(struct parser *parser, struct token word, bool is_ex
     }
 }
 
+static struct function *function_of(const struct module *module, const char *name) {
+    for (uint32_t i = 0; i < module->nfunctions; i++) {
+        if (strcmp(module->functions[i]->name, name) == 0) {
+            return module->functions[i];
+        }
+    }
+    return NULL;
+}
+
 /* Copies initial values and fills in the addresses they contain; every variable has an offset by now. */
 static void resolve_initialisers(struct parser *parser) {
     struct module *module = parser->module;
@@ -317,6 +343,13 @@ static void resolve_initialisers(struct parser *parser) {
             const struct variable *to = NULL;
             for (uint32_t j = 0; j < module->nvariables && to == NULL; j++) {
                 to = strcmp(module->variables[j]->name, ref->symbol) == 0 ? module->variables[j] : NULL;
+            }
+            struct function *function = to == NULL ? function_of(module, ref->symbol) : NULL;
+            if (function != NULL) {
+                uint64_t address = function->index + 1;
+                function->address_taken = 1;
+                memcpy(memory + variable->offset + ref->at, &address, ref->bytes);
+                continue;
             }
             if (to == NULL || to->space == SP_SHARED) {
                 parse_fail(parser, 0, "the initialiser of '%s' names '%s', which has no address",

@@ -172,6 +172,7 @@ static struct operand symbol_row(struct decoder *d, const struct operand_text *w
         return const_row(d, symbol->off + (uint64_t)offset, wide);
     }
     if (symbol->kind == SYM_FUNCTION) {
+        symbol->function->address_taken = 1;
         return const_row(d, symbol->function->index + 1, wide);
     }
     if (symbol->kind != SYM_VARIABLE) {

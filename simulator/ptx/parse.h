@@ -12,7 +12,16 @@
 #define MAX_MODIFIERS  24
 #define MAX_TOP        16 /* operands of an instruction; a vector counts once */
 
-enum symbol_kind { SYM_REG, SYM_VARIABLE, SYM_PARAM, SYM_FRAME, SYM_LABEL, SYM_FUNCTION, SYM_TARGETS };
+enum symbol_kind {
+    SYM_REG,
+    SYM_VARIABLE,
+    SYM_PARAM,
+    SYM_FRAME,
+    SYM_LABEL,
+    SYM_FUNCTION,
+    SYM_PROTOTYPE,
+    SYM_TARGETS
+};
 
 struct symbol {
     struct symbol *bucket_next, *scope_next;
@@ -158,6 +167,8 @@ unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *v
 /* Product of the extents [4][8]...; `[]` sets *open and gives 0. */
 uint64_t parse_extents(struct parser *parser, bool *is_array, bool *open);
 void parse_module(struct parser *parser);
+/* What follows .callprototype; the label becomes a symbol whose function has the parameters. */
+void parse_prototype(struct parser *parser, struct token label);
 void parse_body(struct parser *parser, struct function *function);
 void parse_variable(struct parser *parser, unsigned space, bool is_extern);
 struct operand_text parse_operand(struct parser *parser);

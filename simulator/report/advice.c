@@ -62,6 +62,8 @@ static const struct advice {
     {"multimem", "multimem: the address belongs to a multicast object",
      "access all devices of the object over NVLink",
      "take the path without multicast: the device reports that it has none"},
+    {"call-pointer", "no rule: a limit of the simulator", "call the function",
+     "do without the instruction named above, or without the call"},
     {"no-cluster", "st.async writes to shared::cluster memory", "stop: illegal instruction (an H200)",
      "launch with a cluster, even of one CTA, or add .reqnctapercluster"},
     {"barrier-rank", "cp.async.bulk: the mbarrier is in the CTA of the destination", MISUSE,

@@ -145,15 +145,39 @@ cudaError_t cudaDeviceReset(void) {
     return runtime_synchronize(NULL, true);
 }
 
+/* Limits of a process; the simulator's frames and buffers do not need the others' sizes. HW: the defaults of an
+ * H200. */
+static size_t limits[] = {[cudaLimitStackSize] = 1024,
+                          [cudaLimitPrintfFifoSize] = 7 << 20,
+                          [cudaLimitMallocHeapSize] = 8 << 20,
+                          [cudaLimitDevRuntimeSyncDepth] = 2,
+                          [cudaLimitDevRuntimePendingLaunchCount] = 2048,
+                          [cudaLimitMaxL2FetchGranularity] = 64,
+                          [cudaLimitPersistingL2CacheSize] = 0};
+
 cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value) {
-    (void)limit;
-    (void)value;
+    if ((unsigned)limit >= sizeof limits / sizeof *limits) {
+        return runtime_result(cudaErrorUnsupportedLimit);
+    }
+    if (limit == cudaLimitMallocHeapSize) {
+        struct sim *sim = runtime_lock();
+        const bool set = sim != NULL && sim_set_heap(sim, value);
+        if (sim != NULL) {
+            runtime_unlock();
+        }
+        if (!set) { /* as on a card, once a kernel that calls malloc has run */
+            return runtime_result(sim != NULL ? cudaErrorInvalidValue : cudaErrorMemoryAllocation);
+        }
+    }
+    limits[limit] = value;
     return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit) {
-    (void)limit;
-    *value = 0;
+    if ((unsigned)limit >= sizeof limits / sizeof *limits) {
+        return runtime_result(cudaErrorUnsupportedLimit);
+    }
+    *value = limits[limit];
     return runtime_result(cudaSuccess);
 }
 

@@ -17,6 +17,10 @@ static void make_warp(struct warp *warp, struct worker *worker) {
     warp->preds = run_take(worker, 1, launch->pred_bytes + 64);
     warp->local = run_take(worker, LANES, launch->local_bytes + 1);
     warp->split_store = run_take(worker, LANES, sizeof *warp->split_store);
+    warp->frames = run_take(worker, (size_t)LANES * launch->call_depth + 1, sizeof *warp->frames);
+    for (uint32_t i = 0; i < LANES; i++) {
+        warp->split_store[i].stack = &warp->frames[(size_t)i * launch->call_depth];
+    }
     warp->reg_pending = run_take(worker, launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_pending);
     warp->reg_written = run_take(worker, launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_written);
     warp->groups = groups_make(worker);
@@ -79,6 +83,7 @@ void cluster_free(struct cluster *cluster) {
             free(warp->preds);
             free(warp->local);
             free(warp->split_store);
+            free(warp->frames);
             free(warp->reg_pending);
             free(warp->reg_written);
             free(warp->in_flight);
@@ -232,8 +237,12 @@ static void start_warp(struct warp *warp) {
     warp->split_used = 1;
     warp->nsplits = 1;
     warp->splits[0] = &warp->split_store[0];
-    *warp->splits[0] =
-        (struct split){.mask = warp->live, .pc = launch->kernel->first_pc, .function = launch->kernel};
+    *warp->splits[0] = (struct split){.mask = warp->live,
+                                      .pc = launch->kernel->first_pc,
+                                      .function = launch->kernel,
+                                      .local_base = launch->local_base[launch->kernel->index],
+                                      .local_top = launch->local_stack,
+                                      .stack = warp->frames};
     warp->executed = 0;
     warp->fruitless = false;
     warp->cluster_arrivals = warp->cluster_open = warp->synced_time = warp->unwaited = 0;

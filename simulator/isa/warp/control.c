@@ -1,4 +1,4 @@
-/* Control flow (bra, brx, call, ret, exit, trap), nanosleep, griddepcontrol, and fences. */
+/* Control flow (bra, brx, ret, exit, trap), nanosleep, griddepcontrol, and fences. */
 #include "async/map_change.h"
 #include "hazard/global/order.h"
 #include "hazard/hazard.h"
@@ -73,47 +73,6 @@ void decode_brx(struct decoder *d) {
     d->insn->fn = exec_brx;
 }
 
-/* ---- calls; there is no recursion, so each function has one block of registers and one frame per warp ---- */
-
-static void copy_frame(struct run *run, const struct call_copy *copy, uint32_t count, uint32_t caller_base,
-                       uint32_t callee_base, uint32_t mask, bool in) {
-    uint32_t stride = run->launch->local_bytes;
-    for (uint32_t i = 0; i < count; i++) {
-        FOR_LANES(rest, mask) {
-            uint8_t *local = run->warp->local + (size_t)LANE(rest) * stride;
-            uint8_t *caller = local + caller_base + copy[i].caller,
-                    *callee = local + callee_base + copy[i].callee;
-            memcpy(in ? callee : caller, in ? caller : callee, copy[i].bytes);
-        }
-    }
-}
-
-static enum next exec_call(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct call_info *call = insn->control.call;
-    struct split *split = run->split;
-    const struct launch *launch = run->launch;
-    if (call->callee->builtin == BUILTIN_VPRINTF) {
-        return exec_vprintf(run, insn, mask);
-    }
-    if (call->callee->builtin == BUILTIN_ASSERTFAIL) {
-        return sim_report(run, SIM_ERROR, "assert", __builtin_ctz(mask), "a device-side assertion failed");
-    }
-    if (split->depth == MAX_CALL_DEPTH) {
-        return sim_report(run, SIM_INCOMPLETE, "call-depth", -1, "calls nested deeper than %d", MAX_CALL_DEPTH);
-    }
-    copy_frame(run, call->in, call->nin, launch->local_base[split->function->index],
-               launch->local_base[call->callee->index], mask, true);
-    if (mask != split->mask) {
-        uint32_t rest = split->mask & ~mask;
-        split->mask = mask;
-        (void)add_split(run, rest, split->pc + 1);
-    }
-    split->stack[split->depth++] = (struct frame){split->pc + 1, split->function, call};
-    split->function = call->callee;
-    split->pc = call->callee->first_pc;
-    return GONE;
-}
-
 /* Lanes of the running split end though others of the warp wait for them, and they did not return at once: they
  * have passed by the instruction.  Those that wait go on, as on chips. */
 static void report_passed_by(struct run *run, uint32_t mask) {
@@ -184,60 +143,7 @@ static enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mas
         end_lanes(run, mask);
         return GONE;
     }
-    struct frame *frame = &split->stack[split->depth - 1];
-    copy_frame(run, frame->call->out, frame->call->nout, run->launch->local_base[frame->function->index],
-               run->launch->local_base[split->function->index], mask, false);
-    if (mask != split->mask) {
-        uint32_t rest = split->mask & ~mask;
-        split->mask = mask;
-        (void)add_split(run, rest, split->pc + 1);
-        frame = &run->split->stack[run->split->depth - 1];
-    }
-    split->pc = frame->return_pc;
-    split->function = frame->function;
-    split->depth--;
-    return GONE;
-}
-
-static void parameter_copies(struct decoder *d, const struct operand_text *list, const struct parameter *formal,
-                             uint32_t formals, struct call_copy **out, uint32_t *count) {
-    if (list->count != formals) {
-        decode_fail(d, "%u parameters; the function has %u", list->count, formals);
-    }
-    *out = parse_take(d->parser, (formals + 1) * sizeof **out);
-    *count = formals;
-    for (uint32_t i = 0; i < formals; i++) {
-        const struct operand_text *actual = &list->sub[i];
-        if (actual->kind != PO_NAME || actual->symbol == NULL || actual->symbol->kind != SYM_FRAME ||
-            actual->symbol->bytes < formal[i].bytes) {
-            decode_fail(d, "a parameter must be a .param variable of the right size");
-        }
-        (*out)[i] = (struct call_copy){actual->symbol->off, formal[i].offset, formal[i].bytes};
-    }
-}
-
-void decode_call(struct decoder *d) {
-    static const struct operand_text empty = {.kind = PO_LIST};
-    struct parser *parser = d->parser;
-    (void)mod(d, "uni");
-    int at = 0;
-    const struct operand_text *returns = d->nop > at && d->op[at].kind == PO_LIST ? &d->op[at++] : &empty;
-    const struct operand_text *callee = d->nop > at ? &d->op[at++] : &empty;
-    const struct operand_text *arguments = d->nop > at && d->op[at].kind == PO_LIST ? &d->op[at++] : &empty;
-    if (callee->kind != PO_NAME || callee->symbol == NULL || callee->symbol->kind != SYM_FUNCTION ||
-        at != d->nop) {
-        decode_fail(d, "only direct calls of declared functions are supported");
-    }
-    struct function *function = callee->symbol->function;
-    struct call_info *info = parse_take(parser, sizeof *info);
-    info->callee = function;
-    parameter_copies(d, arguments, function->params, function->nparams, &info->in, &info->nin);
-    parameter_copies(d, returns, function->returns, function->nreturns, &info->out, &info->nout);
-    parser->calls =
-        parse_grow(parser, parser->calls, parser->function->ncalls, &parser->calls_room, sizeof *parser->calls);
-    parser->calls[parser->function->ncalls++] = function;
-    d->insn->control.call = info;
-    d->insn->fn = exec_call;
+    return call_return(run, mask);
 }
 
 void decode_ret(struct decoder *d) {

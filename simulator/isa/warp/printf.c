@@ -106,7 +106,7 @@ static bool print_one(struct run *run, int lane, const char *spec, size_t length
 
 enum next exec_vprintf(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct call_info *call = insn->control.call;
-    uint32_t frame = run->launch->local_base[run->split->function->index];
+    uint32_t frame = run->split->local_base;
     if (call->nin != 2 || call->in[0].bytes != 8 || call->in[1].bytes != 8) {
         return sim_report(run, SIM_INCOMPLETE, "vprintf", -1, "vprintf with %u parameters", call->nin);
     }

@@ -405,3 +405,70 @@ def test_lanes_with_the_same_return_address_merge():
     sim, out = run(body(STORE, call, "st.global.u32 [%rd1], %r3;", before=function))
     assert sim.verdict == "clean", sim.findings
     assert out.tolist() == [i + (i >= 7) for i in range(32)]
+
+
+RECURSION = """
+.func (.param .b32 result) sum(.param .b64 list, .param .b32 n)
+{
+    .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %rd<4>; .local .align 8 .b8 own[8]; .param .b64 q; .param .b32 m;
+    .param .b32 c;
+    ld.param.b64 %rd1, [list]; ld.param.b32 %r1, [n]; ld.b32 %r2, [%rd1];
+    setp.eq.u32 %p1, %r1, 0; @%p1 bra LAST;
+    mov.u64 %rd2, own; cvta.local.u64 %rd3, %rd2; st.local.b32 [own], %r1; sub.u32 %r3, %r1, 1;
+    st.param.b64 [q], %rd3; st.param.b32 [m], %r3; call.uni (c), sum, (q, m); ld.param.b32 %r4, [c];
+    ld.local.b32 %r5, [own+4]; mad.lo.u32 %r6, %r5, 100, %r2; add.u32 %r4, %r4, %r6; add.u32 %r4, %r4, %r1;
+    st.b32 [%rd1+4], %r1; st.param.b32 [result], %r4; ret;
+LAST: st.b32 [%rd1+4], 1; st.param.b32 [result], %r2; ret;
+}
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_activation_of_a_function_has_registers_and_a_frame(mode):
+    """Lane i calls sum i % 5 deep; each activation reads its caller's variable and writes to it."""
+    call = (
+        ".local .align 8 .b8 list[8]; mov.u64 %rd4, list; cvta.local.u64 %rd5, %rd4; st.local.b32 [list], 7;"
+        " rem.u32 %r3, %r1, 5; { .param .b64 a; .param .b32 b; .param .b32 c; st.param.b64 [a], %rd5;"
+        " st.param.b32 [b], %r3; call.uni (c), sum, (a, b); ld.param.b32 %r5, [c]; }"
+    )
+    sim = Sim(body(STORE, call, "st.global.u32 [%rd1], %r5;", before=RECURSION), mode)
+    out = sim.buffer(np.zeros(32, np.uint32))
+    sim.launch("k", out)
+    assert sim.verdict == "clean", sim.findings
+
+    def total(seen: int, n: int) -> tuple[int, int]:
+        """The result, and what the activation writes to its caller's variable."""
+        if n == 0:
+            return seen, 1
+        inner, written = total(n, n - 1)
+        return inner + 100 * written + seen + n, n
+
+    assert out.tolist() == [total(7, i % 5)[0] for i in range(32)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_lanes_call_through_pointers_and_allocate(mode):
+    """A table of functions is initialised in memory; lanes call different ones, some lanes none."""
+    functions = "".join(
+        f".func (.param .b32 r) f{i}(.param .b32 a) {{ .reg .b32 %r<3>; ld.param.b32 %r1, [a]; mad.lo.u32 %r2, %r1,"
+        f" {i + 2}, {i}; st.param.b32 [r], %r2; ret; }}\n"
+        for i in range(2)
+    )
+    before = (
+        functions + ".global .align 8 .u64 table[2] = {f0, f1};\n.extern .func (.param .b64 r) malloc(.param .b64 n);\n"
+        ".extern .func free(.param .b64 p);\n"
+    )
+    call = (
+        "and.b32 %r3, %r1, 1; mul.wide.u32 %rd2, %r3, 8; mov.u64 %rd3, table; add.s64 %rd3, %rd3, %rd2;"
+        " ld.global.u64 %rd4, [%rd3]; setp.lt.u32 %p1, %r1, 20; mov.u32 %r5, 5;"
+        " { .param .b64 n; .param .b64 m; .param .b32 a; .param .b32 r; P: .callprototype (.param .b32 _) _"
+        " (.param .b32 _); st.param.b32 [a], %r1; st.param.b32 [r], %r5; @%p1 call (r), %rd4, (a), P;"
+        " ld.param.b32 %r5, [r]; mul.wide.u32 %rd5, %r1, 4; st.param.b64 [n], %rd5; call (m), malloc, (n);"
+        " ld.param.b64 %rd6, [m]; setp.eq.u64 %p2, %rd6, 0; @%p2 bra END; st.b32 [%rd6], %r5; ld.b32 %r5, [%rd6];"
+        " add.u32 %r5, %r5, 1000; st.param.b64 [n], %rd6; call free, (n); } END:"
+    )
+    sim = Sim(body(STORE, call, "st.global.u32 [%rd1], %r5;", before=before), mode)
+    out = sim.buffer(np.zeros(32, np.uint32))
+    sim.launch("k", out)
+    assert sim.verdict == "clean", sim.findings
+    assert out.tolist() == [(i * (2 + i % 2) + i % 2 if i < 20 else 5) + (1000 if i else 0) for i in range(32)]

@@ -57,12 +57,18 @@ CASES = {
         "vprintf with 1 parameters",
     ),
     "call.uni __assertfail, ();": (1, "assert", "a device-side assertion failed"),
-    "call.uni f0, ();": (1, "call-depth", "calls nested deeper than 24"),
+    "call.uni forever, ();": (1, "call-depth", "more than 1000 calls"),
+    "mov.u64 %rd1, 77; P: .callprototype ()_ (); call %rd1, (), P;": (1, "bad-address", "0x4d"),
+    "mov.u64 %rd1, f1; P: .callprototype (.param .b32 _)_ (); { .param .b32 r; call (r), %rd1, P; }": (
+        1,
+        "bad-address",
+        None,
+    ),
+    "{ .param .b64 a; st.param.b64 [a], 64; call.uni free, (a); }": (1, "bad-address", "0x40"),
 }
 BEFORE = (
-    ".func f24() { ret; }\n"
-    + "".join(f".func f{i}() {{ call.uni f{i + 1}, (); ret; }}\n" for i in range(23, -1, -1))
-    + ".extern .func (.param .b32 c) vprintf (.param .b64 a);\n.extern .func __assertfail ();\n"
+    ".func f1() { ret; }\n.func forever() { call.uni forever, (); ret; }\n.extern .func free(.param .b64 p);\n"
+    ".extern .func (.param .b32 c) vprintf (.param .b64 a);\n.extern .func __assertfail ();\n"
 )
 
 

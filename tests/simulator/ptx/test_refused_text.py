@@ -33,7 +33,7 @@ ERRORS = {  # a whole module: line, part of the message
     body("mov.u32 %r1, 5"): (10, "'ret'"),  # the semicolon is missing: the next line is the error
     body('"text"'): (9, "where an instruction was expected"),
     body("/* no end"): (12, "a comment without an end"),
-    body("call.uni absent, ();"): (9, "only direct calls of declared functions"),
+    body("call.uni absent, ();"): (9, "expected a declared function"),
     body(".reg .b32 %x<99999999>;"): (9, "more than"),
 }
 
