@@ -99,7 +99,7 @@ def test_settings_without_a_meaning_here_are_accepted():
     library = cuda()
     flags = ctypes.c_uint(7)
     assert library.cudaDeviceSetLimit(0, size(4096)) == library.cudaSetDeviceFlags(4) == SUCCESS
-    assert given("cudaDeviceGetLimit", 0, kind=size, before=9) == (SUCCESS, 0)
+    assert given("cudaDeviceGetLimit", 0, kind=size, before=9) == (SUCCESS, 4096)
     assert library.cudaGetDeviceFlags(ctypes.byref(flags)) == SUCCESS
     assert flags.value == 0
     assert library.cudaDeviceSetCacheConfig(1) == library.cudaFuncSetCacheConfig(None, 1) == SUCCESS

@@ -100,7 +100,7 @@ MODULES = {
     kernel(".file 1 \"a.cu\""): ".file inside a function",
     kernel(".loc 1 2 3, somewhere f;"): "a malformed .loc",
     kernel("LIST: .calltargets f, g;"): ".calltargets is not supported",
-    kernel(".reg .b64 %rd1; LIST: .callprototype (.param .b32 _) _ ();  call %rd1, (), LIST;"): "parameters; the function has 1",
+    kernel(".reg .b64 %rd1; P: .callprototype (.param .b32 _) _ ();  call %rd1, (), P;"): "the function has 1",
     kernel(f".{'x' * 70} 5;"): f"unknown directive '.{'x' * 59}'",
 }  # fmt: skip
 
