@@ -32,7 +32,7 @@ class _Renderer(RendererHTML):
         return "<tr>\n"
 
     def th_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-        env["columns"].append(html.escape(tokens[index + 1].content))
+        env["columns"].append(html.escape("".join(part.content for part in tokens[index + 1].children or ())))
         return f'<th scope="col"{_number(tokens[index])}>'
 
     def td_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:

@@ -145,7 +145,7 @@ def _story(story: stories.Story, place: int, html_of: Callable[[str], str], file
     places = places if set(files.values()) >= {slug(title) for title in told["chapters"]} else ""
     drawings = "".join(
         f"<h3>{when}</h3><pre class='scroll' tabindex='0'>{html.escape(told[key].strip(chr(10)))}</pre>"
-        for when, key in (("The kernel before", "before"), ("The kernel now", "after"))
+        for when, key in (("The kernel at first", "before"), ("The kernel now", "after"))
     )
     return f"""<section><h2 id="{told["id"]}">{html.escape(told["title"])}</h2>
 <p class="soft">{html.escape(told["evidence"])}.</p>

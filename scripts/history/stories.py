@@ -15,7 +15,6 @@ from scripts.common.markdown import table
 from scripts.rounds import ledger
 from scripts.rounds.model import Tank
 from scripts.rounds.pages.tables import chapter
-from scripts.rounds.pages.words import percent
 from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows
 
 STORIES_FILE = "stories.toml"
@@ -58,8 +57,8 @@ class Story:
         if self.told["kind"] == "without":
             return "Each bar: the time with one feature taken out, and the time with it, both in one simulation."
         last = self.steps[-1].after_us
-        whole = percent(last / self.start_us)
-        text = f"{self.start_us:.1f} us before the first step, {last:.1f} after the last: {whole}."
+        share = last / self.start_us
+        text = f"{self.start_us:.1f} us before the first step, {last:.1f} after the last: {share:.2f} of the time."
         newest = " The newest measurement of today's kernel, another run, is {:.1f} us."
         return text + (newest.format(self.now_us) if self.now_us else "")
 

@@ -41,12 +41,12 @@ td div { overflow-wrap: break-word; }
   td::before { content: attr(data-label); color: var(--soft); }
   td div { min-width: 0; overflow-wrap: anywhere; }
   td:not(:has(div > *)):has(div:empty) { display: none; }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 }
 th { background: var(--card); }
 .n { text-align: right; }
 code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .875em; }
 pre { background: var(--card); padding: .6rem; border-radius: .4rem; }
+@media (max-width: 30rem) { pre { font-size: .6rem; padding: .3rem; } } /* 52 columns of a drawing */
 .key { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0; font-size: .875rem; }
 .key svg { width: 1.9rem; height: .8rem; vertical-align: middle; margin-right: .35rem; }
 details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; padding: 0 .8rem; }
