@@ -16,19 +16,26 @@ from typing import NamedTuple
 import torch
 
 from . import submission
-from .operator_checks import CODE_DTYPES, aligned, by_rows, check_tensor, require, resolved
+from .operator_checks import CODE_DTYPES, aligned, by_rows, check_given, check_number, check_tensor, require, resolved
+from .operator_options import (
+    APART,
+    DTYPES,
+    FP16,
+    NVFP4,
+    OPTIONS,
+    OUTPUTS,
+    TO_NVFP4,
+    WEIGHTS,
+    Options,
+    other_options,
+    read_options,
+)
 from .operators import current_queue, raise_status, register
-from .scale_layouts import SCALE_LAYOUTS, Factors, ScaleLayout, for_library, layout_pair, view_shape
+from .scale_layouts import Factors, ScaleLayout, for_library, view_shape
 
-FP16, BF16, NVFP4 = "float16", "bfloat16", "nvfp4"
-_OUTPUTS = {FP16: 0, BF16: 1, NVFP4: 2}  # enum custom_kernel_output
-_DTYPES = {FP16: torch.float16, BF16: torch.bfloat16, NVFP4: torch.uint8}
-_WRITTEN = {FP16: torch.float16, BF16: torch.bfloat16, torch.float16: torch.float16, torch.bfloat16: torch.bfloat16}
-_WEIGHTS = {"apart": 0, "stacked": 1, "interleaved8": 8, "interleaved32": 32, "interleaved64": 64}
 _GATED, _PLAIN = 0, 1  # enum custom_kernel_activation
 _SCALES_BLOCKED, _SCALES_ROWS = 0, 1  # enum custom_kernel_scale_layout
 _GROUP, _K_MULTIPLE = 16, 16
-_KNOWN = (None, *SCALE_LAYOUTS)
 
 # struct custom_kernel_extended_args: struct_bytes, backend, device, scale_layout; m, n, k, l; a, b1, b2, sfa, sfb1,
 # sfb2, c, queue; activation, weights, output, reserved; scale_gate, scale_up, token_scale, scale_c, sfc; limit, alpha,
@@ -55,19 +62,16 @@ class _Call(NamedTuple):
     scale_up: torch.Tensor | None
     token_scale: torch.Tensor | None
     scale_c: torch.Tensor | None
-    out_dtype: str
-    weights: str
+    options: Options
     plain: bool
     limit: float
     alpha: float
     beta: float
-    sfa_layout: str | None = None
-    sfb_layout: str | None = None
 
     @property
     def n(self) -> int:
         """Columns of the output."""
-        return self.b1.shape[0] if self.weights == "apart" else self.b1.shape[0] // 2
+        return self.b1.shape[0] if self.options.weights == APART else self.b1.shape[0] // 2
 
     @property
     def k(self) -> int:
@@ -80,7 +84,7 @@ class _Call(NamedTuple):
 
     def factors(self) -> list[Factors]:
         """The scale factors that are given, with what their shapes are checked against."""
-        rows, layouts = (self.a.shape[0], self.b1.shape[0]), (self.sfa_layout, self.sfb_layout)
+        rows, layouts = (self.a.shape[0], self.b1.shape[0]), self.options[:2]
         names = (("sfa", self.sfa, 0), ("sfb1", self.sfb1, 1), ("sfb2", self.sfb2, 1))
         return [
             Factors(self.named(name), tensor, rows[side], self.k // _GROUP, layouts[side])
@@ -89,33 +93,15 @@ class _Call(NamedTuple):
         ]
 
 
-def _check_given(name: str, tensor: torch.Tensor | None, alone: bool) -> None:
-    """Requires b2 or sfb2 to be there, or, if b1 holds all weights, not to be there."""
-    wanted = "only where gate and up lie apart" if alone else "beside b1"
-    require((tensor is None) == alone, lambda: f"{name} is {'given' if alone else 'None'}; expected it {wanted}")
-
-
-def _check_number(name: str, number: torch.Tensor, count: int, device: torch.device) -> None:
-    """Requires `count` float32 numbers."""
-    require(number.dtype == torch.float32, lambda: f"{name} has dtype {number.dtype}; expected torch.float32")
-    require(number.numel() == count, lambda: f"{name} has {number.numel()} numbers; expected {count}")
-    require(number.is_contiguous(), lambda: f"{name} has strides {number.stride()}; expected numbers without gaps")
-    require(number.device == device, lambda: f"{name} is on {number.device}; expected {device}, as a")
-
-
 def _check(call: _Call) -> tuple[bool, list[torch.Tensor]]:
     """Checks everything but the memory; works on fake tensors with symbolic sizes too.
 
     Returns the scale factors as for_library() does.
     """
     a, b1 = call.a, call.b1
-    require(
-        call.out_dtype in _OUTPUTS, lambda: f"out_dtype is {call.out_dtype!r}; expected one of {', '.join(_OUTPUTS)}"
-    )
-    require(call.weights in _WEIGHTS, lambda: f"weights is {call.weights!r}; expected one of {', '.join(_WEIGHTS)}")
     require(a.dim() == 2, lambda: f"a has shape {tuple(a.shape)}; expected (M, K/2)")
     require(b1.dim() == 2, lambda: f"{call.named('b1')} has shape {tuple(b1.shape)}; expected (rows, K/2)")
-    joint, halves, half_k = call.weights != "apart", a.dtype in _A_TYPES, call.k // 2
+    joint, halves, half_k = call.options.weights != APART, a.dtype in _A_TYPES, call.k // 2
     require(call.k % _K_MULTIPLE == 0, lambda: f"a has K = {call.k}; expected a multiple of {_K_MULTIPLE}")
     require(
         (call.sfa is None) == halves,
@@ -126,11 +112,11 @@ def _check(call: _Call) -> tuple[bool, list[torch.Tensor]]:
     )
     require(
         not (joint and b1.shape[0] % 2),
-        lambda: f"b1 has {b1.shape[0]} rows; expected an even number of {call.weights} ones",
+        lambda: f"b1 has {b1.shape[0]} rows; expected an even number of gate's and up's",
     )
     alone = call.plain or joint
     for name, tensor in (("b2", call.b2), ("sfb2", call.sfb2)):
-        _check_given(name, tensor, alone)
+        check_given(name, tensor, alone)
     for name, codes in (("a", a), ("b1", b1), ("b2", call.b2)):
         if codes is not None:
             shape = (b1.shape[0], half_k) if name != "a" else (a.shape[0], call.k if halves else half_k)
@@ -138,17 +124,16 @@ def _check(call: _Call) -> tuple[bool, list[torch.Tensor]]:
             check_tensor(call.named(name), codes, dtypes, shape, a.device)
     given = resolved(call.factors(), a.device)
     for name in ("scale_gate", "scale_up", "token_scale", "scale_c"):
-        number = getattr(call, name)
-        if number is not None:
-            _check_number(call.named(name), number, a.shape[0] if name == "token_scale" else 1, a.device)
+        count = a.shape[0] if name == "token_scale" else 1
+        check_number(call.named(name), getattr(call, name), count, a.device)
     return for_library(given)
 
 
 def _allocate(call: _Call, blocked: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """c and its scale factors; the latter are empty unless the output is NVFP4."""
-    m, n, nvfp4 = call.a.shape[0], call.n, call.out_dtype == NVFP4
-    c = torch.empty((m, n // 2 if nvfp4 else n), dtype=_DTYPES[call.out_dtype], device=call.a.device)
-    kind = {"dtype": torch.uint8, "device": call.a.device}  # torch.library.opcheck cannot compare e4m3
+    m, n, nvfp4 = call.a.shape[0], call.n, call.options.out_dtype == NVFP4
+    c = torch.empty((m, n // 2 if nvfp4 else n), dtype=DTYPES[call.options.out_dtype], device=call.a.device)
+    kind = {"dtype": torch.float8_e4m3fn, "device": call.a.device}
     if not nvfp4:
         return c, torch.empty((0, 0), **kind)
     if not blocked:
@@ -157,37 +142,27 @@ def _allocate(call: _Call, blocked: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return c, torch.empty((tiles, tiles_k, 32, 4, 4), **kind).permute(2, 3, 0, 4, 1)
 
 
-def _address(tensor: torch.Tensor | None) -> int:
+def address(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _number(value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
+def number_like(value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
     """A Python number as a float32 tensor on the device of `like`."""
     if isinstance(value, (int, float)):
         return torch.full((), value, dtype=torch.float32, device=like.device)
     return value
 
 
-def _output_name(out_dtype: str | torch.dtype) -> str:
-    """The operator's name of an output format.  Raises ValueError for any other dtype."""
-    if not isinstance(out_dtype, torch.dtype):
-        return out_dtype
-    name = next((name for name in (FP16, BF16) if _DTYPES[name] is out_dtype), None)
-    if name is None:
-        raise ValueError(f"out_dtype is {out_dtype}; expected one of {', '.join(_OUTPUTS)}, or the first two's dtypes")
-    return name
-
-
 def _flat(call: _Call) -> tuple[_Call, Callable[[torch.Tensor], torch.Tensor]]:
     """The call with the leading dimensions of a flattened, and a function that gives them to a result."""
-    rows = by_rows(call.a, call.sfa, call.sfa_layout)
+    rows = by_rows(call.a, call.sfa, call.options.sfa_layout)
     return call._replace(a=rows.a, sfa=rows.sfa), rows.restored
 
 
 def _fake(call: _Call) -> tuple[torch.Tensor, torch.Tensor]:
     call, restored = _flat(call)
     c, sfc = _allocate(call, _check(call)[0])
-    return restored(c), restored(sfc) if call.out_dtype == NVFP4 and sfc.dim() == 2 else sfc
+    return restored(c), restored(sfc) if call.options.out_dtype == NVFP4 and sfc.dim() == 2 else sfc
 
 
 def _run(call: _Call) -> tuple[torch.Tensor, torch.Tensor]:
@@ -196,87 +171,73 @@ def _run(call: _Call) -> tuple[torch.Tensor, torch.Tensor]:
     c, sfc = _allocate(call, blocked)
     device = call.a.get_device()
     sfa, sfb1, sfb2 = (*([None] if call.sfa is None else []), *aligned(scales), None)[:3]
-    pointers = (_address(tensor) for tensor in (call.a, call.b1, call.b2, sfa, sfb1, sfb2, c))
+    pointers = (address(tensor) for tensor in (call.a, call.b1, call.b2, sfa, sfb1, sfb2, c))
     numbers = (call.scale_gate, call.scale_up, call.token_scale, call.scale_c)
-    optional = (_address(tensor) for tensor in (*numbers, sfc if call.out_dtype == NVFP4 else None))
+    optional = (address(tensor) for tensor in (*numbers, sfc if call.options.out_dtype == NVFP4 else None))
     raise_status(_call(_ARGS.pack(
         _ARGS.size, 0, device, _SCALES_BLOCKED if blocked else _SCALES_ROWS, call.a.shape[0], call.n,
         call.k, 1, *pointers, current_queue(device), _PLAIN if call.plain else _GATED,
-        _WEIGHTS[call.weights], _OUTPUTS[call.out_dtype], 0, *optional, call.limit, call.alpha, call.beta, 0.0,
-        _A_TYPES.get(call.a.dtype, 0), 0,
+        WEIGHTS[call.options.weights], OUTPUTS.index(call.options.out_dtype), 0, *optional, call.limit, call.alpha,
+        call.beta, 0.0, _A_TYPES.get(call.a.dtype, 0), 0,
     )))  # fmt: skip
-    return restored(c), restored(sfc) if call.out_dtype == NVFP4 and sfc.dim() == 2 else sfc
+    return restored(c), restored(sfc) if call.options.out_dtype == NVFP4 and sfc.dim() == 2 else sfc
+
+
+_Number = torch.Tensor | None
 
 
 def _of_gated(
-    *operands: torch.Tensor | None,
-    weights: str = "apart",
-    limit: float = 0.0,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    sfa_layout: str | None = None,
-    sfb_layout: str | None = None,
-    scale_c: torch.Tensor | None = None,
-    out_dtype: str | torch.dtype = NVFP4,
-) -> _Call:
-    """The call of gated_gemm: its nine operands, then the options by name."""
-    name = _output_name(out_dtype)
-    return _Call(*operands, scale_c, name, weights, False, limit, alpha, beta, sfa_layout, sfb_layout)
+    a: torch.Tensor, b1: torch.Tensor, b2: torch.Tensor | None, sfa: torch.Tensor | None, sfb1: torch.Tensor,
+    sfb2: torch.Tensor | None, options: int = 0, scale_gate: _Number = None, scale_up: _Number = None,
+    token_scale: _Number = None, scale_c: _Number = None, limit: float = 0.0, alpha: float = 1.0, beta: float = 0.0,
+) -> _Call:  # fmt: skip
+    """The call of gated_gemm.nvfp4."""
+    numbers = (scale_gate, scale_up, token_scale, scale_c)
+    return _Call(a, b1, b2, sfa, sfb1, sfb2, *numbers, read_options(options), False, limit, alpha, beta)
 
 
 def _of_plain(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    sfa: torch.Tensor | None,
-    sfb: torch.Tensor,
-    scale: torch.Tensor | None,
-    token_scale: torch.Tensor | None,
-    *,
-    sfa_layout: str | None = None,
-    sfb_layout: str | None = None,
-    scale_c: torch.Tensor | None = None,
-    out_dtype: str | torch.dtype = NVFP4,
-) -> _Call:
-    """The call of plain_gemm: its operands, then the options by name."""
-    operands = (a, b, None, sfa, sfb, None, scale, None, token_scale, scale_c)
-    return _Call(*operands, _output_name(out_dtype), "apart", True, 0.0, 0.0, 0.0, sfa_layout, sfb_layout)
+    a: torch.Tensor, b: torch.Tensor, sfa: torch.Tensor | None, sfb: torch.Tensor, options: int = 0,
+    scale: _Number = None, token_scale: _Number = None, scale_c: _Number = None,
+) -> _Call:  # fmt: skip
+    """The call of plain_gemm.nvfp4."""
+    numbers = (scale, None, token_scale, scale_c)
+    return _Call(a, b, None, sfa, sfb, None, *numbers, read_options(options), True, 0.0, 0.0, 0.0)
 
 
-_GATED_NAMES = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "scale_gate", "scale_up", "token_scale")
-_GATED_OPTIONS = ("weights", "limit", "alpha", "beta", "sfa_layout", "sfb_layout")
-_PLAIN_NAMES = ("a", "b", "sfa", "sfb", "scale", "token_scale")
+def register_products(
+    name: str,
+    of: Callable[..., tuple],
+    fake: Callable[[tuple], tuple[torch.Tensor, ...]],
+    run: Callable[[tuple], tuple[torch.Tensor, ...]],
+    place: int,
+) -> None:
+    """Registers an operator with an output of 16 bits, and its overload .nvfp4, which has scale_c at `place`.
+
+    of: makes the call, of which fake and run return C, and the scale factors if it is NVFP4, from .nvfp4's arguments.
+    """
+
+    def of_nvfp4(compute: Callable[[tuple], tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+        return lambda *given, **named: compute(of(*given, **named))
+
+    def of_halves(compute: Callable[[tuple], tuple[torch.Tensor, ...]]) -> Callable[..., torch.Tensor]:
+        def implementation(*given: object, **named: object) -> torch.Tensor:
+            after = (None, *given[place:]) if len(given) > place else ()
+            return compute(of(*given[:place], *after, **named))[0]
+
+        return implementation
+
+    register(name, of_halves(fake), of_halves(run))
+    register(f"{name}.nvfp4", of_nvfp4(fake), of_nvfp4(run))
 
 
-def _register(name: str, of: Callable[..., _Call], operands: tuple[str, ...], options: tuple[str, ...]) -> None:
-    """Registers an operator with an output of 16 bits, and its overload .nvfp4, by functions of a _Call."""
-    for overload, output in (("", "out_dtype"), (".nvfp4", "scale_c")):
-        order = (*operands, output, *options)
-
-        def wrapped(
-            compute: Callable[[_Call], tuple[torch.Tensor, torch.Tensor]],
-            order: tuple[str, ...] = order,
-            both: bool = bool(overload),
-        ) -> Callable[..., object]:
-            def implementation(*given: object, **named: object) -> object:
-                arguments = dict(zip(order, given, strict=False)) | named
-                found = compute(of(*[arguments.pop(one) for one in operands], **arguments))
-                return found if both else found[0]
-
-            return implementation
-
-        register(name + overload, wrapped(_fake), wrapped(_run))
-
-
-_register("gated_gemm", _of_gated, _GATED_NAMES, _GATED_OPTIONS)
-_register("plain_gemm", _of_plain, _PLAIN_NAMES, ("sfa_layout", "sfb_layout"))
+register_products("gated_gemm", _of_gated, _fake, _run, 10)
+register_products("plain_gemm", _of_plain, _fake, _run, 7)
 _gated, _gated_nvfp4 = torch.ops.nvfp4_gemm.gated_gemm.default, torch.ops.nvfp4_gemm.gated_gemm.nvfp4
 _plain, _plain_nvfp4 = torch.ops.nvfp4_gemm.plain_gemm.default, torch.ops.nvfp4_gemm.plain_gemm.nvfp4
 
 
-def _refuse_output(out_dtype: str | torch.dtype, scale_c: object) -> None:
-    """Raises ValueError for an output that is no format, or that has no scale."""
-    if _output_name(out_dtype) not in _OUTPUTS:
-        raise ValueError(f"out_dtype is {out_dtype!r}; expected one of {', '.join(_OUTPUTS)}")
+def refuse_scale(scale_c: object) -> None:
     raise ValueError(f"scale_c is {scale_c}; expected None unless out_dtype is {NVFP4!r}")
 
 
@@ -331,23 +292,26 @@ def gated_gemm(
 
     Raises RuntimeError or ValueError, naming the argument.
     """
+    try:
+        options = OPTIONS[scale_layout, out_dtype, weights]
+    except (KeyError, TypeError):
+        options = other_options(scale_layout, out_dtype, weights)
     if isinstance(scale_gate, (int, float)):
-        scale_gate = _number(scale_gate, a)
+        scale_gate = number_like(scale_gate, a)
     if isinstance(scale_up, (int, float)):
-        scale_up = _number(scale_up, a)
-    of_a, of_b = (scale_layout, scale_layout) if scale_layout in _KNOWN else layout_pair(scale_layout)
-    if out_dtype == NVFP4:
-        c, sfc = _gated_nvfp4(
-            a, b1, b2, sfa, sfb1, sfb2, scale_gate, scale_up, token_scale, _number(scale_c, a), weights, limit, alpha,
-            beta, of_a, of_b,
-        )  # fmt: skip
-        return c, sfc.view(torch.float8_e4m3fn)
-    dtype = _WRITTEN.get(out_dtype)
-    if dtype is None or scale_c is not None:
-        _refuse_output(out_dtype, scale_c)
-    return _gated(
-        a, b1, b2, sfa, sfb1, sfb2, scale_gate, scale_up, token_scale, dtype, weights, limit, alpha, beta, of_a, of_b
-    )
+        scale_up = number_like(scale_up, a)
+    if options & TO_NVFP4:
+        scale_c = number_like(scale_c, a)
+        if alpha == 1.0 and limit == beta == 0.0:  # each argument that is left to its default makes a call faster
+            return _gated_nvfp4(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c)
+        return _gated_nvfp4(
+            a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta
+        )
+    if scale_c is not None:
+        refuse_scale(scale_c)
+    if token_scale is None and alpha == 1.0 and limit == beta == 0.0:
+        return _gated(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up)
+    return _gated(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, limit, alpha, beta)
 
 
 def plain_gemm(
@@ -387,13 +351,16 @@ def plain_gemm(
 
     Raises RuntimeError or ValueError, naming the argument.
     """
+    try:
+        options = OPTIONS[scale_layout, out_dtype, APART]
+    except (KeyError, TypeError):
+        options = other_options(scale_layout, out_dtype)
     if isinstance(scale, (int, float)):
-        scale = _number(scale, a)
-    of_a, of_b = (scale_layout, scale_layout) if scale_layout in _KNOWN else layout_pair(scale_layout)
-    if out_dtype == NVFP4:
-        c, sfc = _plain_nvfp4(a, b, sfa, sfb, scale, token_scale, _number(scale_c, a), of_a, of_b)
-        return c, sfc.view(torch.float8_e4m3fn)
-    dtype = _WRITTEN.get(out_dtype)
-    if dtype is None or scale_c is not None:
-        _refuse_output(out_dtype, scale_c)
-    return _plain(a, b, sfa, sfb, scale, token_scale, dtype, of_a, of_b)
+        scale = number_like(scale, a)
+    if options & TO_NVFP4:
+        return _plain_nvfp4(a, b, sfa, sfb, options, scale, token_scale, number_like(scale_c, a))
+    if scale_c is not None:
+        refuse_scale(scale_c)
+    if token_scale is None:
+        return _plain(a, b, sfa, sfb, options, scale)
+    return _plain(a, b, sfa, sfb, options, scale, token_scale)

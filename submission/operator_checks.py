@@ -35,12 +35,14 @@ def check_tensor(
     dtypes: tuple[torch.dtype, ...],
     shape: tuple[int, ...],
     device: torch.device,
+    order: tuple[int, ...] = (),
 ) -> None:
     """Requires one of the dtypes, this shape and device, and memory without gaps; the tensor may be a fake one.
 
-    Three and six dimensions end with L, which is the outermost in memory.
+    order: the dimensions from the outermost in memory to the innermost.  By default those of one problem; three and six
+    dimensions end with L, which is the outermost.
     """
-    order = _MEMORY_ORDER[len(shape)]
+    order = order or _MEMORY_ORDER[len(shape)]
     require(
         tensor.dtype in dtypes, lambda: f"{name} has dtype {tensor.dtype}; expected {' or '.join(map(str, dtypes))}"
     )
@@ -57,6 +59,22 @@ def check_tensor(
             distance *= max(1, shape[place])
         require(False, lambda: f"{name} has strides {tensor.stride()}; expected {tuple(strides)}")
     require(tensor.device == device, lambda: f"{name} is on {tensor.device}; expected {device}, as a")
+
+
+def check_number(name: str, number: torch.Tensor | None, count: int, device: torch.device) -> None:
+    """Requires `count` float32 numbers, if any are given."""
+    if number is None:
+        return
+    require(number.dtype == torch.float32, lambda: f"{name} has dtype {number.dtype}; expected torch.float32")
+    require(number.numel() == count, lambda: f"{name} has {number.numel()} numbers; expected {count}")
+    require(number.is_contiguous(), lambda: f"{name} has strides {number.stride()}; expected numbers without gaps")
+    require(number.device == device, lambda: f"{name} is on {number.device}; expected {device}, as a")
+
+
+def check_given(name: str, tensor: torch.Tensor | None, alone: bool) -> None:
+    """Requires b2 or sfb2 to be there, or, if b1 holds all weights, not to be there."""
+    wanted = "only where gate and up lie apart" if alone else "beside b1"
+    require((tensor is None) == alone, lambda: f"{name} is {'given' if alone else 'None'}; expected it {wanted}")
 
 
 class Rows(NamedTuple):

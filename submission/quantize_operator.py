@@ -9,50 +9,55 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
 from . import submission
-from .extended_operator import _address, _check_number, _number
-from .operator_checks import check_tensor, require
-from .operators import NAMESPACE, current_queue
-from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED
+from .extended_operator import address, number_like
+from .operator_checks import check_number, check_tensor, require
+from .operators import current_queue, raise_status, register
+from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED, SWIZZLED_8X4, view_shape
 
 _TYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float32: 3}  # enum custom_kernel_output
-_LAYOUTS = {SWIZZLED: 0, LINEAR: 1, "swizzled8x4": 2}  # enum custom_kernel_scale_layout
-_PLAIN, _NORM, _GATED = 0, 1, 2  # enum custom_kernel_quantize_form
+_LAYOUTS = {SWIZZLED: 0, LINEAR: 1, SWIZZLED_8X4: 2}  # enum custom_kernel_scale_layout
+_NAMES = {number: name for name, number in _LAYOUTS.items()}
+_FORM_SHIFT, _LAYOUT_BITS = 4, 15  # in the operator's options; the layout is in the low bits
+_PLAIN, _NORM, _GATED = (form << _FORM_SHIFT for form in range(3))  # enum custom_kernel_quantize_form
 _GROUP, _TILE_GROUPS = 16, 4
 
 # struct custom_kernel_quantize_args: struct_bytes, backend, device, scale_layout; m, k, x_row; x, scale, codes, scales,
 # saturated, queue; form, x_type; weight, residual, sum; epsilon, limit, alpha, beta.
 _ARGS = struct.Struct("@Iiiiqqq6Qii3Qffff")
-
-
-def _lacking(arguments: bytes) -> int:
-    """Stands in for the function if the library is older."""
-    raise RuntimeError(f"{submission._library._name} has no quantizer; expected ABI version 1.5 or later")
-
-
-_call = getattr(submission._library, "custom_kernel_quantize", _lacking)
+_call = submission._library.custom_kernel_quantize
 _call.argtypes = (ctypes.c_char_p,)
 _call.restype = ctypes.c_int32
 
 
 class _Call(NamedTuple):
-    """The arguments of the operator, in the order of its schema."""
+    """The arguments of the operator's overload .sum, in the order of its schema; those of the other lack residual."""
 
     x: torch.Tensor
-    scale: torch.Tensor | None
-    weight: torch.Tensor | None
     residual: torch.Tensor | None
-    saturated: torch.Tensor | None
-    scale_layout: str
-    form: int
-    epsilon: float
-    limit: float
-    alpha: float
-    beta: float
+    options: int = 0
+    global_scale: torch.Tensor | None = None
+    saturated: torch.Tensor | None = None
+    weight: torch.Tensor | None = None
+    epsilon: float = 0.0
+    limit: float = 0.0
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    @property
+    def form(self) -> int:
+        """_PLAIN, _NORM or _GATED."""
+        return self.options & ~_LAYOUT_BITS
+
+    @property
+    def layout(self) -> int:
+        """The layout's number."""
+        return self.options & _LAYOUT_BITS
 
     @property
     def k(self) -> int:
@@ -60,20 +65,10 @@ class _Call(NamedTuple):
         return self.x.shape[1] // 2 if self.form == _GATED else self.x.shape[1]
 
 
-_SCHEMA = (
-    "quantize(Tensor x, Tensor? scale, Tensor? weight, Tensor? residual, Tensor(a!)? saturated, str scale_layout, "
-    "int form, float epsilon, float limit, float alpha, float beta) -> (Tensor, Tensor, Tensor)"
-)
-
-
 def _check(call: _Call) -> None:
     """Checks everything but the memory; works on fake tensors with symbolic sizes too."""
     x, halves = call.x, 2 if call.form == _GATED else 1
-    require(
-        call.scale_layout in _LAYOUTS,
-        lambda: f"scale_layout is {call.scale_layout!r}; expected one of {', '.join(map(repr, SCALE_LAYOUTS))}",
-    )
-    require(x.dtype in _TYPES, lambda: f"x has dtype {x.dtype}; expected {', '.join(map(str, _TYPES))}")
+    require(x.dtype in _TYPES, lambda: f"x has dtype {x.dtype}; expected {' or '.join(map(str, _TYPES))}")
     require(x.dim() == 2, lambda: f"x has shape {tuple(x.shape)}; expected (M, {'2 ' * (halves - 1)}K)")
     require(
         x.shape[1] > 0 and x.shape[1] % (_GROUP * halves) == 0,
@@ -83,8 +78,7 @@ def _check(call: _Call) -> None:
         x.stride(1) == 1 and (x.shape[0] <= 1 or x.stride(0) >= x.shape[1]),
         lambda: f"x has strides {x.stride()}; expected rows of consecutive numbers that do not overlap",
     )
-    if call.scale is not None:
-        _check_number("global_scale", call.scale, 1, x.device)
+    check_number("global_scale", call.global_scale, 1, x.device)
     if call.weight is not None:
         check_tensor("weight", call.weight, (x.dtype,), (call.k,), x.device)
     if call.residual is not None:
@@ -96,69 +90,60 @@ def _check(call: _Call) -> None:
         )
 
 
-def _allocate(call: _Call) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Codes, scale factors, and the sums with the residual, which are empty without one."""
-    m, k = call.x.shape[0], call.k
-    kind = {"dtype": torch.uint8, "device": call.x.device}  # torch.library.opcheck cannot compare e4m3
-    codes, groups = torch.empty((m, k // 2), **kind), k // _GROUP
-    tiles = (groups + _TILE_GROUPS - 1) // _TILE_GROUPS
-    if call.scale_layout == LINEAR:
+def _allocate(call: _Call) -> tuple[torch.Tensor, ...]:
+    """Codes, scale factors, and with a residual the sums."""
+    m, k, device = call.x.shape[0], call.k, call.x.device
+    codes, groups = torch.empty((m, k // 2), dtype=torch.uint8, device=device), k // _GROUP
+    kind, name = {"dtype": torch.float8_e4m3fn, "device": device}, _NAMES[call.layout]
+    if name == LINEAR:
         scales = torch.empty((m, groups), **kind)
-    elif call.scale_layout == SWIZZLED:
-        scales = torch.empty(((m + 127) // 128, tiles, 32, 4, 4), **kind).permute(2, 3, 0, 4, 1)
+    elif name == SWIZZLED:
+        _, _, tiles, _, tiles_k = view_shape(m, groups)
+        scales = torch.empty((tiles, tiles_k, 32, 4, 4), **kind).permute(2, 3, 0, 4, 1)
     else:
-        scales = torch.empty(((m + 7) // 8 * 8, tiles * _TILE_GROUPS), **kind)
-    shape = (0,) if call.residual is None else (m, k)
-    return codes, scales, torch.empty(shape, dtype=call.x.dtype, device=call.x.device)
+        scales = torch.empty(((m + 7) // 8 * 8, (groups + _TILE_GROUPS - 1) // _TILE_GROUPS * _TILE_GROUPS), **kind)
+    if call.residual is None:
+        return codes, scales
+    return codes, scales, torch.empty((m, k), dtype=call.x.dtype, device=device)
 
 
-def _quantize(*arguments: object) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    call = _Call(*arguments)
-    _check(call)
-    codes, scales, sums = _allocate(call)
-    x, device = call.x, call.x.get_device()
-    total = None if call.residual is None else sums
-    pointers = (_address(tensor) for tensor in (x, call.scale, codes, scales, call.saturated))
-    status = _call(_ARGS.pack(
-        _ARGS.size, 0, device, _LAYOUTS[call.scale_layout], x.shape[0], call.k, max(x.stride(0), x.shape[1]),
-        *pointers, current_queue(device), call.form, _TYPES[x.dtype], _address(call.weight), _address(call.residual),
-        _address(total), call.epsilon, call.limit, call.alpha, call.beta,
-    ))  # fmt: skip
-    if status != 0:
-        message = submission._library.custom_kernel_message().decode(errors="replace")
-        wrong = status in (submission._STATUS_NULL_POINTER, submission._STATUS_ARGUMENT)
-        raise (ValueError if wrong else RuntimeError)(message)
-    return codes, scales, sums
-
-
-def _fake(*arguments: object) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    call = _Call(*arguments)
+def _fake(call: _Call) -> tuple[torch.Tensor, ...]:
     _check(call)
     return _allocate(call)
 
 
-def _register() -> torch.library.Library | None:
-    """Registers the operator; None if another copy of this package in this process already has."""
-    if hasattr(torch.ops.nvfp4_gemm, "quantize"):
-        return None
-    library = torch.library.Library(NAMESPACE, "FRAGMENT")
-    library.define(_SCHEMA)
-    for key in ("CPU", "CUDA"):
-        library.impl("quantize", _quantize, key)
-    torch.library.register_fake(f"{NAMESPACE}::quantize", _fake, lib=library)
-    return library
+def _quantize(call: _Call) -> tuple[torch.Tensor, ...]:
+    codes, scales, *sums = found = _fake(call)
+    x, device = call.x, call.x.get_device()
+    pointers = (address(tensor) for tensor in (x, call.global_scale, codes, scales, call.saturated))
+    raise_status(_call(_ARGS.pack(
+        _ARGS.size, 0, device, call.layout, x.shape[0], call.k, max(x.stride(0), x.shape[1]), *pointers,
+        current_queue(device), call.form >> _FORM_SHIFT, _TYPES[x.dtype], address(call.weight), address(call.residual),
+        address(sums[0] if sums else None), call.epsilon, call.limit, call.alpha, call.beta,
+    )))  # fmt: skip
+    return found
 
 
-_library = _register()
+def _register(name: str, *lacks: None) -> None:
+    """Registers an overload; lacks: None for a residual that its schema does not have."""
+
+    def of(compute: Callable[[_Call], tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+        return lambda x, *others, **named: compute(_Call(x, *lacks, *others, **named))
+
+    register(name, of(_fake), of(_quantize))
+
+
+_register("quantize", None)
+_register("quantize.sum")
+_run, _run_sum = torch.ops.nvfp4_gemm.quantize.default, torch.ops.nvfp4_gemm.quantize.sum
 
 
 def _rows(x: torch.Tensor) -> torch.Tensor:
     return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
 
 
-def _run(x: torch.Tensor, scale: torch.Tensor | float | None, *others: object) -> tuple[torch.Tensor, ...]:
-    codes, scales, sums = torch.ops.nvfp4_gemm.quantize(x, _number(scale, x), *others)
-    return codes, scales.view(torch.float8_e4m3fn), sums
+def _refuse(scale_layout: object) -> int:
+    raise ValueError(f"scale_layout is {scale_layout!r}; expected one of {', '.join(map(repr, SCALE_LAYOUTS))}")
 
 
 def quantize_nvfp4(
@@ -189,7 +174,14 @@ def quantize_nvfp4(
     CPU or CUDA; the kernel runs on the device's current queue.  There is no gradient.  Raises RuntimeError or
     ValueError, naming the argument.
     """
-    return _run(_rows(x), global_scale, None, None, saturated, scale_layout, _PLAIN, 0.0, 0.0, 0.0, 0.0)[:2]
+    options = _LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout)
+    if isinstance(global_scale, (int, float)):
+        global_scale = number_like(global_scale, x)
+    if x.dim() != 2:
+        x = _rows(x)
+    if saturated is None:
+        return _run(x, options, global_scale)
+    return _run(x, options, global_scale, saturated)
 
 
 def rms_norm_quantize_nvfp4(
@@ -210,9 +202,14 @@ def rms_norm_quantize_nvfp4(
     Returns codes and scale factors as quantize_nvfp4() does, and with a residual also h, (M, K) in x's dtype.  The
     other arguments are quantize_nvfp4()'s.
     """
-    rows = None if residual is None else _rows(residual)
-    found = _run(_rows(x), global_scale, weight, rows, saturated, scale_layout, _NORM, epsilon, 0.0, 0.0, 0.0)
-    return found[:2] if residual is None else found
+    options = _NORM | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
+    if isinstance(global_scale, (int, float)):
+        global_scale = number_like(global_scale, x)
+    if x.dim() != 2:
+        x = _rows(x)
+    if residual is None:
+        return _run(x, options, global_scale, saturated, weight, epsilon)
+    return _run_sum(x, _rows(residual), options, global_scale, saturated, weight, epsilon)
 
 
 def silu_mul_quantize_nvfp4(
@@ -230,4 +227,7 @@ def silu_mul_quantize_nvfp4(
 
     Returns codes (M, N/2) and scale factors.  The other arguments are quantize_nvfp4()'s.
     """
-    return _run(_rows(x), global_scale, None, None, saturated, scale_layout, _GATED, 0.0, limit, alpha, beta)[:2]
+    options = _GATED | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
+    if isinstance(global_scale, (int, float)):
+        global_scale = number_like(global_scale, x)
+    return _run(_rows(x), options, global_scale, saturated, None, 0.0, limit, alpha, beta)

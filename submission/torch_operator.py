@@ -1,7 +1,7 @@
 """The dual GEMM as an operator of PyTorch: for torch.compile, torch.export, FakeTensor, CUDA graphs and any queue.
 
-    torch.ops.nvfp4_gemm.dual_gemm(a, b1, b2, sfa, sfb1, sfb2, *, sfa_layout, sfb_layout) -> c    allocates the output
-    torch.ops.nvfp4_gemm.dual_gemm.out(..., c=c)                                     writes to c; returns nothing
+    torch.ops.nvfp4_gemm.dual_gemm(a, b1, b2, sfa, sfb1, sfb2, options) -> c    allocates the output
+    torch.ops.nvfp4_gemm.dual_gemm.out(..., sfb2, c, options)        writes to c; returns nothing
 
 dual_gemm() below calls them and documents the arguments; submission/torch/dual_gemm_operator.c implements them.  (The
 second overload's output is not named `out` because torch.compile restricts the memory order of an argument of that
@@ -11,6 +11,8 @@ A bundle does not contain this file.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 
@@ -28,8 +30,9 @@ from .operator_checks import (
     require,
     resolved,
 )
+from .operator_options import APART, FP16, OPTIONS, other_options, read_options
 from .operators import NAMESPACE, current_queue, register
-from .scale_layouts import SCALE_LAYOUTS, Factors, ScaleLayout, for_library, layout_pair, view_shape
+from .scale_layouts import Factors, ScaleLayout, for_library, view_shape
 
 _Layouts = tuple[str | None, str | None]  # of sfa, and of sfb1 and sfb2
 
@@ -103,36 +106,42 @@ def _run(tensors: tuple[torch.Tensor, ...], layouts: _Layouts, c: torch.Tensor) 
     submission.custom_kernel((*packed, *((None,) * 3 if blocked else ()), *scales, c))
 
 
-def _dual_gemm(*tensors: torch.Tensor, sfa_layout: str | None = None, sfb_layout: str | None = None) -> torch.Tensor:
-    c = _fake(*tensors, sfa_layout=sfa_layout, sfb_layout=sfb_layout)
-    _run(tensors, (sfa_layout, sfb_layout), c)
-    return c
-
-
-def _dual_gemm_out(
-    *tensors: torch.Tensor, sfa_layout: str | None = None, sfb_layout: str | None = None, c: torch.Tensor
-) -> None:
-    _fake_out(*tensors, sfa_layout=sfa_layout, sfb_layout=sfb_layout, c=c)
-    _run(tensors, (sfa_layout, sfb_layout), c)
-
-
-def _fake(*tensors: torch.Tensor, sfa_layout: str | None = None, sfb_layout: str | None = None) -> torch.Tensor:
-    (_check_batches if _are_batches(tensors) else _check_one)(tensors, (sfa_layout, sfb_layout))
+def _fake(*tensors: torch.Tensor, options: int = 0) -> torch.Tensor:
+    (_check_batches if _are_batches(tensors) else _check_one)(tensors, read_options(options)[:2])
     return _allocate(tensors[0], tensors[1])
 
 
-def _fake_out(
-    *tensors: torch.Tensor, sfa_layout: str | None = None, sfb_layout: str | None = None, c: torch.Tensor
-) -> None:
-    like = _fake(*tensors, sfa_layout=sfa_layout, sfb_layout=sfb_layout)
-    if tensors[1].dim() == 2 and like.dim() != 2:
+def _dual_gemm(*tensors: torch.Tensor, options: int = 0) -> torch.Tensor:
+    c = _fake(*tensors, options=options)
+    _run(tensors, read_options(options)[:2], c)
+    return c
+
+
+def _fake_out(*tensors: torch.Tensor, options: int = 0) -> None:
+    *inputs, c = tensors
+    like = _fake(*inputs, options=options)
+    if inputs[1].dim() == 2 and like.dim() != 2:
         require(c.shape == like.shape, lambda: f"c has shape {tuple(c.shape)}; expected {tuple(like.shape)}")
         c, like = c.flatten(0, -2), like.flatten(0, -2)
-    check_tensor("c", c, (torch.float16,), tuple(like.shape), tensors[0].device)
+    check_tensor("c", c, (torch.float16,), tuple(like.shape), inputs[0].device)
 
 
-register("dual_gemm", _fake, _dual_gemm)
-register("dual_gemm.out", _fake_out, _dual_gemm_out)
+def _dual_gemm_out(*tensors: torch.Tensor, options: int = 0) -> None:
+    _fake_out(*tensors, options=options)
+    _run(tensors[:-1], read_options(options)[:2], tensors[-1])
+
+
+def _by_place(function: Callable[..., object], inputs: int) -> Callable[..., object]:
+    """A function of `inputs` tensors and options=0, as torch calls the implementation of an operator."""
+
+    def implementation(*given: object, options: int = 0, **named: object) -> object:
+        return function(*given[:inputs], *named.values(), options=given[inputs] if len(given) > inputs else options)
+
+    return implementation
+
+
+register("dual_gemm", _by_place(_fake, 6), _by_place(_dual_gemm, 6))
+register("dual_gemm.out", _by_place(_fake_out, 7), _by_place(_dual_gemm_out, 7))
 _new, _out = torch.ops.nvfp4_gemm.dual_gemm.default, torch.ops.nvfp4_gemm.dual_gemm.out
 for _shim in (submission, group_submission, product_submission):
     _shim._current_queue = current_queue
@@ -170,10 +179,11 @@ def dual_gemm(
 
     Raises RuntimeError, TypeError or ValueError, naming the argument; `out` is then unchanged.
     """
-    if scale_layout is None and out is None:
-        return _new(a, b1, b2, sfa, sfb1, sfb2)
-    of_a, of_b = (scale_layout, scale_layout) if scale_layout in SCALE_LAYOUTS else layout_pair(scale_layout)
+    try:
+        options = OPTIONS[scale_layout, FP16, APART]
+    except (KeyError, TypeError):
+        options = other_options(scale_layout)
     if out is None:
-        return _new(a, b1, b2, sfa, sfb1, sfb2, sfa_layout=of_a, sfb_layout=of_b)
-    _out(a, b1, b2, sfa, sfb1, sfb2, sfa_layout=of_a, sfb_layout=of_b, c=out)
+        return _new(a, b1, b2, sfa, sfb1, sfb2, options)
+    _out(a, b1, b2, sfa, sfb1, sfb2, out, options)
     return out

@@ -1,23 +1,21 @@
 /* torch.ops.nvfp4_gemm.dual_gemm and its overload .out; submission/torch_operator.py describes the arguments.
  */
-#include <string.h>
-
 #include "../core/checks.h"
 #include "operands.h"
 
 /* Places in the schemas. */
-enum { A, B1, B2, SFA, SFB1, SFB2, SFA_LAYOUT, SFB_LAYOUT, OUT, OPERANDS = 3, FACTOR_DIMENSIONS = 6 };
+enum { A, B1, B2, SFA, SFB1, SFB2, INPUTS, OPERANDS = 3, FACTOR_DIMENSIONS = 6 };
 
-#define PARAMETERS                                                                                             \
-    "Tensor a, Tensor b1, Tensor b2, Tensor sfa, Tensor sfb1, Tensor sfb2, *, str? sfa_layout=None, "          \
-    "str? sfb_layout=None"
+#define TENSORS "Tensor a, Tensor b1, Tensor b2, Tensor sfa, Tensor sfb1, Tensor sfb2, "
+#define OPTION  "int options=0"
 
-static const struct torch_tensor *tensor_at(const struct torch_call *call, int place) {
-    return &call->argument[place].tensor;
+static int32_t stated_layout(const struct options *options, int operand) {
+    return operand == A ? options->sfa_layout : options->sfb_layout;
 }
 
 /* One problem, or L of them in the last dimension; fills the arguments but c. */
-static int32_t read_single(struct torch_call *call, struct custom_kernel_args *args) {
+static int32_t read_single(struct torch_call *call, const struct options *options,
+                           struct custom_kernel_args *args) {
     const struct torch_tensor *a = tensor_at(call, A), *b1 = tensor_at(call, B1);
     const int64_t groups = args->k / NVFP4_GROUP_ELEMS;
     struct factors factors[OPERANDS];
@@ -28,7 +26,7 @@ static int32_t read_single(struct torch_call *call, struct custom_kernel_args *a
     for (int i = 0; i < OPERANDS; i++) {
         factors[i] = (struct factors){.tensor = tensor_at(call, SFA + i),
                                       .codes = tensor_at(call, A + i),
-                                      .stated = call->argument[i == 0 ? SFA_LAYOUT : SFB_LAYOUT].text};
+                                      .stated = stated_layout(options, i)};
         RETURN_IF_FAILED(check_factors(&factors[i], groups));
     }
     args->scale_layout = library_layout(&factors[1]);
@@ -51,19 +49,20 @@ static struct torch_shape batched(struct torch_shape shape, int64_t l) {
     return shape;
 }
 
-static int32_t check_batched_layout(const struct torch_call *call, int place, bool blocked) {
-    const char *stated = call->argument[place == SFA ? SFA_LAYOUT : SFB_LAYOUT].text;
-    const char *own = blocked ? "swizzled128x4" : "linear";
-    if (stated == NULL || strcmp(stated, own) == 0) {
+static int32_t check_batched_layout(const struct torch_call *call, int place, int32_t stated, bool blocked) {
+    const enum factor_layout own = blocked ? FACTORS_128X4 : FACTORS_LINEAR;
+    if (stated == LAYOUT_NOT_STATED || stated == (int32_t)own) {
         return CUSTOM_KERNEL_OK;
     }
     return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                       "%s has layout '%.32s'; expected None or '%s', as sfa has %lld dimensions, L among them",
-                       tensor_at(call, place)->name, stated, own, (long long)tensor_at(call, SFA)->dimensions);
+                       "%s has layout '%s'; expected None or '%s', as sfa has %lld dimensions, L among them",
+                       tensor_at(call, place)->name, layout_name(stated), layout_name(own),
+                       (long long)tensor_at(call, SFA)->dimensions);
 }
 
 /* L problems in the leaderboard's memory order. */
-static int32_t read_batched(const struct torch_call *call, struct custom_kernel_args *args) {
+static int32_t read_batched(const struct torch_call *call, const struct options *options,
+                            struct custom_kernel_args *args) {
     const bool blocked = tensor_at(call, SFA)->dimensions == FACTOR_DIMENSIONS;
     const int64_t groups = args->k / NVFP4_GROUP_ELEMS;
     const void **data[] = {&args->sfa, &args->sfb1, &args->sfb2};
@@ -76,7 +75,7 @@ static int32_t read_batched(const struct torch_call *call, struct custom_kernel_
         const struct torch_shape shape =
             batched(blocked ? view_shape(rows, groups) : shape_2d(rows, groups), args->l);
         void *found;
-        RETURN_IF_FAILED(check_batched_layout(call, SFA + i, blocked));
+        RETURN_IF_FAILED(check_batched_layout(call, SFA + i, stated_layout(options, i), blocked));
         RETURN_IF_FAILED(check_tensor(tensor_at(call, SFA + i), SCALE_DTYPES, &shape, tensor_at(call, A)));
         RETURN_IF_FAILED(tensor_data(tensor_at(call, SFA + i), &found));
         *data[i] = found;
@@ -85,10 +84,12 @@ static int32_t read_batched(const struct torch_call *call, struct custom_kernel_
     return CUSTOM_KERNEL_OK;
 }
 
-/* Reads and checks all but c; *shape is c's. */
-static int32_t read_operands(struct torch_call *call, struct custom_kernel_args *args,
+/* Reads and checks all but c; *shape is c's; `place`: that of the options. */
+static int32_t read_operands(struct torch_call *call, int place, struct custom_kernel_args *args,
                              struct torch_shape *shape) {
     const struct torch_tensor *a = tensor_at(call, A), *b1 = tensor_at(call, B1);
+    struct options options;
+    RETURN_IF_FAILED(read_options(call, place, OPTIONS_DUAL, false, &options));
     if (a->dimensions < 2 || a->dimensions >= TORCH_MAX_DIMENSIONS) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "a has shape %s; expected (M, K/2) or (M, K/2, L)",
                            tensor_text(a).text);
@@ -109,7 +110,7 @@ static int32_t read_operands(struct torch_call *call, struct custom_kernel_args 
     }
     *shape =
         batches ? batched(shape_2d(args->m, args->n), args->l) : shape_of(a, (int)a->dimensions - 1, args->n);
-    RETURN_IF_FAILED(batches ? read_batched(call, args) : read_single(call, args));
+    RETURN_IF_FAILED(batches ? read_batched(call, &options, args) : read_single(call, &options, args));
     const void **data[] = {&args->a, &args->b1, &args->b2};
     for (int i = 0; i < OPERANDS; i++) {
         void *found;
@@ -122,19 +123,20 @@ static int32_t read_operands(struct torch_call *call, struct custom_kernel_args 
 static int32_t run(struct torch_call *call) {
     struct custom_kernel_args args;
     struct torch_shape shape;
-    RETURN_IF_FAILED(read_operands(call, &args, &shape));
+    RETURN_IF_FAILED(read_operands(call, INPUTS, &args, &shape));
     RETURN_IF_FAILED(new_result(call, &shape, DTYPE_float16, tensor_at(call, A), &args.c));
     return custom_kernel(&args);
 }
 
 static int32_t run_out(struct torch_call *call) {
+    enum { OUT = INPUTS, OPTIONS };
     struct custom_kernel_args args;
     struct torch_shape shape;
-    RETURN_IF_FAILED(read_operands(call, &args, &shape));
+    RETURN_IF_FAILED(read_operands(call, OPTIONS, &args, &shape));
     RETURN_IF_FAILED(check_tensor(tensor_at(call, OUT), DTYPE_SET(float16), &shape, tensor_at(call, A)));
     RETURN_IF_FAILED(tensor_data(tensor_at(call, OUT), &args.c));
     return custom_kernel(&args);
 }
 
-TORCH_OPERATOR(dual_gemm, "dual_gemm(" PARAMETERS ") -> Tensor", run)
-TORCH_OPERATOR(dual_gemm_out, "dual_gemm.out(" PARAMETERS ", Tensor(a!) c) -> ()", run_out)
+TORCH_OPERATOR(dual_gemm, "dual_gemm(" TENSORS OPTION ") -> Tensor", run)
+TORCH_OPERATOR(dual_gemm_out, "dual_gemm.out(" TENSORS "Tensor(a!) c, " OPTION ") -> ()", run_out)

@@ -1,75 +1,24 @@
 /* torch.ops.nvfp4_gemm.gated_gemm and .plain_gemm, and their overloads .nvfp4, which return codes and scale
  * factors; submission/extended_operator.py describes the arguments. */
-#include <string.h>
-
 #include "../core/checks.h"
 #include "operands.h"
 
 #define GATED_OPERANDS                                                                                         \
-    "Tensor a, Tensor b1, Tensor? b2, Tensor? sfa, Tensor sfb1, Tensor? sfb2, Tensor? scale_gate, "            \
-    "Tensor? scale_up, Tensor? token_scale, "
-#define GATED_OPTIONS                                                                                          \
-    ", str weights=\"apart\", float limit=0.0, float alpha=1.0, float beta=0.0, str? sfa_layout=None, "        \
-    "str? sfb_layout=None"
-#define PLAIN_OPERANDS "Tensor a, Tensor b, Tensor? sfa, Tensor sfb, Tensor? scale, Tensor? token_scale, "
-#define PLAIN_OPTIONS  ", str? sfa_layout=None, str? sfb_layout=None"
+    "Tensor a, Tensor b1, Tensor? b2, Tensor? sfa, Tensor sfb1, Tensor? sfb2, int options=0, "                 \
+    "Tensor? scale_gate=None, Tensor? scale_up=None, Tensor? token_scale=None, "
+#define PLAIN_OPERANDS                                                                                         \
+    "Tensor a, Tensor b, Tensor? sfa, Tensor sfb, int options=0, Tensor? scale=None, "                         \
+    "Tensor? token_scale=None"
+#define SCALE_C    "Tensor? scale_c=None"
+#define ACTIVATION "float limit=0.0, float alpha=1.0, float beta=0.0"
 
 /* The arguments of either operator.  A tensor is NULL where None was given. */
 struct extended {
     const struct torch_tensor *a, *b1, *b2, *sfa, *sfb1, *sfb2;
     const struct torch_tensor *scale_gate, *scale_up, *token_scale, *scale_c;
-    const char *sfa_layout, *sfb_layout;
-    enum torch_dtype out_dtype;
+    struct options options;
     struct custom_kernel_extended_args args;
 };
-
-static const struct torch_tensor *tensor_at(const struct torch_call *call, int place) {
-    const struct torch_tensor *tensor = &call->argument[place].tensor;
-    return tensor->handle != NULL ? tensor : NULL;
-}
-
-/* Place `place` holds either the dtype of the output, or its scale if it is NVFP4. */
-static int32_t read_output(const struct torch_call *call, int place, bool nvfp4, struct extended *given) {
-    const int32_t number = (int32_t)call->argument[place].integer;
-    given->scale_c = nvfp4 ? tensor_at(call, place) : NULL;
-    if (nvfp4) {
-        given->out_dtype = DTYPE_uint8;
-        given->args.output = CUSTOM_KERNEL_NVFP4;
-    } else if (number == torch_shim.dtypes[DTYPE_float16]) {
-        given->out_dtype = DTYPE_float16;
-        given->args.output = CUSTOM_KERNEL_FP16;
-    } else if (number == torch_shim.dtypes[DTYPE_bfloat16]) {
-        given->out_dtype = DTYPE_bfloat16;
-        given->args.output = CUSTOM_KERNEL_BF16;
-    } else {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                           "out_dtype is %s; expected torch.float16 or torch.bfloat16", dtype_text(number));
-    }
-    return CUSTOM_KERNEL_OK;
-}
-
-static int32_t read_weights(const char *text, int32_t *weights) {
-    static const struct {
-        const char *name;
-        int32_t weights;
-    } known[] = {
-        {"apart", CUSTOM_KERNEL_WEIGHTS_APART},
-        {"stacked", CUSTOM_KERNEL_WEIGHTS_STACKED},
-        {"interleaved8", CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_8},
-        {"interleaved32", CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_32},
-        {"interleaved64", CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_64},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(text, known[i].name) == 0) {
-            *weights = known[i].weights;
-            return CUSTOM_KERNEL_OK;
-        }
-    }
-    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                       "weights is '%.32s'; expected one of apart, stacked, interleaved8, interleaved32, "
-                       "interleaved64",
-                       text);
-}
 
 static bool is_16_bits(const struct torch_tensor *a) {
     return has_dtype(a, DTYPE_float16) || has_dtype(a, DTYPE_bfloat16);
@@ -120,33 +69,12 @@ static int32_t check_matrices(struct extended *given) {
     return given->b2 == NULL ? CUSTOM_KERNEL_OK : check_weight_codes(given->b2, rows, args->k, a);
 }
 
-/* The address of float32 numbers, or NULL where none are given. */
-static int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const struct torch_tensor *as,
-                            const void **data) {
-    void *found = NULL;
-    *data = NULL;
-    if (numbers == NULL) {
-        return CUSTOM_KERNEL_OK;
-    }
-    RETURN_IF_FAILED(check_dtype(numbers, DTYPE_SET(float32)));
-    if (numbers->dimensions > TORCH_MAX_DIMENSIONS || elements_of(numbers) != count) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has %lld numbers; expected %lld", numbers->name,
-                           (long long)elements_of(numbers), (long long)count);
-    }
-    const struct torch_shape shape = shape_like(numbers);
-    RETURN_IF_FAILED(check_strides(numbers, &shape));
-    RETURN_IF_FAILED(check_device(numbers, as));
-    RETURN_IF_FAILED(tensor_data(numbers, &found));
-    *data = found;
-    return CUSTOM_KERNEL_OK;
-}
-
 static int32_t read_factors(struct torch_call *call, struct extended *given) {
     struct custom_kernel_extended_args *args = &given->args;
     const int64_t groups = args->k / NVFP4_GROUP_ELEMS;
-    struct factors of_b1 = {.tensor = given->sfb1, .codes = given->b1, .stated = given->sfb_layout};
-    struct factors of_b2 = {.tensor = given->sfb2, .codes = given->b2, .stated = given->sfb_layout};
-    struct factors of_a = {.tensor = given->sfa, .codes = given->a, .stated = given->sfa_layout};
+    struct factors of_b1 = {.tensor = given->sfb1, .codes = given->b1, .stated = given->options.sfb_layout};
+    struct factors of_b2 = {.tensor = given->sfb2, .codes = given->b2, .stated = given->options.sfb_layout};
+    struct factors of_a = {.tensor = given->sfa, .codes = given->a, .stated = given->options.sfa_layout};
     void *data = NULL;
     if (of_a.tensor != NULL) {
         RETURN_IF_FAILED(check_factors(&of_a, groups));
@@ -191,18 +119,22 @@ static int32_t new_outputs(struct torch_call *call, struct extended *given) {
     const int leading = (int)given->a->dimensions - 1;
     const int64_t groups = args->n / NVFP4_GROUP_ELEMS;
     const struct torch_shape codes = shape_of(given->a, leading, nvfp4 ? args->n / 2 : args->n);
-    RETURN_IF_FAILED(new_result(call, &codes, given->out_dtype, given->a, &args->c));
+    RETURN_IF_FAILED(new_result(call, &codes, output_dtype(&given->options), given->a, &args->c));
     if (!nvfp4) {
         return CUSTOM_KERNEL_OK;
     }
     const struct torch_shape factors = args->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED
                                            ? view_shape(args->m, groups)
                                            : shape_of(given->a, leading, groups);
-    return new_result(call, &factors, DTYPE_uint8, given->a, &args->sfc);
+    return new_result(call, &factors, DTYPE_float8_e4m3fn, given->a, &args->sfc);
 }
 
-static int32_t run(struct torch_call *call, struct extended *given) {
+static int32_t run(struct torch_call *call, int options, bool nvfp4, struct extended *given) {
+    const int64_t allowed = given->args.activation == CUSTOM_KERNEL_PLAIN ? OPTIONS_PLAIN : OPTIONS_GATED;
+    RETURN_IF_FAILED(read_options(call, options, allowed, nvfp4, &given->options));
     given->args.struct_bytes = sizeof given->args;
+    given->args.output = given->options.output;
+    given->args.weights = given->options.weights;
     RETURN_IF_FAILED(check_matrices(given));
     RETURN_IF_FAILED(read_factors(call, given));
     RETURN_IF_FAILED(read_addresses(given));
@@ -212,25 +144,8 @@ static int32_t run(struct torch_call *call, struct extended *given) {
 }
 
 static int32_t gated(struct torch_call *call, bool nvfp4) {
-    enum {
-        A,
-        B1,
-        B2,
-        SFA,
-        SFB1,
-        SFB2,
-        GATE,
-        UP,
-        TOKENS,
-        OUTPUT,
-        WEIGHTS,
-        LIMIT,
-        ALPHA,
-        BETA,
-        SFA_LAYOUT,
-        SFB_LAYOUT
-    };
-    const struct argument *argument = call->argument;
+    enum { A, B1, B2, SFA, SFB1, SFB2, OPTIONS, GATE, UP, TOKENS, SCALE };
+    const struct argument *activation = &call->argument[nvfp4 ? SCALE + 1 : SCALE];
     struct extended given = {
         .a = tensor_at(call, A),
         .b1 = tensor_at(call, B1),
@@ -241,33 +156,28 @@ static int32_t gated(struct torch_call *call, bool nvfp4) {
         .scale_gate = tensor_at(call, GATE),
         .scale_up = tensor_at(call, UP),
         .token_scale = tensor_at(call, TOKENS),
-        .sfa_layout = argument[SFA_LAYOUT].text,
-        .sfb_layout = argument[SFB_LAYOUT].text,
+        .scale_c = nvfp4 ? tensor_at(call, SCALE) : NULL,
         .args = {.activation = CUSTOM_KERNEL_GATED,
-                 .limit = (float)argument[LIMIT].number,
-                 .alpha = (float)argument[ALPHA].number,
-                 .beta = (float)argument[BETA].number},
+                 .limit = (float)activation[0].number,
+                 .alpha = (float)activation[1].number,
+                 .beta = (float)activation[2].number},
     };
-    RETURN_IF_FAILED(read_output(call, OUTPUT, nvfp4, &given));
-    RETURN_IF_FAILED(read_weights(argument[WEIGHTS].text, &given.args.weights));
-    return run(call, &given);
+    return run(call, OPTIONS, nvfp4, &given);
 }
 
 static int32_t plain(struct torch_call *call, bool nvfp4) {
-    enum { A, B, SFA, SFB, SCALE, TOKENS, OUTPUT, SFA_LAYOUT, SFB_LAYOUT };
+    enum { A, B, SFA, SFB, OPTIONS, GATE, TOKENS, SCALE };
     struct extended given = {
         .a = tensor_at(call, A),
         .b1 = tensor_at(call, B),
         .sfa = tensor_at(call, SFA),
         .sfb1 = tensor_at(call, SFB),
-        .scale_gate = tensor_at(call, SCALE),
+        .scale_gate = tensor_at(call, GATE),
         .token_scale = tensor_at(call, TOKENS),
-        .sfa_layout = call->argument[SFA_LAYOUT].text,
-        .sfb_layout = call->argument[SFB_LAYOUT].text,
+        .scale_c = nvfp4 ? tensor_at(call, SCALE) : NULL,
         .args = {.activation = CUSTOM_KERNEL_PLAIN},
     };
-    RETURN_IF_FAILED(read_output(call, OUTPUT, nvfp4, &given));
-    return run(call, &given);
+    return run(call, OPTIONS, nvfp4, &given);
 }
 
 static int32_t run_gated(struct torch_call *call) {
@@ -286,13 +196,10 @@ static int32_t run_plain_nvfp4(struct torch_call *call) {
     return plain(call, true);
 }
 
-TORCH_OPERATOR(gated_gemm, "gated_gemm(" GATED_OPERANDS "ScalarType out_dtype" GATED_OPTIONS ") -> Tensor",
-               run_gated)
+TORCH_OPERATOR(gated_gemm, "gated_gemm(" GATED_OPERANDS ACTIVATION ") -> Tensor", run_gated)
 TORCH_OPERATOR(gated_gemm_nvfp4,
-               "gated_gemm.nvfp4(" GATED_OPERANDS "Tensor? scale_c" GATED_OPTIONS ") -> (Tensor, Tensor)",
+               "gated_gemm.nvfp4(" GATED_OPERANDS SCALE_C ", " ACTIVATION ") -> (Tensor, Tensor)",
                run_gated_nvfp4)
-TORCH_OPERATOR(plain_gemm, "plain_gemm(" PLAIN_OPERANDS "ScalarType out_dtype" PLAIN_OPTIONS ") -> Tensor",
-               run_plain)
-TORCH_OPERATOR(plain_gemm_nvfp4,
-               "plain_gemm.nvfp4(" PLAIN_OPERANDS "Tensor? scale_c" PLAIN_OPTIONS ") -> (Tensor, Tensor)",
+TORCH_OPERATOR(plain_gemm, "plain_gemm(" PLAIN_OPERANDS ") -> Tensor", run_plain)
+TORCH_OPERATOR(plain_gemm_nvfp4, "plain_gemm.nvfp4(" PLAIN_OPERANDS ", " SCALE_C ") -> (Tensor, Tensor)",
                run_plain_nvfp4)

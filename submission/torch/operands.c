@@ -2,6 +2,55 @@
 
 #include "../core/checks.h"
 
+/* The fields of `options`. */
+enum {
+    LAYOUT_BITS = 4,
+    OUTPUT_SHIFT = 2 * LAYOUT_BITS,
+    OUTPUT_BITS = 4,
+    WEIGHTS_SHIFT = OUTPUT_SHIFT + OUTPUT_BITS,
+    WEIGHTS_BITS = 8,
+};
+
+static int32_t field(int64_t options, int shift, int bits) {
+    return (int32_t)(options >> shift & ((1 << bits) - 1));
+}
+
+static bool is_weights(int32_t weights) {
+    return weights == CUSTOM_KERNEL_WEIGHTS_APART || weights == CUSTOM_KERNEL_WEIGHTS_STACKED ||
+           weights == CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_8 || weights == CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_32 ||
+           weights == CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_64;
+}
+
+int32_t read_options(const struct torch_call *call, int place, int64_t allowed, bool nvfp4,
+                     struct options *options) {
+    const int64_t given = call->argument[place].integer;
+    *options = (struct options){
+        .sfa_layout = field(given, 0, LAYOUT_BITS) - 1,
+        .sfb_layout = field(given, LAYOUT_BITS, LAYOUT_BITS) - 1,
+        .output = field(given, OUTPUT_SHIFT, OUTPUT_BITS),
+        .weights = field(given, WEIGHTS_SHIFT, WEIGHTS_BITS),
+        .plain = (given & OPTION_PLAIN) != 0,
+        .ends = (given & OPTION_ENDS) != 0,
+    };
+    const bool output_fits =
+        nvfp4 ? options->output == CUSTOM_KERNEL_NVFP4 : options->output < CUSTOM_KERNEL_NVFP4;
+    if ((given & ~allowed) == 0 && options->sfa_layout < FACTOR_LAYOUTS &&
+        options->sfb_layout < FACTOR_LAYOUTS && output_fits && is_weights(options->weights)) {
+        return CUSTOM_KERNEL_OK;
+    }
+    return set_message(
+        CUSTOM_KERNEL_ERROR_ARGUMENT,
+        "options is %#llx; expected layouts 0 to %d in bits 0-3 and 4-7, output %s in bits 8-11 and "
+        "weights 0, 1, 8, 32 or 64 in bits 12-19, of which the operator takes %#llx",
+        (unsigned long long)given, FACTOR_LAYOUTS, nvfp4 ? "2" : "0 or 1", (unsigned long long)allowed);
+}
+
+enum torch_dtype output_dtype(const struct options *options) {
+    return options->output == CUSTOM_KERNEL_FP16   ? DTYPE_float16
+           : options->output == CUSTOM_KERNEL_BF16 ? DTYPE_bfloat16
+                                                   : DTYPE_uint8;
+}
+
 int64_t rows_of(const struct torch_tensor *tensor) {
     int64_t rows = 1;
     for (int i = 0; i + 1 < tensor->dimensions; i++) {
@@ -28,4 +77,24 @@ int32_t check_weight_codes(const struct torch_tensor *b, int64_t rows, int64_t k
                            const struct torch_tensor *a) {
     const struct torch_shape shape = shape_2d(rows, k / 2);
     return check_tensor(b, CODE_DTYPES, &shape, a);
+}
+
+int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const struct torch_tensor *as,
+                     const void **data) {
+    void *found = NULL;
+    *data = NULL;
+    if (numbers == NULL) {
+        return CUSTOM_KERNEL_OK;
+    }
+    RETURN_IF_FAILED(check_dtype(numbers, DTYPE_SET(float32)));
+    if (numbers->dimensions > TORCH_MAX_DIMENSIONS || elements_of(numbers) != count) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has %lld numbers; expected %lld", numbers->name,
+                           (long long)elements_of(numbers), (long long)count);
+    }
+    const struct torch_shape shape = shape_like(numbers);
+    RETURN_IF_FAILED(check_strides(numbers, &shape));
+    RETURN_IF_FAILED(check_device(numbers, as));
+    RETURN_IF_FAILED(tensor_data(numbers, &found));
+    *data = found;
+    return CUSTOM_KERNEL_OK;
 }

@@ -1,8 +1,42 @@
-/* What the operators' matrices have in common: checks of their codes, the shape of a result.  Internal. */
+/* What the operators have in common: their options, checks of their matrices' codes.  Internal. */
 #ifndef TORCH_OPERANDS_H
 #define TORCH_OPERANDS_H
 
 #include "scale_factors.h"
+
+/* Argument `options` of the products: one integer, which costs a call a sixth of what several words and a dtype
+ * do. submission/operator_options.py makes it.  Bits 0 to 3 and 4 to 7 hold the layouts of sfa and of b's scale
+ * factors, 0 for one that is not stated, else 1 + enum factor_layout; bits 8 to 11 enum custom_kernel_output;
+ * bits 12 to 19 enum custom_kernel_weights; bits 20 and 21 are those of enum option_bit. */
+enum option_bit {
+    OPTION_PLAIN = 1 << 20, /* products of experts: one product */
+    OPTION_ENDS = 1 << 21,  /* products of experts: counts are ends */
+};
+/* The bits that an operator takes. */
+enum { OPTIONS_DUAL = 0xFF, OPTIONS_PLAIN = 0xFFF, OPTIONS_GATED = 0xFFFFF, OPTIONS_EXPERTS = 0x3FFFFF };
+
+struct options {
+    int32_t sfa_layout, sfb_layout; /* enum factor_layout, or LAYOUT_NOT_STATED */
+    int32_t output, weights;
+    bool plain, ends;
+};
+/* Reads place `place`; `allowed`: the bits that the operator takes; `nvfp4`: it returns codes and scale
+ * factors. */
+int32_t read_options(const struct torch_call *call, int place, int64_t allowed, bool nvfp4,
+                     struct options *options);
+
+/* The dtype of C, of codes for NVFP4 output. */
+enum torch_dtype output_dtype(const struct options *options);
+
+/* A tensor argument; NULL where None was given. */
+static inline const struct torch_tensor *tensor_at(const struct torch_call *call, int place) {
+    const struct torch_tensor *tensor = &call->argument[place].tensor;
+    return tensor->handle != NULL ? tensor : NULL;
+}
+
+/* The address of `count` float32 numbers without gaps, or NULL where None is given. */
+int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const struct torch_tensor *as,
+                     const void **data);
 
 /* a: codes (..., K/2), or 16-bit numbers (..., K); its rows are all dimensions but the last. */
 int32_t check_activations(const struct torch_tensor *a, bool of_16_bits);

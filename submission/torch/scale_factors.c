@@ -1,15 +1,17 @@
 #include "scale_factors.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "../core/checks.h"
 
 enum { VIEW_DIMENSIONS = 5 };
 
 /* Names of enum factor_layout. */
-static const char *const layouts[] = {"linear", "swizzled128x4", "swizzled8x4"};
-enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+static const char *const layouts[FACTOR_LAYOUTS] = {"linear", "swizzled128x4", "swizzled8x4"};
+
+const char *layout_name(int32_t layout) {
+    return layouts[layout];
+}
 
 struct torch_shape view_shape(int64_t rows, int64_t groups) {
     return (struct torch_shape){.dimensions = VIEW_DIMENSIONS,
@@ -24,16 +26,22 @@ static int64_t padded_rows(int64_t rows, enum factor_layout layout) {
                : round_up(rows, layout == FACTORS_128X4 ? SCALE_TILE_ROWS : SMALL_TILE_ROWS);
 }
 
+/* Dimensions of one problem's factors, and their sizes. */
+static int64_t own_dimensions(const struct factors *factors) {
+    return factors->tensor->dimensions - factors->by_expert;
+}
+
 /* The layout without a stated one. */
 static int32_t infer(struct factors *factors, int64_t groups, bool by_rows) {
     const struct torch_tensor *tensor = factors->tensor;
-    factors->layout = by_rows || tensor->dimensions == 2 ? FACTORS_LINEAR : FACTORS_128X4;
-    if (!by_rows && tensor->dimensions != 2 && tensor->dimensions != VIEW_DIMENSIONS) {
+    const int64_t dimensions = own_dimensions(factors);
+    factors->layout = by_rows || dimensions == 2 ? FACTORS_LINEAR : FACTORS_128X4;
+    if (!by_rows && dimensions != 2 && dimensions != VIEW_DIMENSIONS) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
                            "%s has shape %s; expected (%lld, %lld), or a layout stated by scale_layout",
                            tensor->name, tensor_text(tensor).text, (long long)factors->rows, (long long)groups);
     }
-    const int64_t rows = tensor->dimensions == 2 ? tensor->sizes[0] : factors->rows;
+    const int64_t rows = dimensions == 2 ? tensor->sizes[factors->by_expert] : factors->rows;
     if (factors->layout == FACTORS_LINEAR && factors->rows > 0 && rows % SCALE_TILE_ROWS == 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
                            "%s has shape %s, which can be read row by row or as blocks of 128 x 4; expected "
@@ -43,46 +51,58 @@ static int32_t infer(struct factors *factors, int64_t groups, bool by_rows) {
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t stated(struct factors *factors) {
-    for (int i = 0; i < LAYOUTS; i++) {
-        if (strcmp(factors->stated, layouts[i]) == 0) {
-            factors->layout = (enum factor_layout)i;
-            return CUSTOM_KERNEL_OK;
-        }
+/* The shape in the factors' layout that has as many dimensions as the tensor; one of two dimensions if none
+ * has. `by_rows`: the shape of linear factors that have the codes' dimensions. */
+static struct torch_shape wanted_shape(const struct factors *factors, int64_t groups, bool leading,
+                                       const struct torch_shape *by_rows) {
+    const struct torch_tensor *tensor = factors->tensor;
+    const bool swizzled = factors->layout != FACTORS_LINEAR;
+    const int64_t padded = padded_rows(factors->rows, factors->layout),
+                  wide = swizzled ? round_up(groups, SCALE_TILE_GROUPS) : groups;
+    if (factors->by_expert) {
+        return (struct torch_shape){
+            .dimensions = 3, .sizes = {factors->codes->sizes[0], padded, wide}, .order = {0, 1, 2}};
     }
-    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                       "%s has layout '%.32s'; expected one of linear, swizzled128x4, swizzled8x4",
-                       factors->tensor->name, factors->stated);
+    if (!swizzled && leading) {
+        return *by_rows;
+    }
+    if (swizzled && tensor->dimensions == 1) {
+        return (struct torch_shape){.dimensions = 1, .sizes = {padded * wide}, .order = {0}};
+    }
+    return factors->layout == FACTORS_128X4 && tensor->dimensions == VIEW_DIMENSIONS
+               ? view_shape(factors->rows, groups)
+               : shape_2d(padded, wide);
 }
 
 int32_t check_factors(struct factors *factors, int64_t groups) {
     const struct torch_tensor *tensor = factors->tensor, *codes = factors->codes;
     const struct torch_shape by_rows = shape_of(codes, (int)codes->dimensions - 1, groups);
-    const bool leading = codes->dimensions > 2 && same_shape(tensor, &by_rows);
+    const bool leading = !factors->by_expert && codes->dimensions > 2 && same_shape(tensor, &by_rows);
     factors->rows = 1;
-    for (int i = 0; i + 1 < codes->dimensions; i++) {
+    for (int i = factors->by_expert; i + 1 < codes->dimensions; i++) {
         factors->rows *= codes->sizes[i];
     }
     RETURN_IF_FAILED(check_dtype(tensor, SCALE_DTYPES));
-    RETURN_IF_FAILED(factors->stated != NULL ? stated(factors) : infer(factors, groups, leading));
-    const int64_t padded = padded_rows(factors->rows, factors->layout);
-    const bool swizzled = factors->layout != FACTORS_LINEAR;
-    const int64_t wide = swizzled ? round_up(groups, SCALE_TILE_GROUPS) : groups;
-    struct torch_shape shape = shape_2d(padded, wide);
-    if (!swizzled && leading) {
-        shape = by_rows;
-    } else if (swizzled && tensor->dimensions == 1) {
-        shape = (struct torch_shape){.dimensions = 1, .sizes = {padded * wide}, .order = {0}};
-    } else if (factors->layout == FACTORS_128X4 && tensor->dimensions == VIEW_DIMENSIONS) {
-        shape = view_shape(factors->rows, groups);
-    } else if (tensor->dimensions != 2) {
-        const struct torch_shape flat = {.dimensions = 1, .sizes = {padded * wide}},
+    if (factors->by_expert && tensor->dimensions != 3) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "%s has shape %s; expected three dimensions, experts first", tensor->name,
+                           tensor_text(tensor).text);
+    }
+    if (factors->stated != LAYOUT_NOT_STATED) {
+        factors->layout = (enum factor_layout)factors->stated;
+    } else {
+        RETURN_IF_FAILED(infer(factors, groups, leading));
+    }
+    const struct torch_shape shape = wanted_shape(factors, groups, leading, &by_rows);
+    if (tensor->dimensions != shape.dimensions) {
+        const bool swizzled = factors->layout != FACTORS_LINEAR, blocked = factors->layout == FACTORS_128X4;
+        const struct torch_shape flat = {.dimensions = 1, .sizes = {shape.sizes[0] * shape.sizes[1]}},
                                  view = view_shape(factors->rows, groups);
-        return set_message(
-            CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has shape %s; expected %s%s%s%s%s, as its layout is '%s'",
-            tensor->name, tensor_text(tensor).text, shape_text(&shape).text, swizzled ? " or " : "",
-            swizzled ? shape_text(&flat).text : "", factors->layout == FACTORS_128X4 ? " or " : "",
-            factors->layout == FACTORS_128X4 ? shape_text(&view).text : "", layouts[factors->layout]);
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "%s has shape %s; expected %s%s%s%s%s, as its layout is '%s'", tensor->name,
+                           tensor_text(tensor).text, shape_text(&shape).text, swizzled ? " or " : "",
+                           swizzled ? shape_text(&flat).text : "", blocked ? " or " : "",
+                           blocked ? shape_text(&view).text : "", layouts[factors->layout]);
     }
     RETURN_IF_FAILED(check_shape(tensor, &shape));
     RETURN_IF_FAILED(check_strides(tensor, &shape));

@@ -5,15 +5,20 @@
 
 #include "torch_operator.h"
 
-enum factor_layout { FACTORS_LINEAR, FACTORS_128X4, FACTORS_8X4 };
+enum factor_layout { FACTORS_LINEAR, FACTORS_128X4, FACTORS_8X4, FACTOR_LAYOUTS };
+enum { LAYOUT_NOT_STATED = -1 };
+
+/* "linear" of FACTORS_LINEAR. */
+const char *layout_name(int32_t layout);
 
 /* The scale factors of one operand. */
 struct factors {
     const struct torch_tensor *tensor;
     const struct torch_tensor *codes; /* the operand: its dimensions but the last are the rows */
-    const char *stated;               /* the layout that the caller states, or NULL */
-    int64_t rows;                     /* set by check_factors() */
-    enum factor_layout layout;        /* set by check_factors() */
+    bool by_expert; /* the first dimension of both counts experts, which have their own blocks; not a row */
+    int32_t stated; /* enum factor_layout, or LAYOUT_NOT_STATED */
+    int64_t rows;   /* set by check_factors() */
+    enum factor_layout layout; /* set by check_factors() */
 };
 
 /* Checks dtype, shape, strides and device, and sets `rows` and `layout`: the stated one; else "swizzled128x4"

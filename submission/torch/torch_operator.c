@@ -6,8 +6,6 @@
 static void release(const struct parameter *parameter, const struct argument *argument) {
     if (parameter->type == ARGUMENT_TENSOR && argument->tensor.handle != NULL) {
         (void)torch_shim.aoti_torch_delete_tensor_object(argument->tensor.handle);
-    } else if (parameter->type == ARGUMENT_TEXT && argument->text_handle != NULL) {
-        (void)torch_shim.torch_delete_string(argument->text_handle);
     }
 }
 
@@ -16,9 +14,6 @@ static void release(const struct parameter *parameter, const struct argument *ar
  */
 static void unpack(const struct parameter *parameter, uint64_t packed, struct argument *argument) {
     argument->tensor.handle = NULL;
-    argument->text_handle = NULL;
-    argument->text = NULL;
-    argument->integer = 0;
     if (parameter->optional) {
         uint64_t *box = (uint64_t *)(uintptr_t)packed; // NOLINT: the interface packs pointers so
         if (box == NULL) {
@@ -31,33 +26,13 @@ static void unpack(const struct parameter *parameter, uint64_t packed, struct ar
     case ARGUMENT_TENSOR:
         argument->tensor.handle = (void *)(uintptr_t)packed;
         break;
-    case ARGUMENT_TEXT:
-        argument->text_handle = (void *)(uintptr_t)packed;
-        break;
-    case ARGUMENT_DTYPE:
-        argument->integer = (int32_t)packed;
-        break;
     case ARGUMENT_INTEGER:
         argument->integer = (int64_t)packed;
-        break;
-    case ARGUMENT_BOOL:
-        argument->boolean = (packed & 0xFF) != 0;
         break;
     case ARGUMENT_FLOAT:
         memcpy(&argument->number, &packed, sizeof argument->number);
         break;
     }
-}
-
-static int32_t read_argument(const struct parameter *parameter, struct argument *argument) {
-    if (argument->tensor.handle != NULL) {
-        return read_tensor(parameter->name, argument->tensor.handle, &argument->tensor);
-    }
-    if (argument->text_handle != NULL &&
-        torch_shim.torch_string_c_str(argument->text_handle, &argument->text) != 0) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s: torch could not give the text", parameter->name);
-    }
-    return CUSTOM_KERNEL_OK;
 }
 
 void torch_operator_run(const struct torch_operator *operator, uint64_t *stack) {
@@ -69,8 +44,9 @@ void torch_operator_run(const struct torch_operator *operator, uint64_t *stack) 
         unpack(&operator->parameter[i], stack[i], &call.argument[i]);
     }
     for (int i = 0; i < operator->parameters && status == CUSTOM_KERNEL_OK; i++) {
-        call.argument[i].tensor.name = operator->parameter[i].name;
-        status = read_argument(&operator->parameter[i], &call.argument[i]);
+        struct torch_tensor *tensor = &call.argument[i].tensor;
+        tensor->name = operator->parameter[i].name;
+        status = tensor->handle != NULL ? read_tensor(tensor->name, tensor->handle, tensor) : CUSTOM_KERNEL_OK;
     }
     if (status == CUSTOM_KERNEL_OK) {
         status = operator->run(&call);

@@ -5,7 +5,7 @@
 
 #include "torch_operator.h"
 
-/* The version of torch's stable interface that the operators are written for: 2.10, which has strings. */
+/* The version of torch's stable interface that the operators are written for. */
 #define STABLE_VERSION ((uint64_t)2 << 56 | (uint64_t)10 << 48)
 
 static struct torch_operator *const operators[] = {
@@ -19,8 +19,9 @@ static const struct {
     const char *name;
     enum argument_type type;
 } types[] = {
-    {"Tensor", ARGUMENT_TENSOR}, {"ScalarType", ARGUMENT_DTYPE}, {"str", ARGUMENT_TEXT},
-    {"int", ARGUMENT_INTEGER},   {"float", ARGUMENT_FLOAT},      {"bool", ARGUMENT_BOOL},
+    {"Tensor", ARGUMENT_TENSOR},
+    {"int", ARGUMENT_INTEGER},
+    {"float", ARGUMENT_FLOAT},
 };
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -49,13 +50,11 @@ static bool parse(struct torch_operator *operator) {
     const char *end = strstr(text, ") -> ");
     operator->parameters = 0;
     while (text < end) {
-        if (strncmp(text, "*,", 2) != 0) {
-            if (operator->parameters == TORCH_MAX_ARGUMENTS ||
-                !parse_parameter(text, &operator->parameter[operator->parameters])) {
-                return false;
-            }
-            operator->parameters++;
+        if (operator->parameters == TORCH_MAX_ARGUMENTS ||
+            !parse_parameter(text, &operator->parameter[operator->parameters])) {
+            return false;
         }
+        operator->parameters++;
         const char *comma = strstr(text, ", ");
         text = comma != NULL && comma < end ? comma + 2 : end;
     }

@@ -36,8 +36,6 @@
     X(int32_t, aoti_torch_library_def, (void *library, const char *schema))                                    \
     X(int32_t, torch_library_impl,                                                                             \
       (void *library, const char *name, void (*function)(uint64_t *, uint64_t, uint64_t), uint64_t version))   \
-    X(int32_t, torch_string_c_str, (void *string, const char **text))                                          \
-    X(int32_t, torch_delete_string, (void *string))                                                            \
     X(void, aoti_torch_check,                                                                                  \
       (bool condition, const char *function, const char *file, uint32_t line, const char *message))
 

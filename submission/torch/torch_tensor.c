@@ -188,10 +188,22 @@ int32_t check_tensor(const struct torch_tensor *tensor, uint32_t set, const stru
     return check_device(tensor, as);
 }
 
+/* Elements from the first one to the last one. */
+static int64_t extent_of(const struct torch_tensor *tensor) {
+    int64_t last = 0;
+    for (int64_t i = 0; i < tensor->dimensions; i++) {
+        if (tensor->sizes[i] == 0) {
+            return 0;
+        }
+        last += (tensor->sizes[i] - 1) * tensor->strides[i];
+    }
+    return last + 1;
+}
+
 int32_t tensor_data(const struct torch_tensor *tensor, void **data) {
     const int dtype = dtype_of(tensor->dtype);
     const int64_t element = dtype < DTYPES ? dtypes[dtype].bytes : 1;
-    int64_t held = 0, offset = 0, bytes = elements_of(tensor) * element;
+    int64_t held = 0, offset = 0, bytes = extent_of(tensor) * element;
     if (torch_shim.aoti_torch_get_storage_size(tensor->handle, &held) != 0 ||
         torch_shim.aoti_torch_get_storage_offset(tensor->handle, &offset) != 0) {
         return torch_failed(tensor->name, "read the tensor's storage");

@@ -61,7 +61,7 @@ struct shape_text sizes_text(int64_t dimensions, const int64_t *sizes);
 struct shape_text shape_text(const struct torch_shape *shape);
 struct shape_text tensor_text(const struct torch_tensor *tensor);
 
-/* The address of a tensor without gaps whose shape is checked; refuses one whose storage was shrunk. */
+/* The address of a tensor whose shape is checked; refuses one whose storage was shrunk. */
 int32_t tensor_data(const struct torch_tensor *tensor, void **data);
 
 /* A new tensor on the device of `as`, uninitialized, with the memory order of `shape`: a result of the call, in

@@ -15,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from submission import dual_gemm, gated_gemm, linear_scales, plain_gemm, swizzle_scales
+from submission.operator_options import OPTIONS
 from tests.submission.cpu_kit import E4M3, NAN_SCALE, ONE, to_blocked
 
 LINEAR, SWIZZLED, SWIZZLED_8X4 = "linear", "swizzled128x4", "swizzled8x4"
@@ -216,16 +217,18 @@ def test_the_operators_themselves_take_layouts(problem):
     codes, scales = problem
     padded = [swizzled(x, 128, place_128x4).view(-1, 8) for x in scales]
     want = dual_gemm(*codes, *scales, scale_layout=LINEAR)
-    layouts = {"sfa_layout": SWIZZLED, "sfb_layout": SWIZZLED}
-    assert torch.equal(torch.ops.nvfp4_gemm.dual_gemm(*codes, *padded, **layouts), want)
+    both, of_b = (OPTIONS[layout, "float16", "apart"] for layout in (SWIZZLED, (LINEAR, SWIZZLED)))
+    operator = torch.ops.nvfp4_gemm.dual_gemm
+    assert torch.equal(operator(*codes, *padded, both), want)
     out = torch.empty_like(want)
-    torch.ops.nvfp4_gemm.dual_gemm.out(*codes, scales[0], *padded[1:], sfa_layout=LINEAR, sfb_layout=SWIZZLED, c=out)
+    operator.out(*codes, scales[0], *padded[1:], out, of_b)
     assert torch.equal(out, want)
-    with pytest.raises(RuntimeError, match=r"sfa has layout '4x4'"):
-        torch.ops.nvfp4_gemm.dual_gemm(*codes, *scales, sfa_layout="4x4")
+    for options in (4, 4 << 4, 1 << 8, 1 << 20, -1):
+        with pytest.raises(RuntimeError, match=r"options is 0x.*; expected layouts 0 to 3 in bits 0-3 and 4-7"):
+            operator(*codes, *scales, options)
     compiled = torch.compile(lambda *x: dual_gemm(*x, scale_layout=(SWIZZLED, LINEAR)), fullgraph=True, backend="eager")
     assert torch.equal(compiled(*codes, padded[0], *scales[1:]), want)
-    results = torch.library.opcheck(torch.ops.nvfp4_gemm.dual_gemm.default, (*codes, *padded), layouts)
+    results = torch.library.opcheck(operator.default, (*codes, *padded, both))
     assert set(results.values()) == {"SUCCESS"}
 
 

@@ -78,6 +78,14 @@ def test_tensors_are_used_to_their_last_byte_and_no_further(library, tokens, lay
     assert written == ([True] * 5 + [False] * 5 + [True] + [False] * 4 if tokens == 2 else [True] * 5)
 
 
+def test_rows_that_belong_to_no_expert_are_not_written(library):
+    call = Call(library)
+    call.tensors["counts"][:] = (2, 0, 2)
+    assert call() == (OK, "")
+    for name in ("c", "sfc"):
+        assert ((call.tensors[name] == 0xA5).all(1) == [False] * 4 + [True]).all(), name
+
+
 def test_a_struct_may_end_before_the_scales_and_have_more_zeros(library):
     assert ctypes.sizeof(ExpertsArgs) == 200 and ExpertsArgs.scale_gate.offset == 144
     call = Call(library)

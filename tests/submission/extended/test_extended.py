@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reference import extended_reference as extended
 from reference.extended_reference import BF16, FP16, NVFP4, Extension
 from submission import dual_gemm, gated_gemm, plain_gemm
+from submission.operator_options import OPTIONS
 from tests.submission.cpu_kit import ISAS
 from tests.submission.extended.extended_kit import call, exact_case, of_16_bits, random_case, wrong_bits, wrong_values
 
@@ -124,12 +125,12 @@ def test_torchs_own_checks_and_fake_tensors_know_the_operator():
     case = random_case(5, 64, 64, Extension(output=NVFP4))  # as bytes: torch cannot copy e2m1 and e4m3 as it does here
     args = tuple(None if one is None else one.view(torch.uint8) for one in case.arguments(True))
     gated, plain = torch.ops.nvfp4_gemm.gated_gemm, torch.ops.nvfp4_gemm.plain_gemm
-    of_plain = (args[0], args[1], args[3], args[4], torch.tensor(0.5), None)
+    of_plain, half = (args[0], args[1], args[3], args[4]), torch.tensor(0.5)
     for operator, arguments in (
-        (gated.nvfp4, (*args, None, None, None, torch.tensor(2.0))),
-        (gated.default, (*args, torch.tensor(0.5), None, torch.ones(5), torch.bfloat16, "apart", 1.0, 1.5, 1.0)),
-        (plain.nvfp4, (*of_plain, None)),
-        (plain.default, (*of_plain, torch.float16)),
+        (gated.nvfp4, (*args, OPTIONS[None, NVFP4, "apart"], None, None, None, torch.tensor(2.0))),
+        (gated.default, (*args, OPTIONS[None, BF16, "apart"], half, None, torch.ones(5), 1.0, 1.5, 1.0)),
+        (plain.nvfp4, (*of_plain, OPTIONS[None, NVFP4, "apart"], half)),
+        (plain.default, of_plain),
     ):
         assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
     compiled = torch.compile(functools.partial(gated_gemm, out_dtype=NVFP4), backend="eager", fullgraph=True)

@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from reference import nvfp4
-from submission import dual_gemm, gated_gemm, plain_gemm
+from submission import (
+    dual_gemm,
+    gated_gemm,
+    grouped_gated_gemm,
+    grouped_plain_gemm,
+    plain_gemm,
+    quantize_nvfp4,
+    rms_norm_quantize_nvfp4,
+    silu_mul_quantize_nvfp4,
+)
 
 M, N, K = 24, 40, 128
 MOST_FRAMES = 5
@@ -30,6 +39,9 @@ def same(found, want):
 
 A, B1, B2, SFA, SFB1, SFB2 = operands()
 SCALE = torch.tensor(0.25)
+X = torch.ones(M, K)
+EXPERTS = (A, B1[None], B2[None], SFA, SFB1[None], SFB2[None])
+COUNTS = torch.tensor([M], dtype=torch.int32)
 CALLS = {
     "dual": lambda: dual_gemm(A, B1, B2, SFA, SFB1, SFB2),
     "dual, layout": lambda: dual_gemm(A, B1, B2, SFA, SFB1, SFB2, scale_layout="linear"),
@@ -39,6 +51,11 @@ CALLS = {
         out_dtype=torch.bfloat16, scale_layout="linear",
     ),
     "plain": lambda: plain_gemm(A, B1, SFA, SFB1, scale=SCALE, out_dtype="bfloat16"),
+    "experts": lambda: grouped_gated_gemm(*EXPERTS, counts=COUNTS, scale_gate=torch.ones(1), scale_layout="linear"),
+    "experts, offsets": lambda: grouped_plain_gemm(A, B1[None], SFA, SFB1[None], offsets=COUNTS, out_dtype="bfloat16"),
+    "quantizer": lambda: quantize_nvfp4(X, SCALE, "swizzled128x4"),
+    "quantizer, norm": lambda: rms_norm_quantize_nvfp4(X, None, 1e-6, SCALE, residual=X),
+    "quantizer, gate": lambda: silu_mul_quantize_nvfp4(X, SCALE),
 }  # fmt: skip
 
 
@@ -142,6 +159,11 @@ found = [
     submission.dual_gemm(a.view(view), b1, b2, sfa.view(view), sfb1, sfb2).flatten(0, 1),
     submission.gated_gemm(halves, b1, b2, None, sfb1, sfb2, scale_gate=0.5, out_dtype=torch.bfloat16),
     *submission.plain_gemm(a, b1[:32].repeat(2, 1), sfa, sfb1[:32].repeat(2, 1), out_dtype="nvfp4"),
+    *submission.rms_norm_quantize_nvfp4(halves, None, 1e-6, residual=halves),
+    *submission.grouped_plain_gemm(
+        a, b1[None, :32].repeat(1, 2, 1), sfa, sfb1[None, :32].repeat(1, 2, 1), out_dtype="nvfp4",
+        counts=torch.tensor([{M}], dtype=torch.int32),
+    ),
 ]
 torch.save(found, {str(tmp_path / "found")!r})
 print(torch.ops.nvfp4_gemm.dual_gemm.default._schema)
@@ -162,7 +184,8 @@ except RuntimeError as error:
     gated = gated_gemm(halves, b1, tensors[2], None, sfb1, tensors[5], scale_gate=0.5, out_dtype=torch.bfloat16)
     assert same(found[3], gated)
     nvfp4_output = plain_gemm(a, b1[:32].repeat(2, 1), sfa, sfb1[:32].repeat(2, 1), out_dtype="nvfp4")
-    for one, wanted in zip(found[4:], nvfp4_output, strict=True):
+    quantized = rms_norm_quantize_nvfp4(halves, None, 1e-6, residual=halves)
+    for one, wanted in zip(found[4:], (*nvfp4_output, *quantized, *nvfp4_output), strict=True):
         assert torch.equal(one.view(torch.uint8), wanted.view(torch.uint8))
 
 

@@ -115,13 +115,16 @@ def test_the_output_is_a_products_operand(layout):
 
 def test_torchs_own_checks_and_compiled_graphs():
     x, count = torch.randn(5, 64), torch.zeros(1, dtype=torch.int64)
-    for layout, form, tensors in (
-        ("linear", 0, (None, None)), ("swizzled8x4", 1, (torch.ones(64), torch.randn(5, 64))),
-        ("swizzled128x4", 2, (None, None)),
-    ):  # fmt: skip
-        args = (x, torch.tensor(2.0), *tensors, count, layout, form, 0.0, 0.0, 0.0, 0.0)
-        passed = torch.library.opcheck(torch.ops.nvfp4_gemm.quantize.default, args)
-        assert set(passed.values()) == {"SUCCESS"}
+    quantize, scale = torch.ops.nvfp4_gemm.quantize, torch.tensor(2.0)
+    for operator, arguments in (
+        (quantize.default, (x, 1, scale, count)),
+        (quantize.default, (x, 2 << 4, None, None, None, 0.0, 1.0, 1.5, 1.0)),
+        (quantize.sum, (x, torch.randn(5, 64), 2 | 1 << 4, scale, None, torch.ones(64))),
+    ):
+        assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
+    for options in (3, 3 << 4, -1):
+        with pytest.raises(RuntimeError, match=r"options is 0x.*; expected a layout 0 to 2 in bits 0-3 and a form"):
+            quantize.default(x, options)
     compiled = torch.compile(lambda x: quantize_nvfp4(x, 2.0)[0], backend="eager", fullgraph=True, dynamic=True)
     for m in (5, 1, 0, 130):
         x = torch.randn(m, 64)
@@ -158,7 +161,7 @@ def test_wrong_arguments_of_the_fused_forms_are_named():
             rms_norm_quantize_nvfp4(x, *arguments)
     with pytest.raises(RuntimeError, match="residual has shape"):
         rms_norm_quantize_nvfp4(x, None, 1e-6, residual=torch.randn(2, 48))
-    with pytest.raises(ValueError, match="limit is -1"):
+    with pytest.raises(RuntimeError, match="limit is -1"):
         silu_mul_quantize_nvfp4(x, limit=-1.0)
 
 
