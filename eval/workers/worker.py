@@ -39,6 +39,7 @@ from reference.problems.interface import Output, Shape, parts
 MAX_EXTRA_CALLS = 3
 # The time between the two checks of outputs: long enough for a late write to show.
 SETTLE_S = 0.01
+SETTLED_ROUNDS = 50  # so many rounds take that time: some boards ask for a thousand, and the parent's own copies decide
 PROFILE_ROWS = 20
 
 
@@ -147,6 +148,7 @@ class Worker:
         self._nothing = self._kernel = setup.shape.offered
         self._watch: FunctionWatch | None = None
         self._seen = 0  # inputs that the submission has seen
+        self._settled = 0  # rounds
 
     def _borrow(self, layout: Layout, channel: Channel) -> HostBorrower | CudaBorrower:
         """Maps the memory that the parent's first message describes."""
@@ -252,7 +254,8 @@ class Worker:
     def _check_outputs(self, outputs: list[Output]) -> None:
         """Raises Failure if an output changed after its call, or if a watched function was replaced."""
         if self._kernel is not self._nothing:
-            self._sleep(SETTLE_S)
+            self._settled += 1
+            self._sleep(SETTLE_S if self._settled <= SETTLED_ROUNDS else 0.0)
             for output, kept in zip(outputs, self._borrower.kept, strict=False):
                 for part, copy in zip(parts(output), parts(kept), strict=True):
                     if not self._equal(part.detach().view(torch.int16), copy.view(torch.int16)):
@@ -338,9 +341,10 @@ def main(setup: Setup, end: int, lifeline: int, log: int, *folders: int) -> None
         traceback.print_exc()
         _tell(channel, f"{type(error).__name__}: {error}")
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    channel.close()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # the submission may have replaced it
+                stream.flush()
+    os._exit(0)  # Python's own end takes half a second with torch, and runs the submission's code
 
 
 def _tell(channel: Channel, failure: str) -> None:
