@@ -6,6 +6,7 @@
 #include "../core/expert_rows.h"
 #include "gpu_experts.h"
 #include "gpu_limits.h"
+#include "instructions/ptx.cuh"
 
 /* In shared memory. */
 struct expert_table {
@@ -26,20 +27,23 @@ static __device__ __forceinline__ int32_t first_row_of(const struct expert_token
 }
 
 /* One warp; the kernel before has to be waited for if it writes the counts.  A lane takes a run of experts;
- * runs are joined by a scan over the lanes, which gives what one loop over all experts would. */
+ * runs are joined by a scan over the lanes, which gives what one loop over all experts would.  Copies bring all
+ * counts at the same time, where loads would wait for each other. */
 static __device__ __forceinline__ void make_expert_table(const struct expert_tokens &tokens,
                                                          struct expert_table *table) {
     const int lane = threadIdx.x % WARP_THREADS;
     const bool padded = tokens.kind == CUSTOM_KERNEL_TOKENS_PADDED;
     for (int32_t i = lane; i < tokens.experts; i += WARP_THREADS) {
-        table->row_end[i] = clamped_count(tokens.counts[i], tokens.rows);
+        cp_async_ca_4(cvta_to_shared(&table->row_end[i]), &tokens.counts[i]);
     }
+    cp_async_commit_group();
+    cp_async_wait_group<0>();
     __syncwarp();
     const int32_t run = (tokens.experts + WARP_THREADS - 1) / WARP_THREADS,
                   first = min(lane * run, tokens.experts), end = min(first + run, tokens.experts);
     int32_t rows = 0;
     for (int32_t i = first; i < end && !padded; i++) {
-        rows = joined_end(tokens.kind, rows, table->row_end[i], tokens.rows);
+        rows = joined_end(tokens.kind, rows, clamped_count(table->row_end[i], tokens.rows), tokens.rows);
     }
     for (int distance = 1; distance < WARP_THREADS; distance *= 2) {
         const int32_t other = __shfl_up_sync(~0u, rows, distance);
@@ -48,7 +52,8 @@ static __device__ __forceinline__ void make_expert_table(const struct expert_tok
     rows = __shfl_up_sync(~0u, rows, 1);
     int32_t row_end = lane == 0 ? 0 : rows, tiles = 0;
     for (int32_t i = first; i < end; i++) {
-        const int32_t begin = padded ? i * tokens.rows : row_end, value = table->row_end[i];
+        const int32_t begin = padded ? i * tokens.rows : row_end,
+                      value = clamped_count(table->row_end[i], tokens.rows);
         row_end = padded ? begin + value : joined_end(tokens.kind, begin, value, tokens.rows);
         tiles += tiles_of_rows(row_end - begin, tokens.tile_m);
         table->row_end[i] = row_end;

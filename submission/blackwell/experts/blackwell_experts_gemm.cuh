@@ -12,7 +12,7 @@
  *
  *   barrier           arrivals           complete when
  *   full[s]           1 (load warp)      stage s holds fp4, in both CTAs; it counts bytes too
- *   scales_ready[s]   8 (warps)          stage s holds scale factors, in both CTAs
+ *   scales_ready[s]   1 a CTA (a warp)   stage s holds scale factors, in both CTAs
  *   empty[s]          1 (commit)         no MMA and no copy reads stage s, in both CTAs, any more
  *   complete[i]       1 (commit)         the tile's products are complete; tiles use two in turn
  *   drained[i]        16 (warps)         no warp of the pair reads that tile's accumulators any more
@@ -191,7 +191,7 @@ template <class T> static __device__ __forceinline__ void init_experts_barriers(
     for (int stage = 0; stage < T::stages; stage++) {
         mbarrier_init(full_barrier(shared, stage), 1);
         mbarrier_init(empty_barrier(shared, stage), 1);
-        mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas * EXPERTS_SCALE_WARPS);
+        mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas);
     }
     for (int i = 0; i < 2; i++) {
         mbarrier_init(complete_barrier<T>(shared, i), 1);
@@ -243,7 +243,8 @@ static __global__ void __launch_bounds__(EXPERTS_THREADS, 1)
         return;
     }
     if (warp >= OTHER_WARPS + EPILOGUE_WARPS) {
-        work_beside_tmem([&] { load_scales<T>(shared, p, &storage->table, threadIdx.x - CTA_THREADS); });
+        work_beside_tmem(
+            [&] { load_scales<T>(shared, p, &storage->table, warp - OTHER_WARPS - EPILOGUE_WARPS); });
         return;
     }
     if (warp == MMA_WARP) {

@@ -1,8 +1,9 @@
 /* The scale factors of the products of experts, copied by four warps to the places that an MMA wants.
  *
- * An expert's rows of A may start anywhere in a scale tile, and rows of B may be by rows or in pieces, so a
- * thread copies the words of one row of B and of one or two rows of A.  If B's scale factors are blocked, and
- * gate and up not interleaved by more than a group, it copies whole entries instead. */
+ * An expert's rows of A may start anywhere in a scale tile, and rows of B may be by rows or in pieces, so each
+ * lane copies the words of some rows.  If B's scale factors are blocked, and gate and up not interleaved by
+ * more than a group, it copies whole entries of B instead.  The warps take stages in turn, since the arrival
+ * that the pair's other CTA sees takes as long as a stage's products. */
 #ifndef BLACKWELL_EXPERTS_SCALES_CUH
 #define BLACKWELL_EXPERTS_SCALES_CUH
 
@@ -14,81 +15,79 @@ static __device__ __forceinline__ bool copies_entries(const struct blackwell_exp
     return p.sfb1.layout == CUSTOM_KERNEL_SCALES_BLOCKED && (has_adjacent_rows(p) || p.interleave == 0);
 }
 
-/* The words of the scale factors that a thread copies for a tile. */
+/* The words of the scale factors that a lane copies for a tile: those of its first step. */
 template <class T> struct scale_sources {
-    static constexpr int rows =
-        (T::columns + EXPERTS_SCALE_WARPS * WARP_THREADS - 1) / (EXPERTS_SCALE_WARPS * WARP_THREADS); /* of A */
-    const uint8_t *b, *a[rows];
-    bool there[rows]; /* a row of the MMA's */
+    static constexpr int a_rows = T::columns / WARP_THREADS, b_rows = TILE_M / WARP_THREADS;
+    const uint8_t *a[a_rows], *b[b_rows];
 };
 
-/* Rows past an end take the last row's, which affects no output. */
+/* The word of row number `row` of a CTA's rows of B, or of the last row if that comes before, which affects no
+ * output; of entry number `row`, if entries are copied. */
 static __device__ __forceinline__ const uint8_t *first_b_word(const struct blackwell_experts_params &p,
-                                                              const struct experts_coord &coord, int thread) {
-    const int quarter = thread / EXPERTS_QUARTER, lane = thread % EXPERTS_QUARTER, up = lane / EXPERTS_PIECE,
-              in_piece = lane % EXPERTS_PIECE;
+                                                              const struct experts_coord &coord, int row) {
+    const int in_quarter = row % EXPERTS_QUARTER, up = in_quarter / EXPERTS_PIECE,
+              in_piece = in_quarter % EXPERTS_PIECE;
     const int32_t expert = coord.rows.expert;
-    if (copies_entries(p)) { /* the quarter's number is the step's */
-        const int32_t row = has_adjacent_rows(p) ? first_adjacent_row(p, coord) : coord.column;
-        const int entry = has_adjacent_rows(p) ? lane : pair_rank() * EXPERTS_PIECE + in_piece;
-        return first_scale_word(!has_adjacent_rows(p) && up ? p.sfb2 : p.sfb1, p.steps_k, expert,
-                                min(row, p.b_rows - 1) / SCALE_TILE_ROWS * SCALE_TILE_ROWS + entry) +
-               quarter * SCALE_TILE_BYTES;
+    const bool adjacent = has_adjacent_rows(p), entries = copies_entries(p);
+    const struct expert_scales &scales = !adjacent && up ? p.sfb2 : p.sfb1;
+    if (adjacent && !entries) {
+        return first_scale_word(scales, p.steps_k, expert,
+                                min(first_adjacent_row(p, coord) + row, p.b_rows - 1));
     }
-    if (has_adjacent_rows(p)) {
-        return first_scale_word(p.sfb1, p.steps_k, expert,
-                                min(first_adjacent_row(p, coord) + thread, p.b_rows - 1));
+    if (!entries) {
+        const int32_t column = quarter_column(p, coord, row / EXPERTS_QUARTER) + in_piece;
+        return first_scale_word(scales, p.steps_k, expert, min(row_of_column(p, column, up), p.b_rows - 1));
     }
-    const int32_t row = row_of_column(p, quarter_column(p, coord, quarter) + in_piece, up);
-    return first_scale_word(up ? p.sfb2 : p.sfb1, p.steps_k, expert, min(row, p.b_rows - 1));
+    const int32_t first = min(adjacent ? first_adjacent_row(p, coord) : coord.column, p.b_rows - 1);
+    return first_scale_word(scales, p.steps_k, expert,
+                            first / SCALE_TILE_ROWS * SCALE_TILE_ROWS +
+                                (adjacent ? in_quarter : pair_rank() * EXPERTS_PIECE + in_piece));
 }
 
 template <class T>
 static __device__ __forceinline__ struct scale_sources<T>
-find_scale_sources(const struct blackwell_experts_params &p, const struct experts_coord &coord, int thread) {
+find_scale_sources(const struct blackwell_experts_params &p, const struct experts_coord &coord) {
+    const int lane = threadIdx.x % WARP_THREADS;
     struct scale_sources<T> sources;
-    sources.b = first_b_word(p, coord, thread);
 #pragma unroll
-    for (int i = 0; i < scale_sources<T>::rows; i++) {
-        const int32_t row = i * EXPERTS_SCALE_WARPS * WARP_THREADS + thread;
-        sources.there[i] = row < coord.columns;
-        sources.a[i] = first_token_word(p.sfa, p.steps_k, p.tokens, coord.rows, coord.rows.first_row + row);
+    for (int i = 0; i < scale_sources<T>::b_rows; i++) {
+        sources.b[i] = i == 0 || !copies_entries(p) ? first_b_word(p, coord, i * WARP_THREADS + lane) : nullptr;
+    }
+#pragma unroll
+    for (int i = 0; i < scale_sources<T>::a_rows; i++) {
+        const int32_t row = i * WARP_THREADS + lane;
+        sources.a[i] = row < coord.columns ? first_token_word(p.sfa, p.steps_k, p.tokens, coord.rows,
+                                                              coord.rows.first_row + row)
+                                           : nullptr;
     }
     return sources;
 }
 
-/* Copies a stage's scale factors, of the `steps` steps that K still has, and moves on. */
+/* Copies the scale factors of step number `step` of a tile to place number `place` of a stage. */
 template <class T>
 static __device__ __forceinline__ void
-copy_scales_of_stage(stage_t<T> stage, const struct blackwell_experts_params &p,
-                     struct scale_sources<T> &sources, int32_t steps, int thread) {
-    const int32_t a_step = scale_step_bytes(p.sfa), b_step = scale_step_bytes(p.sfb1);
-    const uint32_t sfa = SHARED_MEMBER(stage, sfa), sfb = SHARED_MEMBER(stage, sfb);
-    const bool entries = copies_entries(p);
-    const int warp = thread / WARP_THREADS, lane = thread % WARP_THREADS;
-    if (entries && warp < steps) {
-        cp_async_cg_16(sfa + warp * SCALE_TILE_BYTES + lane * SCALE_ENTRY_BYTES, sources.b);
-    }
+copy_scales_of_step(stage_t<T> stage, const struct blackwell_experts_params &p,
+                    const struct scale_sources<T> &sources, int32_t step, int place) {
+    const int lane = threadIdx.x % WARP_THREADS;
+    const int64_t in_a = step * (int64_t)scale_step_bytes(p.sfa),
+                  in_b = step * (int64_t)scale_step_bytes(p.sfb1);
+    const uint32_t sfa = SHARED_MEMBER(stage, sfa) + place * SCALE_TILE_BYTES,
+                   sfb = SHARED_MEMBER(stage, sfb) + place * SCALE_TILE_BYTES;
+    if (copies_entries(p)) {
+        cp_async_cg_16(sfa + lane * SCALE_ENTRY_BYTES, sources.b[0] + in_b);
+    } else {
 #pragma unroll
-    for (int step = 0; step < STAGE_STEPS; step++) {
-        if (step >= steps) {
-            continue;
-        }
-        if (!entries) {
-            cp_async_ca_4(scale_word_at(sfa, thread) + step * SCALE_TILE_BYTES, sources.b + step * b_step);
-        }
-#pragma unroll
-        for (int i = 0; i < scale_sources<T>::rows; i++) {
-            if (sources.there[i]) {
-                cp_async_ca_4(scale_word_at(sfb + i * STAGE_SCALE_BYTES, thread) + step * SCALE_TILE_BYTES,
-                              sources.a[i] + step * a_step);
-            }
+        for (int i = 0; i < scale_sources<T>::b_rows; i++) {
+            cp_async_ca_4(scale_word_at(sfa, i * WARP_THREADS + lane), sources.b[i] + in_b);
         }
     }
-    sources.b += STAGE_STEPS * b_step;
 #pragma unroll
-    for (int i = 0; i < scale_sources<T>::rows; i++) {
-        sources.a[i] += STAGE_STEPS * a_step;
+    for (int i = 0; i < scale_sources<T>::a_rows; i++) {
+        const int row = i * WARP_THREADS + lane;
+        if (sources.a[i] != nullptr) {
+            cp_async_ca_4(scale_word_at(sfb + row / SCALE_TILE_ROWS * STAGE_SCALE_BYTES, row),
+                          sources.a[i] + in_a);
+        }
     }
 }
 
@@ -101,34 +100,43 @@ template <class T> static __device__ __forceinline__ void announce_scales(shared
     }
 }
 
-/* A warp that copies scale factors, for one tile after another.  Waits for empty[s]; copies to stage s; signals
- * scales_ready of the stage whose copies it waits for, so that almost a ring of copies is under way. */
+/* Warp number `warp` of those that copy scale factors, for one tile after another: has every fourth stage of
+ * all tiles.  Waits for empty[s]; copies to stage s; signals scales_ready of that stage, or, if the ring is
+ * long enough, of the one before among its own, so that the copies of two are under way. */
 template <class T>
 static __device__ __forceinline__ void load_scales(shared_t<T> shared, const struct blackwell_experts_params &p,
-                                                   const struct expert_table *table, int thread) {
-    constexpr int under_way = T::stages - 1;
-    struct ring filling = {0, 1}, ready = {0, 0};
-    int32_t filled = 0;
+                                                   const struct expert_table *table, int warp) {
+    constexpr int under_way = T::stages >= 2 * EXPERTS_SCALE_WARPS ? 2 : 1;
+    struct ring filling = {0, 1};
+    int32_t turn = 0; /* the warp whose stage comes next */
+    int before = -1;  /* this warp's stage before */
     for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t, bool) {
-        struct scale_sources<T> sources = find_scale_sources<T>(p, coord, thread);
+        const struct scale_sources<T> sources = find_scale_sources<T>(p, coord);
 #pragma unroll 1
         for (int32_t step = 0; step < p.steps_k; step += STAGE_STEPS) {
-            wait(empty_barrier(shared, filling.stage), filling.parity);
-            copy_scales_of_stage<T>(stage_of(shared, filling.stage), p, sources, p.steps_k - step, thread);
-            cp_async_commit_group();
-            advance<T::stages>(filling);
-            if (++filled >= under_way) {
+            if (turn == warp) {
+                wait(empty_barrier(shared, filling.stage), filling.parity);
+#pragma unroll
+                for (int i = 0; i < STAGE_STEPS; i++) {
+                    if (step + i < p.steps_k) {
+                        copy_scales_of_step<T>(stage_of(shared, filling.stage), p, sources, step + i, i);
+                    }
+                }
+                cp_async_commit_group();
                 cp_async_wait_group<under_way - 1>();
-                announce_scales<T>(shared, ready.stage);
-                advance<T::stages>(ready);
+                const int ready = under_way == 1 ? filling.stage : before;
+                if (ready >= 0) {
+                    announce_scales<T>(shared, ready);
+                }
+                before = filling.stage;
             }
+            turn = turn + 1 == EXPERTS_SCALE_WARPS ? 0 : turn + 1;
+            advance<T::stages>(filling);
         }
     });
-    cp_async_wait_group<0>();
-#pragma unroll 1
-    for (int32_t left = min(filled, under_way - 1); left > 0; left--) {
-        announce_scales<T>(shared, ready.stage);
-        advance<T::stages>(ready);
+    if (under_way == 2 && before >= 0) {
+        cp_async_wait_group<0>();
+        announce_scales<T>(shared, before);
     }
 }
 

@@ -64,7 +64,7 @@ int32_t geforce_run_experts(const struct experts *experts) {
     RETURN_IF_FAILED(make_params(&plan, &params));
     const int64_t tiles = most_expert_tiles(experts, plan.tile->tile_m) * plan.tiles_n;
     const struct launch launch = {
-        .kernel = geforce_experts_gemm_kernel(plan.index),
+        .kernel = geforce_experts_gemm_kernel(plan.index, experts->extension.plain),
         .grid = {tiles < plan.sms ? tiles : plan.sms, 1, 1},
         .threads = CTA_THREADS(plan.tile->warps_m, plan.tile->warps_n),
         .cluster = 1,

@@ -3,6 +3,7 @@
 #define GEFORCE_EXPERTS_KERNELS_H
 
 #include <cuda.h>
+#include <stdbool.h>
 
 #include "../../gpu/gpu_experts.h"
 #include "../../gpu/gpu_extended.h"
@@ -24,8 +25,8 @@ struct geforce_experts_params {
     int32_t tiles_n, steps_k; /* tiles along an expert's columns of C; K in steps */
 };
 
-/* The kernel of tile number `index`. */
-const void *geforce_experts_gemm_kernel(int index);
+/* The kernel of tile number `index` for a gated or a plain product. */
+const void *geforce_experts_gemm_kernel(int index, bool plain);
 
 #ifdef __cplusplus
 }
