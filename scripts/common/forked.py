@@ -1,7 +1,8 @@
 """Runs Python programs in separate processes that start with torch already imported.
 
 Importing torch takes seconds. multiprocessing's fork server does it once, without threads and without our libraries;
-each program runs in a fork of it, with its own environment, standard files and exit code.
+each program runs in a fork of it, with its own environment, standard files and exit code. A program ends after the exit
+handlers of the libraries that it loaded itself: those of torch would take longer than most programs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILED = 1  # exit code of an interpreter that ends with a traceback
+PRELOAD = ["torch", "pytest"]  # what many programs import and what starts no thread
+
+_LIBC = ctypes.CDLL(None)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
+def _end(status: int, _: object) -> None:
+    _LIBC.fflush(None)
+    os._exit(status)
 
 
 def _become(code: str, arguments: Sequence[str], environment: dict[str, str], files: Sequence[str]) -> None:
@@ -32,6 +42,9 @@ def _become(code: str, arguments: Sequence[str], environment: dict[str, str], fi
     os.chdir(ROOT)
     sys.argv = ["-c", *arguments]
     status: object = 0
+    _LIBC.on_exit(
+        _end, None
+    )  # handlers run from the last to the first: the program's libraries', this one, not torch's
     try:
         exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
     except SystemExit as end:
@@ -44,7 +57,7 @@ def _become(code: str, arguments: Sequence[str], environment: dict[str, str], fi
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit(): multiprocessing would skip the exit handlers in which libraries write their reports.
-    ctypes.CDLL(None).exit(status if isinstance(status, int) else FAILED if status else 0)
+    _LIBC.exit(status if isinstance(status, int) else FAILED if status else 0)
 
 
 def run(
@@ -59,7 +72,7 @@ def run(
     Raises subprocess.TimeoutExpired after `timeout` seconds.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch"])
+    context.set_forkserver_preload(PRELOAD)
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder) / name) for name in ("in", "out", "err")]
         for file, text in zip(files, (stdin, "", ""), strict=True):
