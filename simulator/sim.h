@@ -349,6 +349,28 @@ SIM_API void sim_print_times(const struct sim *sim, FILE *to); /* of each launch
 /* Prints stale suppressions, then the verdict in one line. */
 SIM_API void sim_print_summary(const struct sim *sim, FILE *to);
 
+/* ---- textures and surfaces ---- */
+
+#define SIM_TEXTURE_MAGIC 0x7e57a11eu
+
+enum sim_texture_kind { SIM_TEXTURE_SIGNED, SIM_TEXTURE_UNSIGNED, SIM_TEXTURE_FLOAT };
+/* The values are those of the CUDA runtime API. */
+enum sim_address_mode { SIM_ADDRESS_WRAP, SIM_ADDRESS_CLAMP, SIM_ADDRESS_MIRROR, SIM_ADDRESS_BORDER };
+
+/* An object that kernels fetch from or store to: its address, in memory of the simulator, is the handle. */
+struct sim_texture {
+    uint32_t magic; /* SIM_TEXTURE_MAGIC */
+    uint32_t dimensions, size[3], layers;
+    const void *data;
+    uint64_t pitch, slice_pitch; /* bytes from row to row, from slice or layer to the next */
+    uint32_t channels, channel_bits, kind;
+    uint32_t address_mode[3];
+    float border[4];
+    bool is_surface;
+    bool linear_memory; /* one-dimensional, without filtering; zeros outside */
+    bool filter_linear, normalized, read_normalized;
+};
+
 /* ---- tensor maps (the rules of cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; the values are those of
  * the CUDA driver API) ---- */
 

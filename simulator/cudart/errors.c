@@ -22,13 +22,6 @@ cudaError_t runtime_unmodelled(const char *what) {
     return runtime_result(cudaErrorNotSupported);
 }
 
-/* The one refused function that returns no error: texture code calls it before cudaMallocArray. */
-struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
-                                                   enum cudaChannelFormatKind format) {
-    (void)runtime_unmodelled("cudaCreateChannelDesc (textures)");
-    return (struct cudaChannelFormatDesc){x, y, z, w, format};
-}
-
 cudaError_t cudaGetLastError(void) {
     cudaError_t error = cudaPeekAtLastError();
     last_error = cudaSuccess;

@@ -109,6 +109,12 @@
     X(wgmma, wgmma, TENSOR)                                                                                    \
     X(tcgen05, tcgen05, TENSOR)                                                                                \
     X(clusterlaunchcontrol, clusterlaunchcontrol, ASYNC_COPY)                                                  \
+    X(tex, tex, MEM_GLOBAL)                                                                                    \
+    X(tld4, tld4, MEM_GLOBAL)                                                                                  \
+    X(txq, txq, MEM_GLOBAL)                                                                                    \
+    X(suld, suld, MEM_GLOBAL)                                                                                  \
+    X(sust, sust, MEM_GLOBAL)                                                                                  \
+    X(suq, suq, MEM_GLOBAL)                                                                                    \
     X(tensormap, tensormap, MEM_OTHER)
 
 /* OPCODES as a table for ptx_parse, ended by a NULL name. */

@@ -139,6 +139,17 @@ struct control_fields {
     bool exits;         /* exit, not ret */
 };
 
+/* tex, tld4, txq, suld, sust, suq. */
+struct texture_fields {
+    uint8_t dimensions; /* of the coordinates; 0: a query */
+    bool layered;       /* a layer precedes the coordinates */
+    bool real;          /* coordinates are f32 */
+    bool of_surface;
+    uint8_t component;       /* tld4; txq and suq: the dimension, 3: layers */
+    uint8_t bytes, elements; /* suld, sust */
+    uint8_t outside;         /* suld, sust: enum outside of isa/memory/texture.h */
+};
+
 /* fence, membar. */
 struct fence_fields {
     bool acquires, releases; /* memory model: fence.sc, .acq_rel, .acquire, .release, membar */
@@ -281,6 +292,7 @@ struct insn {
         struct tensor_map_fields tensor_map;
         struct wgmma_fields wgmma;
         struct tcgen05_fields tcgen05;
+        struct texture_fields texture;
     };
 };
 

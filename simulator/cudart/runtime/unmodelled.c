@@ -1,5 +1,5 @@
-/* Functions of CUDA that the simulator does not model: textures, other processes, mapped
- * memory, graphics.  Each prints its name and returns "not supported", so that a program that has them links,
+/* Functions of CUDA that the simulator does not model: textures of the driver's API, mipmaps,
+ * other processes, mapped memory, graphics.  Each prints its name and returns "not supported", so that a program that has them links,
  * and runs as long as it calls none.  Hints about where memory should lie succeed and do nothing.
  *
  * The names are those of CUDA 13's headers.  These are not included here, so that a function without parameters
@@ -10,10 +10,10 @@ int runtime_result(int error);
 
 /* clang-format off */
 #define RUNTIME_CALLS(X) \
-    X(__cudaGetProcAddress) X(__cudaRegisterHostVar) X(__cudaRegisterUnifiedTable) X(cudaArrayGetInfo) \
+    X(__cudaGetProcAddress) X(__cudaRegisterHostVar) X(__cudaRegisterUnifiedTable) \
     X(cudaArrayGetMemoryRequirements) X(cudaArrayGetPlane) X(cudaArrayGetSparseProperties) \
-    X(cudaChooseDevice) X(cudaCreateSurfaceObject) X(cudaCreateTextureObject) X(cudaDestroyExternalMemory) \
-    X(cudaDestroyExternalSemaphore) X(cudaDestroySurfaceObject) X(cudaDestroyTextureObject) \
+    X(cudaChooseDevice) X(cudaDestroyExternalMemory) \
+    X(cudaDestroyExternalSemaphore) \
     X(cudaDeviceDisablePeerAccess) X(cudaDeviceFlushGPUDirectRDMAWrites) X(cudaDeviceGetByPCIBusId) \
     X(cudaDeviceGetCacheConfig) X(cudaDeviceGetGraphMemAttribute) X(cudaDeviceGetHostAtomicCapabilities) \
     X(cudaDeviceGetNvSciSyncAttributes) X(cudaDeviceGetP2PAtomicCapabilities) X(cudaDeviceGetP2PAttribute) \
@@ -25,15 +25,14 @@ int runtime_result(int error);
     X(cudaEGLStreamConsumerReleaseFrame) X(cudaEGLStreamProducerConnect) \
     X(cudaEGLStreamProducerDisconnect) X(cudaEGLStreamProducerPresentFrame) \
     X(cudaEGLStreamProducerReturnFrame) X(cudaEventCreateFromEGLSync) X(cudaExternalMemoryGetMappedBuffer) \
-    X(cudaExternalMemoryGetMappedMipmappedArray) X(cudaFreeArray) X(cudaFreeMipmappedArray) \
+    X(cudaExternalMemoryGetMappedMipmappedArray) X(cudaFreeMipmappedArray) \
     X(cudaFuncGetName) X(cudaFuncGetParamInfo) X(cudaFuncSetSharedMemConfig) X(cudaGLGetDevices) \
     X(cudaGLMapBufferObject) X(cudaGLMapBufferObjectAsync) X(cudaGLRegisterBufferObject) \
     X(cudaGLSetBufferObjectMapFlags) X(cudaGLSetGLDevice) X(cudaGLUnmapBufferObject) \
-    X(cudaGLUnmapBufferObjectAsync) X(cudaGLUnregisterBufferObject) X(cudaGetChannelDesc) \
+    X(cudaGLUnmapBufferObjectAsync) X(cudaGLUnregisterBufferObject) \
     X(cudaGetExportTable) X(cudaGetMipmappedArrayLevel) X(cudaGetSurfaceObjectResourceDesc) \
     X(cudaGetTextureObjectResourceDesc) X(cudaGetTextureObjectResourceViewDesc) \
     X(cudaGetTextureObjectTextureDesc) \
-    \
     X(cudaGraphAddExternalSemaphoresSignalNode) X(cudaGraphAddExternalSemaphoresWaitNode) \
     X(cudaGraphAddMemAllocNode) \
     X(cudaGraphAddMemFreeNode) \
@@ -46,14 +45,11 @@ int runtime_result(int error);
     X(cudaGraphExecEventRecordNodeSetEvent) X(cudaGraphExecEventWaitNodeSetEvent) \
     X(cudaGraphExecExternalSemaphoresSignalNodeSetParams) \
     X(cudaGraphExecExternalSemaphoresWaitNodeSetParams) X(cudaGraphExecGetFlags) \
-    \
-    \
     X(cudaGraphExecMemcpyNodeSetParamsFromSymbol) X(cudaGraphExecMemcpyNodeSetParamsToSymbol) \
     X(cudaGraphExecNodeSetParams) \
     X(cudaGraphExternalSemaphoresSignalNodeGetParams) X(cudaGraphExternalSemaphoresSignalNodeSetParams) \
     X(cudaGraphExternalSemaphoresWaitNodeGetParams) X(cudaGraphExternalSemaphoresWaitNodeSetParams) \
     X(cudaGraphGetEdges) X(cudaGraphHostNodeGetParams) \
-    \
     X(cudaGraphInstantiateWithParams) X(cudaGraphKernelNodeCopyAttributes) \
     X(cudaGraphKernelNodeGetAttribute) X(cudaGraphKernelNodeSetAttribute) \
     X(cudaGraphKernelNodeSetParam) X(cudaGraphKernelNodeUpdatesApply) \
@@ -74,16 +70,15 @@ int runtime_result(int error);
     X(cudaIpcGetEventHandle) X(cudaIpcGetMemHandle) X(cudaIpcOpenEventHandle) X(cudaIpcOpenMemHandle) \
     X(cudaLibraryGetManaged) X(cudaLibraryGetUnifiedFunction) X(cudaLogsCurrent) X(cudaLogsDumpToFile) \
     X(cudaLogsDumpToMemory) X(cudaLogsRegisterCallback) X(cudaLogsUnregisterCallback) X(cudaMalloc3D) \
-    X(cudaMalloc3DArray) X(cudaMallocArray) X(cudaMallocMipmappedArray) \
+    X(cudaMallocMipmappedArray) \
     X(cudaMemDiscardAndPrefetchBatchAsync) X(cudaMemDiscardBatchAsync) X(cudaMemGetDefaultMemPool) \
     X(cudaMemGetMemPool) X(cudaMemPoolExportPointer) X(cudaMemPoolExportToShareableHandle) \
     X(cudaMemPoolGetAccess) X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) \
     X(cudaMemPoolSetAccess) X(cudaMemPrefetchBatchAsync) X(cudaMemRangeGetAttribute) \
-    X(cudaMemRangeGetAttributes) X(cudaMemSetMemPool) X(cudaMemcpy2DArrayToArray) X(cudaMemcpy2DFromArray) \
-    X(cudaMemcpy2DFromArrayAsync) X(cudaMemcpy2DToArray) X(cudaMemcpy2DToArrayAsync) X(cudaMemcpy3D) \
-    X(cudaMemcpy3DAsync) X(cudaMemcpy3DBatchAsync) X(cudaMemcpy3DPeer) X(cudaMemcpy3DPeerAsync) \
-    X(cudaMemcpyArrayToArray) X(cudaMemcpyBatchAsync) X(cudaMemcpyFromArray) X(cudaMemcpyFromArrayAsync) \
-    X(cudaMemcpyToArray) X(cudaMemcpyToArrayAsync) X(cudaMemset3D) X(cudaMemset3DAsync) \
+    X(cudaMemRangeGetAttributes) X(cudaMemSetMemPool) \
+    X(cudaMemcpy3DBatchAsync) X(cudaMemcpy3DPeer) X(cudaMemcpy3DPeerAsync) \
+    X(cudaMemcpyArrayToArray) X(cudaMemcpyBatchAsync) X(cudaMemcpyFromArrayAsync) \
+    X(cudaMemcpyToArrayAsync) X(cudaMemset3D) X(cudaMemset3DAsync) \
     X(cudaMipmappedArrayGetMemoryRequirements) X(cudaMipmappedArrayGetSparseProperties) \
     X(cudaSetValidDevices) X(cudaSignalExternalSemaphoresAsync) X(cudaStreamAttachMemAsync) \
     X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) \
