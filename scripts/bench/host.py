@@ -3,8 +3,8 @@
 The shim alone, as in a bundle, and the package, which checks more of its tensors, are measured in turns.  The cost is
 processor time of the calling thread, which other work on the machine disturbs less than wall time.
 
---operators measures eager dual_gemm, gated_gemm and plain_gemm beside torch.mm(out=) in turns: on a CUDA device by the
-time that a row of calls takes the host, on CPU tensors without rows (M = 0), so that no arithmetic is timed.
+--operators measures the eager products and quantizers beside torch.mm(out=) in turns: on a CUDA device by the time that
+a row of calls takes the host, on CPU tensors without rows (M = 0), so that no arithmetic is timed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,19 @@ from reference import group_reference
 from reference.problems import DEFAULT, PROBLEMS, short_name
 from reference.problems.interface import BOARD, blank
 from reference.reference import generate_input
-from submission import backends, dual_gemm, gated_gemm, group_submission, plain_gemm, product_submission
+from submission import (
+    backends,
+    dual_gemm,
+    gated_gemm,
+    group_submission,
+    grouped_gated_gemm,
+    grouped_plain_gemm,
+    plain_gemm,
+    product_submission,
+    quantize_nvfp4,
+    rms_norm_quantize_nvfp4,
+    silu_mul_quantize_nvfp4,
+)
 from submission import submission as packaged
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,7 +130,7 @@ def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
 
 
 OPERATOR_ROWS = (1, 16, 256)
-OPERATOR_N, OPERATOR_K = 768, 2048
+OPERATOR_N, OPERATOR_K, OPERATOR_EXPERTS = 768, 2048, 4
 QUEUED_CALLS = 200  # in a row: few enough that the device's queue, which holds 1,024, does not hold the host up
 
 
@@ -134,6 +146,11 @@ def _operator_calls(device: torch.device, m: int) -> dict[str, Callable[[], obje
     scale = torch.ones((), device=device)
     x, w, out = (ones(*size, torch.bfloat16) for size in ((m, k), (k, n), (m, n)))
     gated = {"scale_gate": scale, "scale_up": scale, "out_dtype": torch.bfloat16, "scale_layout": "linear"}
+    of_experts = [one.expand(OPERATOR_EXPERTS, *one.shape).contiguous() for one in (b1, b2, sfb1, sfb2)]
+    e1, e2, sfe1, sfe2 = of_experts
+    counts = torch.tensor([m] + [0] * (OPERATOR_EXPERTS - 1), dtype=torch.int32, device=device)
+    grouped = {"counts": counts, "out_dtype": torch.bfloat16, "scale_layout": "linear"}
+    both = ones(m, 2 * k, torch.bfloat16)
     return {
         "torch.mm(out=)": lambda: torch.mm(x, w, out=out),
         "dual_gemm": lambda: dual_gemm(a, b1, b2, sfa, sfb1, sfb2, scale_layout="linear"),
@@ -141,6 +158,11 @@ def _operator_calls(device: torch.device, m: int) -> dict[str, Callable[[], obje
         "plain_gemm": lambda: plain_gemm(
             a, b1, sfa, sfb1, scale=scale, out_dtype=torch.bfloat16, scale_layout="linear"
         ),
+        "grouped_gated_gemm": lambda: grouped_gated_gemm(a, e1, e2, sfa, sfe1, sfe2, **grouped),
+        "grouped_plain_gemm": lambda: grouped_plain_gemm(a, e1, sfa, sfe1, **grouped),
+        "quantize_nvfp4": lambda: quantize_nvfp4(x, scale),
+        "rms_norm_quantize_nvfp4": lambda: rms_norm_quantize_nvfp4(x, None, 1e-6, scale, residual=x),
+        "silu_mul_quantize_nvfp4": lambda: silu_mul_quantize_nvfp4(both, scale),
     }
 
 

@@ -1,9 +1,9 @@
 /* The entry points of custom_kernel.h: validate, choose a backend, run it. */
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "environment.h"
 #include "pad_k.h"
 #include "validate.h"
 
@@ -40,7 +40,7 @@ enum { BACKENDS = sizeof backends / sizeof *backends };
 
 /* Replaces the choice AUTO by the environment's choice, if there is one. */
 static int32_t wanted_backend(int32_t *id) {
-    const char *name = *id == CUSTOM_KERNEL_BACKEND_AUTO ? getenv(BACKEND_VARIABLE) : NULL;
+    const char *name = *id == CUSTOM_KERNEL_BACKEND_AUTO ? environment(BACKEND_VARIABLE) : NULL;
     if (name == NULL || name[0] == '\0' || strcmp(name, "auto") == 0) {
         return CUSTOM_KERNEL_OK;
     }

@@ -9,6 +9,8 @@
 #include <cpuid.h>
 #endif
 
+#include "../core/environment.h"
+
 #define ISA_VARIABLE     "NVFP4_CPU_ISA"
 #define THREADS_VARIABLE "OMP_NUM_THREADS"
 
@@ -33,7 +35,7 @@ static const struct kernels *const instruction_sets[] = {
 enum { INSTRUCTION_SETS = sizeof instruction_sets / sizeof *instruction_sets };
 
 int32_t machine_kernels(int64_t rows, const struct kernels **chosen) {
-    const char *wanted = getenv(ISA_VARIABLE);
+    const char *wanted = environment(ISA_VARIABLE);
     if (wanted != NULL && wanted[0] == '\0') {
         wanted = NULL;
     }
@@ -60,7 +62,7 @@ int32_t machine_kernels(int64_t rows, const struct kernels **chosen) {
 }
 
 int64_t machine_threads(void) {
-    const char *variable = getenv(THREADS_VARIABLE);
+    const char *variable = environment(THREADS_VARIABLE);
     long threads = variable != NULL ? strtol(variable, NULL, 10) : 0;
     if (threads < 1) {
         cpu_set_t processors;

@@ -1,8 +1,9 @@
 #include "gpu_backend.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "../core/environment.h"
 
 #define NAMES_BYTES 256 /* room for a backend's tile names in a message; longer lists are cut */
 
@@ -33,10 +34,22 @@ static void add_needed(const int *capabilities, int count, char *detail, size_t 
     }
 }
 
+static bool has_major(const int *capabilities, int count, int major) {
+    for (int i = 0; i < count; i++) {
+        if (capabilities[i] / 10 == major) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int device_available(int32_t device, const int *capabilities, int count, char *detail,
                             size_t detail_bytes) {
     int major = 0, minor = 0, sms = 0;
     cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (detail == NULL && !has_major(capabilities, count, major)) {
+        return 0; /* every call with an automatic choice asks one backend after another */
+    }
     if (error == cudaSuccess) {
         error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     }
@@ -122,7 +135,7 @@ int32_t gpu_check_limits(const char *backend, const char *tile, const struct lim
 }
 
 int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index), int *index) {
-    const char *wanted = getenv(variable);
+    const char *wanted = environment(variable);
     *index = -1;
     if (wanted == NULL || wanted[0] == '\0') {
         return CUSTOM_KERNEL_OK;

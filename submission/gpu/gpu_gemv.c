@@ -1,7 +1,6 @@
 #include "gpu_gemv.h"
 
-#include <stdlib.h>
-
+#include "../core/environment.h"
 #include "gemv.h"
 #include "gpu_grouped.h"
 
@@ -20,7 +19,7 @@ static bool fits(const struct problem *problem) {
 }
 
 bool gpu_prefers_gemv(const struct problem *groups, int64_t count) {
-    const char *tile = getenv(GROUPED_CONFIG_VARIABLE);
+    const char *tile = environment(GROUPED_CONFIG_VARIABLE);
     if (tile != NULL && tile[0] != '\0') {
         return false;
     }

@@ -2,8 +2,9 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "../core/environment.h"
 
 /* The launch attribute of programmatic dependent launch (PDL), by its number: its name in the CUDA headers
  * holds a word that the leaderboard refuses in any file (cudaLaunchAttributeID, CUDA 13.0 driver_types.h). */
@@ -157,7 +158,7 @@ int32_t gpu_allow_shared_memory(int32_t device, const struct launch *launch) {
 }
 
 static cudaLaunchAttribute pdl_attribute(const char *variable) {
-    const char *wanted = getenv(variable);
+    const char *wanted = environment(variable);
     cudaLaunchAttribute attribute = {.id = ATTRIBUTE_PDL, .val = {.pad = {0}}};
     /* .val.programmatic...Allowed = 1: the member's name holds the refused word, its place is the union's
      * start. */

@@ -1,6 +1,7 @@
 /* The host side of the Hopper dual GEMM.  A call: select a tile or two, check the limits, get scratch memory,
  * encode the tensor maps, dequantize A, permute B's scale factors if needed, multiply in one launch or two.
  * Calls with few rows of A go to hopper_narrow_backend.c. */
+#include "../gpu/gpu_answers.h"
 #include "../gpu/gpu_backend.h"
 #include "../gpu/gpu_scales.h"
 #include "experts/hopper_experts_backend.h"
@@ -37,8 +38,11 @@ struct operands {
 static int32_t select_tiles(const struct problem *problem, int sms, struct hopper_choice *choice) {
     *choice = (struct hopper_choice){.first_columns = problem->n};
     RETURN_IF_FAILED(gpu_wanted_tile(HOPPER_CONFIG_VARIABLE, hopper_tile_name, &choice->tile));
-    if (choice->tile < 0) {
+    static _Thread_local struct answers answers;
+    const struct question question = {problem->m, problem->n, problem->k, problem->l, sms, 0, 0};
+    if (choice->tile < 0 && !recall_answer(&answers, &question, choice, sizeof *choice)) {
         *choice = hopper_select_tiles(problem->m, problem->n, problem->k, problem->l, sms);
+        keep_answer(&answers, &question, choice, sizeof *choice);
     }
     return CUSTOM_KERNEL_OK;
 }

@@ -3,6 +3,7 @@
  * few rows of A go to hopper_extended_narrow_backend.c. */
 #include "hopper_extended_backend.h"
 
+#include "../../gpu/gpu_answers.h"
 #include "../../gpu/gpu_backend.h"
 #include "../../gpu/gpu_scales.h"
 #include "../hopper_ahead.h"
@@ -56,6 +57,17 @@ static int32_t select_tiles(const struct problem *problem, int sms, struct hoppe
     if (choice->tile >= 0) {
         return CUSTOM_KERNEL_OK;
     }
+    static _Thread_local struct answers answers;
+    const struct question question = {problem->m,
+                                      problem->n,
+                                      problem->k,
+                                      1,
+                                      sms,
+                                      extension->a_type,
+                                      2 * extension->interleave + extension->plain};
+    if (recall_answer(&answers, &question, choice, sizeof *choice)) {
+        return CUSTOM_KERNEL_OK;
+    }
     uint32_t allowed = 0;
     for (int i = 0; i < HOPPER_TILES; i++) {
         allowed |= suits(i, extension) ? UINT32_C(1) << i : 0;
@@ -66,6 +78,7 @@ static int32_t select_tiles(const struct problem *problem, int sms, struct hoppe
     if (narrow >= 0) {
         *choice = (struct hopper_choice){.tile = HOPPER_TILES + narrow, .first_columns = n};
     }
+    keep_answer(&answers, &question, choice, sizeof *choice);
     return CUSTOM_KERNEL_OK;
 }
 

@@ -53,11 +53,10 @@ static struct narrow_columns columns_of(const struct extension *extension,
 int32_t hopper_run_extended_narrow(const struct problem *problem, int index, int sms) {
     const struct extension *extension = problem->extension;
     struct hopper_narrow_config config = hopper_narrow_configs[index];
-    struct hopper_narrow_layout layout = {0};
     RETURN_IF_FAILED(hopper_narrow_check_limits(problem, &config));
     config.a_units = NARROW_A_UNITS(extension->a_type, config.a_units);
-    (void)hopper_narrow_layout_together(&config, NARROW_IN_PAIR, problem->m, layout_columns(problem),
-                                        problem->k, 1, sms, &layout);
+    const struct hopper_narrow_layout layout =
+        hopper_narrow_layout_of(problem, &config, index, NARROW_IN_PAIR, layout_columns(problem), sms);
     struct hopper_extended_narrow_params params = {
         .gemm = hopper_narrow_params_of(problem, &layout),
         .epilogue = extended_params_of(problem),

@@ -2,9 +2,12 @@
 
 #include <stdbool.h>
 
+#include "../../gpu/gpu_answers.h"
 #include "../../gpu/gpu_backend.h"
 #include "../hopper_kernels.h"
 #include "hopper_narrow_selection.h"
+
+enum { MOST_A_UNITS = 64 }; /* of any configuration */
 
 int32_t hopper_narrow_check_limits(const struct problem *problem, const struct hopper_narrow_config *config) {
     int64_t most_m = (int64_t)MAX_GRID_YZ * config->tile_m;
@@ -43,11 +46,26 @@ struct hopper_narrow_params hopper_narrow_params_of(const struct problem *proble
     };
 }
 
+struct hopper_narrow_layout hopper_narrow_layout_of(const struct problem *problem,
+                                                    const struct hopper_narrow_config *config, int index,
+                                                    int together, int64_t n, int sms) {
+    static _Thread_local struct answers answers;
+    const int64_t m = problem->m, k = problem->k, l = problem->l;
+    const struct question question = {
+        m, n, k, l, sms, index, (int64_t)together * MOST_A_UNITS + config->a_units};
+    struct hopper_narrow_layout layout = {0};
+    if (!recall_answer(&answers, &question, &layout, sizeof layout)) {
+        (void)hopper_narrow_layout_together(config, together, m, n, k, l, sms, &layout);
+        keep_answer(&answers, &question, &layout, sizeof layout);
+    }
+    return layout;
+}
+
 int32_t hopper_run_narrow(const struct problem *problem, int index, int sms) {
     const struct hopper_narrow_config *config = &hopper_narrow_configs[index];
-    struct hopper_narrow_layout layout = {0};
     RETURN_IF_FAILED(hopper_narrow_check_limits(problem, config));
-    (void)hopper_narrow_layout(config, problem->m, problem->n, problem->k, problem->l, sms, &layout);
+    const struct hopper_narrow_layout layout =
+        hopper_narrow_layout_of(problem, config, index, 1, problem->n, sms);
     struct hopper_narrow_params params = hopper_narrow_params_of(problem, &layout);
     void *arguments[] = {&params};
     return hopper_launch_narrow(problem, config, &layout, hopper_narrow_dual_gemm_kernel(index, layout.split_k),

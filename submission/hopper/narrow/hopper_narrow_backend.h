@@ -12,6 +12,10 @@ int32_t hopper_run_narrow(const struct problem *problem, int index, int sms);
 int32_t hopper_narrow_check_limits(const struct problem *problem, const struct hopper_narrow_config *config);
 struct hopper_narrow_params hopper_narrow_params_of(const struct problem *problem,
                                                     const struct hopper_narrow_layout *layout);
+/* The layout for n columns of a problem with tile number `index`, whose configuration may have been changed. */
+struct hopper_narrow_layout hopper_narrow_layout_of(const struct problem *problem,
+                                                    const struct hopper_narrow_config *config, int index,
+                                                    int together, int64_t n, int sms);
 /* n: columns that the layout was found for. */
 int32_t hopper_launch_narrow(const struct problem *problem, const struct hopper_narrow_config *config,
                              const struct hopper_narrow_layout *layout, const void *kernel, int64_t n,
