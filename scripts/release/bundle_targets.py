@@ -61,7 +61,7 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
         f"submission/{folder}/**/*.cuh",
         "submission/gpu/**/*.cuh",
         "submission/gpu/**/*.h",
-        "submission/gpu/*.c",
+        "submission/gpu/**/*.c",
     )
     return Target(
         gpu,
@@ -105,7 +105,7 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
             (
                 "run_experts",
                 (
-                    "submission/gpu/gpu_experts*",
+                    "submission/gpu/experts/*",
                     f"submission/{folder}/experts/*.c*",
                     f"submission/{folder}/experts/*_kernels.h",
                 ),

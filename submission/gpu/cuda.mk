@@ -5,7 +5,7 @@ CUDA_TOP := $(shell printf '' > $(BUILD)/empty.cu; $(NVCC) --dryrun -c -o /dev/n
 CUDA_LIB := $(firstword $(wildcard $(CUDA_TOP)/lib64/libcudart_static.a $(CUDA_TOP)/lib/libcudart_static.a $(CUDA_TOP)/targets/x86_64-linux/lib/libcudart_static.a))
 NVCC_ARCHS := $(if $(CUDA_LIB),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
 ifneq ($(CUDA_LIB),)
-GPU_HOST_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard submission/gpu/*.c))
+GPU_HOST_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard submission/gpu/*.c submission/gpu/*/*.c))
 OBJS += $(GPU_HOST_OBJS)
 LDLIBS += $(CUDA_LIB) -ldl -lrt
 $(GPU_HOST_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include

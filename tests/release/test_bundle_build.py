@@ -73,7 +73,7 @@ def shaping(command):
 # bundle links without them is shown by its trial (test_bundle.py).
 GROUPED = re.compile(r"submission/\w+/grouped/|submission/gpu/(gpu_(grouped|schedule|gemv)|gemv)\.")
 EXTENDED = re.compile(
-    r"submission/\w+/(extended|experts|quantize)/|submission/torch/|submission/gpu/(gpu_(extended|experts\w*|quantize|pad)|pad_rows)\."
+    r"submission/\w+/(extended|experts|quantize)/|submission/torch/|submission/gpu/(gpu_(extended|quantize|pad)|pad_rows)\."
 )
 
 

@@ -3,7 +3,7 @@
 #include "blackwell_experts_backend.h"
 
 #include "../../gpu/gpu_backend.h"
-#include "../../gpu/gpu_experts_host.h"
+#include "../../gpu/experts/gpu_experts_host.h"
 #include "../blackwell_operands.h"
 #include "../blackwell_tile_selection.h"
 #include "blackwell_experts_kernels.h"

@@ -48,23 +48,40 @@ static __device__ __forceinline__ void copy_a(stage_t<T> stage, const struct bla
     }
 }
 
+/* The first rows, in an expert's tensor, of a CTA's pieces of gate, in quarters; up's are `up` rows further on.
+ * Adjacent rows are one piece. */
+struct pieces {
+    int32_t gate[TMEM_QUARTERS], up;
+};
+
+static __device__ __forceinline__ struct pieces find_pieces(const struct blackwell_experts_params &p,
+                                                            const struct experts_coord &coord) {
+    struct pieces pieces;
+    pieces.up = p.interleave;
+#pragma unroll
+    for (int quarter = 0; quarter < TMEM_QUARTERS; quarter++) {
+        pieces.gate[quarter] = has_adjacent_rows(p) ? first_adjacent_row(p, coord)
+                                                    : row_of_column(p, quarter_column(p, coord, quarter), 0);
+    }
+    return pieces;
+}
+
 /* A CTA's rows of B, in the order that blackwell_experts_tile.cuh explains. */
 template <class T>
 static __device__ __forceinline__ void copy_weights(stage_t<T> stage, const struct blackwell_experts_params &p,
-                                                    const struct experts_coord &coord, int32_t k,
+                                                    const struct pieces &pieces, int32_t expert, int32_t k,
                                                     struct mbarrier full) {
     const uint32_t to = SHARED_MEMBER(stage, a);
     if (has_adjacent_rows(p)) {
-        copy_box<T>(to, &p.b1, k, first_adjacent_row(p, coord), coord.rows.expert, full);
+        copy_box<T>(to, &p.b1, k, pieces.gate[0], expert, full);
         return;
     }
-#pragma unroll 1
+#pragma unroll
     for (int quarter = 0; quarter < TMEM_QUARTERS; quarter++) {
-        const int32_t column = quarter_column(p, coord, quarter);
         const uint32_t gate = to + quarter * EXPERTS_QUARTER * STAGE_FP4_BYTES;
-        copy_box<T>(gate, &p.b1, k, row_of_column(p, column, 0), coord.rows.expert, full);
-        copy_box<T>(gate + EXPERTS_PIECE * STAGE_FP4_BYTES, &p.b2, k, row_of_column(p, column, 1),
-                    coord.rows.expert, full);
+        copy_box<T>(gate, &p.b1, k, pieces.gate[quarter], expert, full);
+        copy_box<T>(gate + EXPERTS_PIECE * STAGE_FP4_BYTES, &p.b2, k, pieces.gate[quarter] + pieces.up, expert,
+                    full);
     }
 }
 
@@ -76,6 +93,7 @@ static __device__ __forceinline__ void load_codes(shared_t<T> shared, const stru
     struct ring ring = {0, 1};
     for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t, bool) {
         const uint32_t bytes = (T::ctas * TILE_M + coord.columns) * STAGE_FP4_BYTES;
+        const struct pieces pieces = find_pieces(p, coord);
 #pragma unroll 1
         for (int32_t step = 0; step < p.steps_k; step += STAGE_STEPS) {
             struct mbarrier full = full_barrier(shared, ring.stage);
@@ -85,7 +103,7 @@ static __device__ __forceinline__ void load_codes(shared_t<T> shared, const stru
                 mbarrier_arrive_expect_tx(full, bytes);
             }
             full.address = mapa_shared_cluster(full.address, 0);
-            copy_weights<T>(stage, p, coord, step * STEP_FP4_BYTES, full);
+            copy_weights<T>(stage, p, pieces, coord.rows.expert, step * STEP_FP4_BYTES, full);
             copy_a<T>(stage, p, coord, step * STEP_FP4_BYTES, full);
             advance<T::stages>(ring);
         }

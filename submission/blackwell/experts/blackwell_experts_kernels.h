@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "../../gpu/gpu_experts.h"
+#include "../../gpu/experts/gpu_experts.h"
 #include "../../gpu/gpu_extended.h"
 #include "blackwell_experts_config.h"
 

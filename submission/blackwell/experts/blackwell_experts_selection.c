@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "../../gpu/gpu_experts_selection.h"
+#include "../../gpu/experts/gpu_experts_selection.h"
 
 const struct blackwell_config blackwell_experts_tiles[BLACKWELL_EXPERTS_TILES_COUNT] = {
     BLACKWELL_EXPERTS_TILES(GPU_TILE_ROW)};

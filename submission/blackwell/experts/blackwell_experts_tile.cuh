@@ -13,7 +13,7 @@
 #ifndef BLACKWELL_EXPERTS_TILE_CUH
 #define BLACKWELL_EXPERTS_TILE_CUH
 
-#include "../../gpu/gpu_experts.cuh"
+#include "../../gpu/experts/gpu_experts.cuh"
 #include "../blackwell_tile.cuh"
 #include "blackwell_experts_kernels.h"
 

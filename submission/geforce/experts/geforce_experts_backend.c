@@ -3,7 +3,7 @@
 #include "geforce_experts_backend.h"
 
 #include "../../gpu/gpu_backend.h"
-#include "../../gpu/gpu_experts_host.h"
+#include "../../gpu/experts/gpu_experts_host.h"
 #include "../geforce_operands.h"
 #include "geforce_experts_kernels.h"
 #include "geforce_experts_selection.h"

@@ -25,7 +25,7 @@
 #ifndef GEFORCE_EXPERTS_GEMM_CUH
 #define GEFORCE_EXPERTS_GEMM_CUH
 
-#include "../../gpu/gpu_experts.cuh"
+#include "../../gpu/experts/gpu_experts.cuh"
 #include "../extended/geforce_extended_gemm.cuh"
 #include "geforce_experts_kernels.h"
 

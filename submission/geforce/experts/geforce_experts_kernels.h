@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-#include "../../gpu/gpu_experts.h"
+#include "../../gpu/experts/gpu_experts.h"
 #include "../../gpu/gpu_extended.h"
 #include "geforce_experts_config.h"
 

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "../../gpu/gpu_experts_selection.h"
+#include "../../gpu/experts/gpu_experts_selection.h"
 
 const struct geforce_experts_tile geforce_experts_tiles[GEFORCE_EXPERTS_TILES_COUNT] = {
     GEFORCE_EXPERTS_TILES(GPU_TILE_ROW)};

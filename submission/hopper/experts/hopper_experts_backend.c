@@ -3,7 +3,7 @@
 #include "hopper_experts_backend.h"
 
 #include "../../gpu/gpu_backend.h"
-#include "../../gpu/gpu_experts_host.h"
+#include "../../gpu/experts/gpu_experts_host.h"
 #include "../hopper_operands.h"
 #include "hopper_experts_kernels.h"
 #include "hopper_experts_selection.h"

@@ -24,7 +24,7 @@
 #ifndef HOPPER_EXPERTS_GEMM_CUH
 #define HOPPER_EXPERTS_GEMM_CUH
 
-#include "../../gpu/gpu_experts.cuh"
+#include "../../gpu/experts/gpu_experts.cuh"
 #include "../../gpu/gpu_extended.cuh"
 #include "../hopper_epilogue.cuh"
 #include "../hopper_pipeline.cuh"

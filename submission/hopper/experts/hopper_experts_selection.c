@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "../../gpu/gpu_experts_selection.h"
+#include "../../gpu/experts/gpu_experts_selection.h"
 
 const struct hopper_experts_tile hopper_experts_tiles[HOPPER_EXPERTS_TILES_COUNT] = {
     HOPPER_EXPERTS_TILES(GPU_TILE_ROW)};

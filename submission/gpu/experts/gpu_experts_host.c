@@ -1,6 +1,6 @@
 #include "gpu_experts_host.h"
 
-#include "gpu_backend.h"
+#include "../gpu_backend.h"
 
 int32_t gpu_check_experts(const char *backend, const char *tile, const struct experts *experts, int64_t tile_m,
                           int64_t tiles_n) {

@@ -1,6 +1,6 @@
 #include "gpu_experts_selection.h"
 
-#include "../core/backend.h"
+#include "../../core/backend.h"
 
 enum { DEVIATIONS = 2, STEPS = 4 };
 

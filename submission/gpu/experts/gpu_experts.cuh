@@ -3,10 +3,10 @@
 #ifndef GPU_EXPERTS_CUH
 #define GPU_EXPERTS_CUH
 
-#include "../core/expert_rows.h"
+#include "../../core/expert_rows.h"
+#include "../gpu_limits.h"
+#include "../instructions/ptx.cuh"
 #include "gpu_experts.h"
-#include "gpu_limits.h"
-#include "instructions/ptx.cuh"
 
 /* In shared memory. */
 struct expert_table {

@@ -2,9 +2,9 @@
 #ifndef GPU_EXPERTS_HOST_H
 #define GPU_EXPERTS_HOST_H
 
+#include "../gpu_extended.h"
+#include "../gpu_host.h"
 #include "gpu_experts.h"
-#include "gpu_extended.h"
-#include "gpu_host.h"
 
 /* Variable of the environment: the name of the tile to use. */
 #define EXPERTS_CONFIG_VARIABLE "NVFP4_EXPERTS_CONFIG"

@@ -2,7 +2,7 @@
 #ifndef GPU_EXPERTS_H
 #define GPU_EXPERTS_H
 
-#include "../core/backend.h"
+#include "../../core/backend.h"
 
 /* The tokens.  Passed by value. */
 struct expert_tokens {
