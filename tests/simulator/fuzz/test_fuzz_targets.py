@@ -1,4 +1,4 @@
-"""The fuzz targets under sanitizers, for a few seconds from a seed; `make fuzz` runs them for long."""
+"""The fuzz targets under sanitizers, for a second each from a seed; `make fuzz` runs them for long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.simulator.sim_kit import ROOT
 
 FOLDER = Path(__file__).resolve().parent
 BUILD = "build/sanitize_sim"
-SECONDS = os.environ.get("FUZZ_SECONDS", "3")
+SECONDS = os.environ.get("FUZZ_SECONDS", "1")
 SEED = os.environ.get("FUZZ_SEED", "1")
 TARGETS = {
     "ptx": (FOLDER / "ptx", ROOT / "tests/simulator/ptx"),

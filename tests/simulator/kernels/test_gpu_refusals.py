@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
+from scripts.common import forked
 from tests.simulator.sim_kit import built, nvcc
 
 UNSUPPORTED = 4
@@ -50,6 +49,13 @@ CASES = [
 ]
 
 
+def output(program, library, backend, calls=()):
+    """What the program prints in a process of its own that uses the backend."""
+    done = forked.run(program, [str(library), json.dumps(calls)], os.environ | {"NVFP4_BACKEND": backend})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def library():
     nvcc()
@@ -57,15 +63,12 @@ def library():
 
 
 @pytest.fixture(scope="module")
-def answers(library, root):
+def answers(library):
     """Status and message of each case, from one process for each backend, whose chip the process simulates."""
     found = {}
     for backend in BACKENDS:
         mine = [case for case in CASES if case[0] == backend]
-        command = [sys.executable, "-c", CALLS, str(library), json.dumps([case[:3] for case in mine])]
-        environment = os.environ | {"NVFP4_BACKEND": backend, "PYTHONPATH": str(root)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        found |= zip(mine, json.loads(done.stdout), strict=True)
+        found |= zip(mine, json.loads(output(CALLS, library, backend, [case[:3] for case in mine])), strict=True)
     return found
 
 
@@ -94,11 +97,8 @@ print(library.custom_kernel(ctypes.byref(args)))
 """
 
 
-def test_a_struct_may_lack_the_queue_but_not_half_of_it(library, root):
-    environment = os.environ | {"NVFP4_BACKEND": "hopper", "PYTHONPATH": str(root)}
-    command = [sys.executable, "-c", SHORTER, str(library)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["0", "True", "2"]
+def test_a_struct_may_lack_the_queue_but_not_half_of_it(library):
+    assert output(SHORTER, library, "hopper").split() == ["0", "True", "2"]
 
 
 # Prints the message of a call on the host's tensors, whose addresses have no memory, with 2^20 rows of A.
@@ -107,9 +107,6 @@ MANY_ROWS = CALLS.replace("ctypes.sizeof(Args), {", "ctypes.sizeof(Args), 0 * {"
 )
 
 
-def test_a_size_that_the_simulator_does_not_take_is_named(library, root):
-    environment = os.environ | {"NVFP4_BACKEND": "hopper", "PYTHONPATH": str(root)}
-    command = [sys.executable, "-c", MANY_ROWS, str(library), json.dumps([["hopper", "", (2**20, 1, 64, 1)]])]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    ((status, message),) = json.loads(done.stdout)
+def test_a_size_that_the_simulator_does_not_take_is_named(library):
+    ((status, message),) = json.loads(output(MANY_ROWS, library, "hopper", [["hopper", "", (2**20, 1, 64, 1)]]))
     assert status == UNSUPPORTED and message.startswith("m is 1048576;") and "2^20" in message

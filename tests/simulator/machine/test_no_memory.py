@@ -127,7 +127,7 @@ def says_so(text: str) -> bool:
     return "out of memory" in text or "Cannot allocate memory" in text
 
 
-ENDS, STEP = 200, 16  # fail all of the first and last requests, and every 16th in between: most come from one loop
+ENDS, STEP = 100, 24  # fail all of the first and last requests, and every 24th in between: most come from one loop
 
 
 def chosen(requests: int) -> list[int]:

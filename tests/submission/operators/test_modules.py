@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from reference import extended_reference as extended
+from scripts.common import forked
 from submission import GatedMLP, MoE
 
 HIDDEN, INTERMEDIATE = 128, 192
@@ -122,12 +121,12 @@ def test_wrong_checkpoints_are_refused_by_name(convention):
         GatedMLP.load(tensors | {inputs: torch.zeros(1)}, PREFIX)
 
 
-def test_a_missing_package_is_named(root):
+def test_a_missing_package_is_named():
     code = (
         "import sys; sys.modules['safetensors'] = None; import submission\n"
         "try: submission.GatedMLP.load('x.safetensors')\nexcept ImportError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    done = forked.run(code)
     assert done.stdout.strip() == "a checkpoint's files need the package safetensors: pip install safetensors"
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from reference import nvfp4
+from scripts.common import forked
 from submission import (
     dual_gemm,
     gated_gemm,
@@ -140,12 +141,12 @@ import torch, submission
 """
 
 
-def run_hidden(hidden: str, code: str, root) -> subprocess.CompletedProcess:
+def run_hidden(hidden: str, code: str) -> subprocess.CompletedProcess:
     source = HIDE.format(hidden=hidden) + code
-    return subprocess.run([sys.executable, "-c", source], cwd=root, capture_output=True, text=True, check=False)
+    return forked.run(source)
 
 
-def test_a_torch_without_the_interface_gets_the_same_operators_in_python(root, tmp_path):
+def test_a_torch_without_the_interface_gets_the_same_operators_in_python(tmp_path):
     tensors = operands()
     halves = torch.ones(M, K, dtype=torch.bfloat16)
     torch.save((tensors, halves), tmp_path / "operands")
@@ -173,7 +174,7 @@ except RuntimeError as error:
     print(error)
 """
     fails = "(lambda index: 3) if name == 'custom_kernel_torch_register' else real(self, name)"
-    done = run_hidden(fails, code, root)
+    done = run_hidden(fails, code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "nvfp4_gemm: a has K = 8; expected a multiple of 16"
     assert "the operator dual_gemm runs in Python" in done.stderr
@@ -189,9 +190,9 @@ except RuntimeError as error:
         assert torch.equal(one.view(torch.uint8), wanted.view(torch.uint8))
 
 
-def test_an_older_library_is_refused_with_the_version_needed(root):
+def test_an_older_library_is_refused_with_the_version_needed():
     lacks = "real(self, 'lacking_' + name if name.startswith('custom_kernel_torch') else name)"
-    done = run_hidden(lacks, "", root)
+    done = run_hidden(lacks, "")
     assert done.returncode == 1 and "expected ABI version 1.5" in done.stderr.splitlines()[-1]
 
 
