@@ -45,11 +45,15 @@ void count_shared(struct run *run, const uint32_t *offsets, uint32_t mask, uint3
         if (part == 0) {
             continue;
         }
-        uint32_t seen[BANKS], depth[BANKS] = {0}, worst = 1;
+        uint32_t seen[BANKS], depth[BANKS], worst = 1, used = 0; /* used: banks that have an entry */
         FOR_LANES(rest, part) {
             for (uint32_t word = 0; word < words; word++) {
                 uint32_t at = offsets[LANE(rest)] / 4 + word, bank = at % BANKS;
-                if (depth[bank] == 0 || seen[bank] != at) { /* another word of this bank */
+                if ((used >> bank & 1) == 0) {
+                    used |= 1u << bank;
+                    seen[bank] = at;
+                    depth[bank] = 1;
+                } else if (seen[bank] != at) { /* another word of this bank */
                     seen[bank] = at;
                     worst = ++depth[bank] > worst ? depth[bank] : worst;
                 }

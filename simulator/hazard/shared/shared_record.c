@@ -20,6 +20,7 @@ struct granule {
 struct spill {
     struct shadow_record *records;
     uint32_t count, room;
+    uint32_t writes; /* records of writes among them */
 };
 
 struct shadow {
@@ -68,7 +69,7 @@ static struct spill *spill_of(struct run *run, struct shadow *shadow, struct gra
         shadow->spill_room = room;
     }
     struct spill *spill = &shadow->spills[shadow->nspills++];
-    spill->count = 0; /* a granule of an earlier cluster used it; its memory is reused */
+    spill->count = spill->writes = 0; /* a granule of an earlier cluster used it; its memory is reused */
     granule->spill = shadow->nspills;
     return spill;
 }
@@ -90,6 +91,7 @@ static uint32_t make_room(struct run *run, struct shadow *shadow, struct granule
         spill->records = run_grow(run->worker, spill->records, spill->room, room, sizeof *spill->records);
         spill->room = room;
     }
+    spill->writes += (records[leaves].flags & ACCESS_WRITE) != 0;
     spill->records[spill->count++] = records[leaves];
     memmove(&records[leaves], &records[leaves + 1], (RECORDS - leaves - 1) * sizeof *records);
     return count - 1;
@@ -133,6 +135,16 @@ static bool read_again(struct run *run, const struct shadow *shadow, struct gran
     return true;
 }
 
+/* True for the most frequent case: the recorded access comes before this one, with all lanes of its warp, and
+ * is none of the running warp's. Then check_conflict finds nothing. */
+static inline bool plainly_ordered(const struct run *run, const struct shadow_record *record, unsigned flags,
+                                   const struct epoch *epoch) {
+    const uint32_t index = record->clock_index, of_warps = run->cluster->nctas * run->launch->warps;
+    const uint32_t own = run->warp->number;
+    return (flags & ACCESS_ASYNC) == 0 && epoch->clock->acquired[index] >= record->value && index != own &&
+           index != of_warps + own && (index >= of_warps || epoch->clock->per_lane[index] >= record->value);
+}
+
 /* Checks an access against records and drops those that it makes redundant; returns how many stay. */
 static inline uint32_t meet(struct run *run, struct shadow_record *records, uint32_t count,
                             const struct touch *touch, unsigned flags, const struct epoch *epoch, bool *varied,
@@ -140,22 +152,24 @@ static inline uint32_t meet(struct run *run, struct shadow_record *records, uint
     bool write = flags & ACCESS_WRITE;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct shadow_record record = records[i];
-        bool both_atomic = record.flags & flags & ACCESS_ATOMIC;
-        bool conflict = (record.bytes & touch->bytes) && (write || record.flags & ACCESS_WRITE) && !both_atomic;
-        if (conflict) {
-            *quiet &= !check_conflict(run, &record, touch, flags, epoch);
-            *varied |= varies(run, &record, touch, flags, epoch);
+        const struct shadow_record *record = &records[i];
+        bool both_atomic = record->flags & flags & ACCESS_ATOMIC;
+        bool conflict =
+            (record->bytes & touch->bytes) && (write || record->flags & ACCESS_WRITE) && !both_atomic;
+        if (conflict && !plainly_ordered(run, record, flags, epoch)) {
+            *quiet &= !check_conflict(run, record, touch, flags, epoch);
+            *varied |= varies(run, record, touch, flags, epoch);
         }
         /* Drop a record if an order after the new access implies an order after it.  A clock reaches the values
          * of one index in order. */
-        bool ordered = conflict || record.clock_index == epoch->clock_index ||
-                       epoch->clock->acquired[record.clock_index] >= record.value;
-        bool covered = (record.bytes & ~touch->bytes) == 0 && ordered &&
-                       (write || (!(record.flags & ACCESS_WRITE) && record.clock_index == epoch->clock_index));
+        bool same_index = record->clock_index == epoch->clock_index;
+        bool covered =
+            (record->bytes & ~touch->bytes) == 0 &&
+            (write ? conflict || same_index || epoch->clock->acquired[record->clock_index] >= record->value
+                   : !(record->flags & ACCESS_WRITE) && same_index);
         if (!covered) {
             if (kept != i) {
-                records[kept] = record;
+                records[kept] = *record;
             }
             kept++;
         }
@@ -163,22 +177,56 @@ static inline uint32_t meet(struct run *run, struct shadow_record *records, uint
     return kept;
 }
 
-/* A fast path for a plain read of the same bytes by the same lanes at the same time of the warp, with nothing
- * but reads since: what the first one passed, this one passes.  It moves to the end of the list, as a new
- * record would. */
-static bool read_once_more(const struct run *run, struct granule *granule, const struct touch *touch,
-                           unsigned flags, const struct epoch *epoch) {
+/* What meet does for a read among reads: drops those with its clock index that it covers. */
+static void drop_reads(struct spill *spill, const struct touch *touch, const struct epoch *epoch) {
+    struct shadow_record *records = spill->records;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < spill->count; i++) {
+        if (records[i].clock_index == epoch->clock_index && (records[i].bytes & ~touch->bytes) == 0) {
+            continue;
+        }
+        if (kept != i) {
+            records[kept] = records[i];
+        }
+        kept++;
+    }
+    spill->count = kept;
+}
+
+static void count_writes(struct spill *spill) {
+    spill->writes = 0;
+    for (uint32_t i = 0; i < spill->count; i++) {
+        spill->writes += (spill->records[i].flags & ACCESS_WRITE) != 0;
+    }
+}
+
+/* True if one of the records is a write by the running warp. */
+static bool own_write(const struct run *run, const struct shadow_record *records, uint32_t count) {
+    bool found = false;
+    for (uint32_t i = 0; i < count; i++) {
+        found |= (records[i].flags & ACCESS_WRITE) != 0 && is_own_index(run->warp, records[i].clock_index);
+    }
+    return found;
+}
+
+/* A fast path for a plain read of the same bytes at the same time of the warp, with nothing but reads since:
+ * what the first one passed, this one passes, unless the lanes are others and may race with a write of their
+ * own warp. It moves to the end of the list, as a new record would. */
+static bool read_once_more(const struct run *run, const struct shadow *shadow, struct granule *granule,
+                           const struct touch *touch, unsigned flags, const struct epoch *epoch) {
     struct shadow_record *records = granule->records;
-    if (flags != ACCESS_READ || granule->spill != 0) {
+    if (flags != ACCESS_READ) {
         return false;
     }
+    const bool written = granule->spill != 0 && shadow->spills[granule->spill - 1].writes != 0;
     for (uint32_t i = granule->count; i > 0 && records[i - 1].flags == ACCESS_READ; i--) {
         struct shadow_record own = records[i - 1];
         if (own.clock_index == epoch->clock_index) {
-            if (own.value != epoch->value || own.bytes != touch->bytes || own.lanes != touch->lanes ||
-                !own.quiet) {
+            if (own.value != epoch->value || own.bytes != touch->bytes || !own.quiet ||
+                (own.lanes != touch->lanes && (written || own_write(run, records, i - 1)))) {
                 return false;
             }
+            own.lanes = touch->lanes;
             own.pc = (uint32_t)(epoch->insn - run->launch->module->code);
             for (; i < granule->count; i++) {
                 records[i - 1] = records[i];
@@ -193,7 +241,7 @@ static bool read_once_more(const struct run *run, struct granule *granule, const
 static void check_granule(struct run *run, struct shadow *shadow, struct granule *granule,
                           const struct touch *touch, unsigned flags, const struct epoch *epoch) {
     if (read_again(run, shadow, granule, touch, flags, epoch) ||
-        read_once_more(run, granule, touch, flags, epoch)) {
+        read_once_more(run, shadow, granule, touch, flags, epoch)) {
         return;
     }
     bool quiet = true;
@@ -210,7 +258,12 @@ static void check_granule(struct run *run, struct shadow *shadow, struct granule
     bool varied = false;
     if (granule->spill != 0) {
         struct spill *spill = &shadow->spills[granule->spill - 1];
-        spill->count = meet(run, spill->records, spill->count, touch, flags, epoch, &varied, &quiet);
+        if ((flags & ACCESS_WRITE) == 0 && spill->writes == 0) {
+            drop_reads(spill, touch, epoch);
+        } else {
+            spill->count = meet(run, spill->records, spill->count, touch, flags, epoch, &varied, &quiet);
+            count_writes(spill);
+        }
     }
     uint32_t kept = meet(run, granule->records, granule->count, touch, flags, epoch, &varied, &quiet);
     kept = make_room(run, shadow, granule, kept);
