@@ -28,8 +28,10 @@
  *     sfb1, sfb2  scale factors of b1 and b2, in the same layout
  *     c           [L][M][N] fp16; every element is written
  *
- * The kernels take K in multiples of 64.  For any other multiple of 16, a call first copies a and b with zeros
- * after each row, which costs time and memory: weights are best padded once.
+ * The kernels take K in multiples of 64.  For any other multiple of 16, each call first copies operands with
+ * zeros after each row, which costs time and memory: weights are best padded once.  It copies a and all scale
+ * factors; b's codes, which are eight ninths of the weights' bytes, only if K is no multiple of 32, or the
+ * backend is cpu, or hopper in any call but custom_kernel_experts().  Nothing is kept for the next call.
  *
  * Ownership.  The caller owns all memory.  The library reads the inputs, writes the outputs, and keeps no
  * pointer after the call; on a GPU the tensors must stay valid until the queued work has finished.

@@ -282,9 +282,10 @@ def grouped_gated_gemm(
     counts of each replay.  No counts lead out of the tensors: negative ones are 0, and tokens past T do not exist.
     Experts without tokens cost nothing, a token's bits do not depend on other tokens, and T may be 0.
 
-    K is a multiple of 16, fastest of 64; N, for NVFP4 output, of 64.  All tensors are packed without gaps, 16-byte
-    aligned (counts and numbers 4-byte aligned), on one device, CPU or CUDA; the kernel runs on the device's current
-    queue.  There is no gradient.
+    K is a multiple of 16, fastest of 64: for others each call copies a and the scale factors of all experts, and on
+    CPU, or if K is no multiple of 32, their codes too.  N, for NVFP4 output, is a multiple of 64.  All tensors are
+    packed without gaps, 16-byte aligned (counts and numbers 4-byte aligned), on one device, CPU or CUDA; the kernel
+    runs on the device's current queue.  There is no gradient.
 
     Raises RuntimeError or ValueError, naming the argument.
     """

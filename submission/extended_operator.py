@@ -285,10 +285,11 @@ def gated_gemm(
     uint8 and scale factors float8_e4m3fn, the latter (M, N/16) if b's are linear or swizzled8x4, else the view of five
     dimensions: they are a and sfa of the next product, whose scale then includes 1 / scale_c.
 
-    M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies the operands with zeros after each
-    row.  N, for NVFP4 output, is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned
-    (the float32 ones 4-byte aligned), on one device, CPU or CUDA; the kernel runs on the device's current queue.  There
-    is no gradient.  struct custom_kernel_extended_args in custom_kernel.h has the arithmetic, operation by operation.
+    M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies a and all scale factors with zeros
+    after each row, and on CPU and Hopper, or if K is no multiple of 32, the weights' codes too.  N, for NVFP4 output,
+    is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned (the float32 ones 4-byte aligned), on one
+    device, CPU or CUDA; the kernel runs on the device's current queue.  There is no gradient. struct
+    custom_kernel_extended_args in custom_kernel.h has the arithmetic, operation by operation.
 
     Raises RuntimeError or ValueError, naming the argument.
     """
@@ -344,10 +345,10 @@ def plain_gemm(
     uint8, which times their scale factors are c * scale_c, and these scale factors, float8_e4m3fn: (M, N/16) if sfb is
     linear or swizzled8x4, else the view of five dimensions.
 
-    M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies the operands with zeros after each
-    row.  N, for NVFP4 output, is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned
-    (the float32 ones 4-byte aligned), on one device, CPU or CUDA; the kernel runs on the device's current queue.  There
-    is no gradient.
+    M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies a and all scale factors with zeros
+    after each row, and on CPU and Hopper, or if K is no multiple of 32, the weights' codes too.  N, for NVFP4 output,
+    is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned (the float32 ones 4-byte aligned), on one
+    device, CPU or CUDA; the kernel runs on the device's current queue.  There is no gradient.
 
     Raises RuntimeError or ValueError, naming the argument.
     """

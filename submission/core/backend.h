@@ -26,9 +26,15 @@ struct problem {
     int32_t device;
     void *queue;
     int32_t group;  /* grouped GEMM: index in the caller's list, for messages */
+    int64_t b_k;    /* elements in a row of the codes of b1 and b2, after which zeros count; 0: k */
     bool rows_of_a; /* the scale factors of A and C lie row by row, whatever scale_layout says */
     const struct extension *extension; /* NULL: the dual GEMM, or a group */
 };
+
+/* Elements in a row of b1 and of b2. */
+static inline int64_t b_row_elems(const struct problem *problem) {
+    return problem->b_k != 0 ? problem->b_k : problem->k;
+}
 
 /* The layout of the scale factors of A and C. */
 static inline int32_t token_scale_layout(const struct problem *problem) {
@@ -118,6 +124,9 @@ struct backend {
     int32_t (*acquire_memory)(const struct problem *problem, int64_t bytes, uint8_t **memory);
     int32_t (*release_memory)(const struct problem *problem, uint8_t *memory, int32_t status);
     int32_t (*pad)(const struct problem *problem, const struct padded_rows *rows);
+    /* The kernels of all calls but custom_kernel_experts(), or of that call, read zeros past the end of a row
+     * of b1 and b2 (struct problem's b_k), if rows begin at multiples of 16 bytes. */
+    bool ends_rows, ends_rows_of_experts;
     /* Called before and after a run function.  acquire_device makes the problem's device the current CUDA
      * device and stores the caller's in *before; release_device restores it.  release_device returns `status`,
      * the run's result, with its message; if the run succeeded, its own status.  Both NULL for a backend

@@ -49,6 +49,11 @@ static void add_scales(struct copies *copies, const uint8_t **pointer, int64_t b
     }
 }
 
+/* True if a backend that reads zeros past the end of a row of B needs no copies of its codes. */
+static bool keeps_codes(bool ends_rows, int64_t k) {
+    return ends_rows && k / 2 % POINTER_ALIGNMENT_BYTES == 0;
+}
+
 /* Makes the copies, and lets the pointers point to them. */
 static int32_t copy_all(const struct backend *backend, const struct problem *problem, struct copies *copies,
                         uint8_t **memory) {
@@ -88,8 +93,12 @@ int32_t pad_problem(const struct backend *backend, struct problem *problem, uint
     }
     add_elements(&copies, &problem->a, l, m, k,
                  extension != NULL && extension->a_type != CUSTOM_KERNEL_A_NVFP4);
-    add_elements(&copies, &problem->b1, l, b_rows, k, false);
-    add_elements(&copies, &problem->b2, l, b_rows, k, false);
+    if (keeps_codes(backend->ends_rows, k)) {
+        problem->b_k = k;
+    } else {
+        add_elements(&copies, &problem->b1, l, b_rows, k, false);
+        add_elements(&copies, &problem->b2, l, b_rows, k, false);
+    }
     add_scales(&copies, &problem->sfa, l, m, k, problem->scale_layout);
     add_scales(&copies, &problem->sfb1, l, b_rows, k, problem->scale_layout);
     add_scales(&copies, &problem->sfb2, l, b_rows, k, problem->scale_layout);
@@ -111,15 +120,19 @@ int32_t pad_experts(const struct backend *backend, struct experts *experts, uint
     }
     const int64_t batches = rows_of_experts(experts) / all->m;
     add_elements(&copies, &all->a, batches, all->m, k, false);
-    add_elements(&copies, &all->b1, l, experts->b_rows, k, false);
-    add_elements(&copies, stacked ? &none : &all->b2, l, experts->b_rows, k, false);
+    if (keeps_codes(backend->ends_rows_of_experts, k)) {
+        all->b_k = k;
+    } else {
+        add_elements(&copies, &all->b1, l, experts->b_rows, k, false);
+        add_elements(&copies, stacked ? &none : &all->b2, l, experts->b_rows, k, false);
+    }
     add_scales(&copies, &all->sfa, batches, all->m, k, experts->sfa_layout);
     add_scales(&copies, &all->sfb1, l, experts->b_rows, k, all->scale_layout);
     add_scales(&copies, stacked ? &none : &all->sfb2, l, experts->b_rows, k, all->scale_layout);
     RETURN_IF_FAILED(copy_all(backend, all, &copies, memory));
     all->k = round_up(k, K_MULTIPLE_ELEMS);
     if (stacked) {
-        all->b2 = all->b1 + n * (all->k / 2);
+        all->b2 = all->b1 + n * (b_row_elems(all) / 2);
         all->sfb2 = all->sfb1 + scale_batch_bytes(all->scale_layout, n, all->k / NVFP4_GROUP_ELEMS);
     }
     return CUSTOM_KERNEL_OK;

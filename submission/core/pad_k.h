@@ -1,5 +1,7 @@
 /* K in multiples of 64, the only ones that the backends' kernels take: operands of another K are copied with
- * zeros after each row, as many as make K a multiple of 64.  Internal. */
+ * zeros after each row, as many as make K a multiple of 64.  The codes of B, which are most of the bytes, stay
+ * where they are if K is a multiple of 32 and the backend's kernels read zeros past the end of a row. Internal.
+ */
 #ifndef CORE_PAD_K_H
 #define CORE_PAD_K_H
 

@@ -279,7 +279,7 @@ void extended_batch(const struct problem *all, int64_t batch, struct problem *on
     const struct extension *of_all = all->extension;
     const bool joint = of_all->stacked || of_all->interleave != 0;
     const int64_t groups = all->k / NVFP4_GROUP_ELEMS, b_rows = joint ? 2 * all->n : all->n;
-    const int64_t b_bytes = b_rows * (all->k / 2);
+    const int64_t b_bytes = b_rows * (b_row_elems(all) / 2);
     const int64_t sfb_bytes = scale_batch_bytes(all->scale_layout, b_rows, groups);
     *extension = *of_all;
     *one = *all;

@@ -5,7 +5,7 @@
  *
  *     GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run, GPU_GROUPED(hopper_run_grouped),
  *                 GPU_EXTENDED(hopper_run_extended), GPU_QUANTIZE(hopper_run_quantize, hopper_pad),
- *                 GPU_EXPERTS(hopper_run_experts), CAPABILITY_H100);
+ *                 GPU_EXPERTS(hopper_run_experts), false, CAPABILITY_H100);
  */
 #ifndef GPU_BACKEND_H
 #define GPU_BACKEND_H
@@ -45,8 +45,10 @@ enum {
 #define GPU_EXPERTS(function) function
 #endif
 
-/* Defines a struct backend; the compute capabilities that it has code for come last. */
-#define GPU_BACKEND(object, id_, name_, run_, run_grouped_, run_extended_, quantize_, run_experts_, ...)       \
+/* Defines a struct backend; the compute capabilities that it has code for come last.  All kernels for experts
+ * read B through tensor maps, which give zeros past the end of a row. */
+#define GPU_BACKEND(object, id_, name_, run_, run_grouped_, run_extended_, quantize_, run_experts_,            \
+                    ends_rows_, ...)                                                                           \
     static int available(int32_t device, char *detail, size_t detail_bytes) {                                  \
         static const int capabilities[] = {__VA_ARGS__};                                                       \
         return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,         \
@@ -61,6 +63,8 @@ enum {
         .run_extended = run_extended_,                                                                         \
         quantize_,                                                                                             \
         .run_experts = run_experts_,                                                                           \
+        .ends_rows = ends_rows_,                                                                               \
+        .ends_rows_of_experts = true,                                                                          \
         .acquire_memory = gpu_acquire_scratch,                                                                 \
         .release_memory = gpu_release_scratch,                                                                 \
         .acquire_device = gpu_acquire_device,                                                                  \

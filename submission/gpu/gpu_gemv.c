@@ -24,7 +24,7 @@ bool gpu_prefers_gemv(const struct problem *groups, int64_t count) {
         return false;
     }
     for (int64_t i = 0; i < count; i++) {
-        if (groups[i].m != 1 || !fits(&groups[i])) {
+        if (groups[i].m != 1 || !fits(&groups[i]) || b_row_elems(&groups[i]) != groups[i].k) {
             return false;
         }
     }

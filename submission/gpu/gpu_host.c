@@ -69,7 +69,7 @@ struct tensor_3d gpu_fp4_tensor(const struct problem *problem, const uint8_t *fp
     return (struct tensor_3d){
         .address = fp4,
         .type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        .row_elems = problem->k / 2,
+        .row_elems = (fp4 == problem->a ? problem->k : b_row_elems(problem)) / 2,
         .rows = rows,
         .batches = problem->l,
         .element_bytes = 1,

@@ -60,7 +60,8 @@ struct tensor_3d {
 /* The tensor's map; out-of-bounds elements read as zero.  `name` is the tensor's name in a message. */
 int32_t gpu_encode(const char *name, const struct tensor_3d *tensor, CUtensorMap *map);
 
-/* A tensor of packed fp4: `rows` rows of the problem's K, in boxes of box_k_bytes by box_rows. */
+/* A tensor of packed fp4, the problem's A or a B: `rows` rows of as much K as these have, in boxes of
+ * box_k_bytes by box_rows. */
 struct tensor_3d gpu_fp4_tensor(const struct problem *problem, const uint8_t *fp4, int64_t rows,
                                 int box_k_bytes, int box_rows, CUtensorMapSwizzle swizzle);
 

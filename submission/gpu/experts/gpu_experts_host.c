@@ -28,7 +28,7 @@ const uint8_t *gpu_experts_second(const struct experts *experts) {
     const struct problem *all = &experts->all;
     const struct extension *extension = &experts->extension;
     return extension->plain             ? all->b1
-           : extension->interleave != 0 ? all->b1 + extension->interleave * (all->k / 2)
+           : extension->interleave != 0 ? all->b1 + extension->interleave * (b_row_elems(all) / 2)
                                         : all->b2;
 }
 

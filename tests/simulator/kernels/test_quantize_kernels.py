@@ -51,10 +51,12 @@ def test_every_call_takes_k_in_multiples_of_16(backend, tmp_path):
         NVFP4_SIMULATE="1",
         NVFP4_SIMULATE_JSON=str(tmp_path / "report.json"),
     )
-    program = (
-        "import json\nfrom tests.submission.k_tails import differing\nprint(json.dumps(differing((80, 96), HALVES)))"
-    )
-    done = forked.run(program.replace("HALVES", str(backend == "hopper")), [], environment, timeout=300)
+    program = f"""
+import json
+from tests.submission.k_tails import differing
+print(json.dumps(differing((80, 96), {backend == "hopper"}, True)))
+"""
+    done = forked.run(program, [], environment, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []
     report = json.loads((tmp_path / "report.json").read_text())

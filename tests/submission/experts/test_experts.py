@@ -58,7 +58,7 @@ def problems(draw):
     return random_problem(counts, n, k, extension, **how), random_problem(counts, n, k, exact, make=exact_case, **how)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(problems())
 def test_all_options_crossed_are_the_references(drawn):
     random, exact = drawn
