@@ -16,7 +16,11 @@ AS_OTHER = ("setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clea
 # For a Python that only root can read: root without the rights to pass over permissions.
 AS_POWERLESS_ROOT = ("setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search,-fowner,-chown")
 # One small case per file instead of ten and four, so that a command takes seconds.
-CASE = "m: 128; n: 128; k: 128; l: 1; seed: 1111\n"
+CASES = {
+    "dual_gemm": "m: 128; n: 128; k: 128; l: 1; seed: 1111\n",
+    "gemm": "m: 128; n: 256; k: 384; l: 1; seed: 1111\n",
+    "gemv": "m: 128; k: 640; l: 2; seed: 1111\n",
+}
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}
 
 
@@ -50,8 +54,9 @@ class Newcomer:
                 shutil.copy(root / name, self.checkout / name)
             else:
                 (self.checkout / name).unlink(missing_ok=True)
-        for cases in ("test.txt", "benchmark.txt"):
-            (self.checkout / "reference/problems/dual_gemm" / cases).write_text(CASE)
+        for problem, case in CASES.items():
+            for cases in ("test.txt", "benchmark.txt"):
+                (self.checkout / "reference/problems" / problem / cases).write_text(case)
         author = ["-c", "user.name=a test", "-c", "user.email=test@localhost"]
         for command in (["add", "--all"], [*author, "commit", "--quiet", "-m", "Keep one small case"]):
             subprocess.run(["git", "-C", self.checkout, *command], check=True)
