@@ -1,7 +1,7 @@
 /* libcustom_kernel: NVFP4 matrix products on a CUDA GPU or on the CPU, behind a plain C interface.
  *
  *     custom_kernel()           dual GEMM, C = silu(A B1^T) * (A B2^T), for L independent problems
- *     custom_kernel_grouped()   grouped GEMM, c_i = a_i b_i^T, for up to 256 products of different sizes
+ *     custom_kernel_grouped()   grouped GEMM, c_i = a_i b_i^T, for up to 65,536 products of different sizes
  *     custom_kernel_extended()  what language models need beyond these: scales of tensors and tokens, other
  *                               activations, weights in one tensor, bf16 and NVFP4 output, a plain product
  *     custom_kernel_experts()   the same for a mixture of experts: each expert's weights times its own rows of
@@ -61,9 +61,9 @@ extern "C" {
  *   1.2  custom_kernel_grouped()
  *   1.3  custom_kernel_grouped_python(), for the Python package alone (core/python_groups.h)
  *   1.4  custom_kernel_extended()
- *   1.5  custom_kernel_experts(); custom_kernel_quantize(); an A of 16 bits in custom_kernel_extended(); for
- * the Python package alone, custom_kernel_torch_schema() and custom_kernel_torch_register()
- *        (torch/torch_register.h) */
+ *   1.5  custom_kernel_experts(); custom_kernel_quantize(); an A of 16 bits in custom_kernel_extended(); more
+ * than 256 groups; for the Python package alone, custom_kernel_torch_schema() and
+ *        custom_kernel_torch_register() (torch/torch_register.h) */
 #define CUSTOM_KERNEL_VERSION 0x00010500u
 
 /* CUSTOM_KERNEL_VERSION of the library that is loaded. */
@@ -152,7 +152,7 @@ CUSTOM_KERNEL_API int32_t custom_kernel(const struct custom_kernel_args *args);
 
 /* ---- the grouped GEMM ---- */
 
-#define CUSTOM_KERNEL_MAX_GROUPS 256
+#define CUSTOM_KERNEL_MAX_GROUPS 65536
 
 /* One product c = a b^T: a is m x k, b is n x k, c is m x n fp16, with the formats and layouts above for L = 1.
  * Every pointer is 16-byte aligned and points to memory of the call's device. */
@@ -178,8 +178,8 @@ struct custom_kernel_grouped_args {
     void *queue;                             /* see struct custom_kernel_args */
 };
 
-/* Computes c = a b^T for every group, under the rules of custom_kernel(): if one argument of one group is
- * wrong, no group is computed.  A message names the group and the member, as in group[3].sfa. */
+/* Computes c = a b^T for every group, 256 at a time, under the rules of custom_kernel(): if one argument of one
+ * group is wrong, no group is computed.  A message names the group and the member, as in group[3].sfa. */
 CUSTOM_KERNEL_API int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args);
 
 /* ---- the extended GEMM ---- */

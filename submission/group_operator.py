@@ -23,7 +23,7 @@ def _grouped(
 ) -> None:
     shapes = [tuple(sizes[i : i + _SIZES]) for i in range(0, len(sizes), _SIZES)]
     factors = list(zip(sfa, sfb, strict=True))
-    _in_parts((list(zip(a, b, c, strict=True)), factors, factors, shapes), None)
+    group_submission.custom_kernel((list(zip(a, b, c, strict=True)), factors, factors, shapes), None)
 
 
 def _fake(*_: object) -> None:
@@ -45,25 +45,10 @@ def _register() -> torch.library.Library | None:
 _library = _register()
 
 
-def _in_parts(data: Sequence[Sequence[object]], queue: int | None) -> list[torch.Tensor]:
-    """Computes as many groups at once as the library takes, after a check of all of them."""
-    most = group_submission._MOST_GROUPS
-    if len(data[0]) <= most:
-        return group_submission.custom_kernel(data, queue)
-    if any(len(members) != len(data[0]) for members in (data[2], data[3])):
-        return group_submission.custom_kernel(data, queue)  # says which list is too short
-    parts = []
-    for first in range(0, len(data[0]), most):
-        abc, factors, sizes = (data[i][first : first + most] for i in (0, 2, 3))
-        parts.append((abc, factors, factors, sizes))
-        group_submission._check_groups(parts[-1])
-    return [c for part in parts for c in group_submission.custom_kernel(part, queue)]
-
-
 def custom_kernel_grouped(data: Sequence[Sequence[object]], queue: int | None = None) -> list[torch.Tensor]:
     """Computes c_i = a_i @ b_i^T for every group, writes it to the group's c and returns the list of all c.
 
-    data: four lists with one tuple for each group, of any number:
+    data: four lists with one tuple for each of 1 to 65,536 groups:
 
         abc_tensors               (a, b, c)
             a (M, K/2, 1), b (N, K/2, 1)  float4_e2m1fn_x2, two values of K per byte, contiguous
@@ -80,8 +65,7 @@ def custom_kernel_grouped(data: Sequence[Sequence[object]], queue: int | None = 
     the call returns when the work is queued.
 
     May be called from several threads, each with outputs of its own.  Raises TypeError or ValueError, naming the tensor
-    and the group (of the part of 256), or RuntimeError if the library cannot run the call; up to 256 outputs are then
-    unchanged.
+    and the group, or RuntimeError if the library cannot run the call; every c is then unchanged.
     """
     if torch.compiler.is_compiling():
         abc, _, factors, sizes = data
@@ -95,8 +79,4 @@ def custom_kernel_grouped(data: Sequence[Sequence[object]], queue: int | None = 
             outputs,
         )
         return outputs
-    try:
-        many = len(data[0]) > group_submission._MOST_GROUPS
-    except (IndexError, KeyError, TypeError):
-        many = False
-    return _in_parts(data, queue) if many else group_submission.custom_kernel(data, queue)
+    return group_submission.custom_kernel(data, queue)

@@ -44,7 +44,7 @@ from .submission import (
 # queue.  After it, in the same buffer, each struct custom_kernel_group: m, n, k, a, b, sfa, sfb, c.
 _ARGS, _GROUP = "IiiiqIIQQ", "qqq5Q"
 _ARGS_BYTES, _GROUP_BYTES = struct.calcsize("@" + _ARGS), struct.calcsize("@" + _GROUP)
-_MOST_GROUPS = 256  # CUSTOM_KERNEL_MAX_GROUPS
+_MOST_GROUPS = 65536  # CUSTOM_KERNEL_MAX_GROUPS
 _GROUP_OF_NO_ROWS = (0, 1, 64, 0, 0, 0, 0, 0)
 _STATUS_UNSUPPORTED = 4
 _NAMES = ("a", "b", "c", "sfa_reordered", "sfb_reordered")
@@ -169,7 +169,7 @@ def backends() -> list[Backend]:
     return found
 
 
-@lru_cache(maxsize=_MOST_GROUPS)
+@lru_cache(maxsize=256)
 def _packing(groups: int) -> tuple[Callable[..., None], type[ctypes.Array]]:
     """The function that packs a call's structs, and the type of its buffer.  Each call makes a buffer of its own."""
     return struct.Struct("@" + _ARGS + groups * _GROUP).pack_into, ctypes.c_char * (_ARGS_BYTES + groups * _GROUP_BYTES)
@@ -298,7 +298,7 @@ def _raise_status(status: int, data: Sequence[Sequence[object]]) -> NoReturn:
 def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) -> list[torch.Tensor]:
     """Computes c_i = a_i @ b_i^T for every group, writes it to the group's c and returns the list of all c.
 
-    data: four lists with one tuple for each of 1 to 256 groups:
+    data: four lists with one tuple for each of 1 to 65,536 groups:
 
         abc_tensors               (a, b, c)
             a (M, K/2, 1), b (N, K/2, 1)  float4_e2m1fn_x2, two values of K per byte, contiguous

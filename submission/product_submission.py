@@ -42,7 +42,7 @@ from .submission import (
 # queue.  After it, in the same buffer, each struct custom_kernel_group: m, n, k, a, b, sfa, sfb, c.
 _ARGS, _GROUP = "IiiiqIIQQ", "qqq5Q"
 _ARGS_BYTES, _GROUP_BYTES = struct.calcsize("@" + _ARGS), struct.calcsize("@" + _GROUP)
-_MOST_GROUPS = 256  # CUSTOM_KERNEL_MAX_GROUPS
+_MOST_GROUPS = 256  # of a call: as many as a backend gets at once
 _PADDED_ROWS = 128  # of b, where c has one column
 _NAMES = ("a", "b", "sfa_permuted", "sfb_permuted", "c")
 _MEMBERS = "a, b, sfa, sfb, sfa_permuted, sfb_permuted, c"

@@ -9,6 +9,8 @@
 #include "cudart/shim.h"
 
 enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12, EXPERTS_RANGES = 13, QUANTIZE_RANGES = 8 };
+/* Most groups whose host memory a simulated call takes. */
+enum { MOST_GROUPS = 256 };
 
 #define SIZE_LIMIT ((int64_t)1 << 20) /* keeps every product of sizes in this file below 2^63 */
 
@@ -140,7 +142,7 @@ static int64_t group_ranges_of(const struct custom_kernel_grouped_args *args, st
     const int64_t limit = SIZE_LIMIT;
     int64_t count = 0;
     if (args == NULL || args->struct_bytes < sizeof *args || args->group == NULL || args->groups < 1 ||
-        args->groups > CUSTOM_KERNEL_MAX_GROUPS || args->group_bytes != sizeof *args->group) {
+        args->groups > MOST_GROUPS || args->group_bytes != sizeof *args->group) {
         return -1;
     }
     for (int64_t i = 0; i < args->groups; i++) {
@@ -168,8 +170,8 @@ static int64_t group_ranges_of(const struct custom_kernel_grouped_args *args, st
 }
 
 int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
-    struct range ranges[CUSTOM_KERNEL_MAX_GROUPS * GROUP_RANGES];
-    bool registered[CUSTOM_KERNEL_MAX_GROUPS * GROUP_RANGES] = {false};
+    struct range ranges[MOST_GROUPS * GROUP_RANGES];
+    bool registered[MOST_GROUPS * GROUP_RANGES] = {false};
     choose_chip();
     int64_t count = group_ranges_of(args, ranges);
     if (count < 0 || args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {

@@ -100,6 +100,9 @@ struct padded_rows {
     int32_t last_groups;
 };
 
+/* Most groups that a backend gets at once. */
+enum { GROUPS_AT_ONCE = 256 };
+
 struct backend {
     int32_t id;
     const char *name;

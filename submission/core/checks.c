@@ -61,7 +61,11 @@ struct member_name member_name(int32_t group, const char *member) {
     if (group != NO_GROUP) {
         memcpy(name.text, prefix, sizeof prefix - 1);
         used = sizeof prefix - 1;
-        for (int32_t digit = group >= 100 ? 100 : group >= 10 ? 10 : 1; digit > 0; digit /= 10) {
+        int32_t digit = 1;
+        while (group / digit >= 10) {
+            digit *= 10;
+        }
+        for (; digit > 0; digit /= 10) {
             name.text[used++] = (char)('0' + group / digit % 10);
         }
         name.text[used++] = ']';

@@ -1,6 +1,7 @@
 /* The entry points of custom_kernel.h: validate, choose a backend, run it. */
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "environment.h"
@@ -132,10 +133,11 @@ static int32_t run(const struct backend *backend, struct problem *problem) {
     return release_device(backend, problem, before, release_padded(backend, problem, padded, status));
 }
 
+/* At most GROUPS_AT_ONCE groups. */
 static int32_t run_grouped(const struct backend *backend, struct problem *groups, int64_t count) {
     int before = 0;
     int64_t ready = 0;
-    uint8_t *padded[CUSTOM_KERNEL_MAX_GROUPS];
+    uint8_t *padded[GROUPS_AT_ONCE];
     RETURN_IF_FAILED(acquire_device(backend, groups, &before));
     int32_t status = CUSTOM_KERNEL_OK;
     while (ready < count && status == CUSTOM_KERNEL_OK) {
@@ -182,17 +184,30 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
     return problem.m > 0 ? run(backend, &problem) : CUSTOM_KERNEL_OK;
 }
 
-int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
-    struct problem groups[CUSTOM_KERNEL_MAX_GROUPS];
+static int32_t run_all_groups(int32_t id, int32_t device, struct problem *groups, int64_t count) {
     const struct backend *backend = NULL;
-    int64_t count;
-    int32_t id, device;
-    RETURN_IF_FAILED(validate_grouped(args, groups, &count, &id, &device));
     RETURN_IF_FAILED(choose_backend(id, device, &backend));
     if (backend->run_grouped == NULL) {
         return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "backend %s has no grouped GEMM", backend->name);
     }
-    return count > 0 ? run_grouped(backend, groups, count) : CUSTOM_KERNEL_OK;
+    for (int64_t first = 0; first < count; first += GROUPS_AT_ONCE) {
+        const int64_t rest = count - first;
+        RETURN_IF_FAILED(run_grouped(backend, groups + first, rest < GROUPS_AT_ONCE ? rest : GROUPS_AT_ONCE));
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
+    struct problem few[GROUPS_AT_ONCE], *groups;
+    int64_t count;
+    int32_t id, device, status = validate_grouped(args, few, &groups, &count, &id, &device);
+    if (status == CUSTOM_KERNEL_OK) {
+        status = run_all_groups(id, device, groups, count);
+    }
+    if (groups != few) {
+        free(groups);
+    }
+    return status;
 }
 
 int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {

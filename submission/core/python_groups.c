@@ -3,7 +3,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
+#include "backend.h"
 #include "checks.h"
 
 enum { MAX_DIMENSIONS = 6, SIZES = 4, FP16_BYTES = 2 };
@@ -161,8 +163,8 @@ static bool read_group(struct call *call, struct sequence abc, struct sequence f
     return true;
 }
 
-/* Fills `groups` and returns their number; 0 if something is not as expected. */
-static int64_t read_groups(struct call *call, void *data, struct custom_kernel_group *groups) {
+/* Fills `groups`, which has room for `most`, and returns their number; 0 if something is not as expected. */
+static int64_t read_groups(struct call *call, void *data, int64_t most, struct custom_kernel_group *groups) {
     const struct python_functions *python = call->python;
     struct sequence lists = sequence_of(python, data);
     if (lists.size != 4) {
@@ -170,8 +172,7 @@ static int64_t read_groups(struct call *call, void *data, struct custom_kernel_g
     }
     struct sequence abc = member(python, lists, 0), factors = member(python, lists, 2),
                     sizes = member(python, lists, 3);
-    if (abc.size < 1 || abc.size > CUSTOM_KERNEL_MAX_GROUPS || factors.size != abc.size ||
-        sizes.size != abc.size) {
+    if (abc.size < 1 || abc.size > most || factors.size != abc.size || sizes.size != abc.size) {
         return 0;
     }
     for (intptr_t i = 0; i < abc.size; i++) {
@@ -183,13 +184,10 @@ static int64_t read_groups(struct call *call, void *data, struct custom_kernel_g
     return abc.size;
 }
 
-int32_t custom_kernel_grouped_python(const struct python_functions *python, void *data, void *queue) {
-    struct custom_kernel_group groups[CUSTOM_KERNEL_MAX_GROUPS];
+static int32_t run_groups(const struct python_functions *python, void *data, void *queue, int64_t most,
+                          struct custom_kernel_group *groups) {
     struct call call = {.python = python};
-    if (python->struct_bytes != sizeof *python) {
-        return NOT_AS_EXPECTED;
-    }
-    int64_t count = read_groups(&call, data, groups);
+    int64_t count = read_groups(&call, data, most, groups);
     if (python->PyErr_Occurred() != NULL) {
         python->PyErr_Clear();
         return NOT_AS_EXPECTED;
@@ -210,5 +208,30 @@ int32_t custom_kernel_grouped_python(const struct python_functions *python, void
     void *state = python->PyEval_SaveThread();
     int32_t status = custom_kernel_grouped(&args);
     python->PyEval_RestoreThread(state);
+    return status;
+}
+
+/* The number of groups, if the data are lists. */
+static int64_t groups_of(const struct python_functions *python, void *data) {
+    const struct sequence lists = sequence_of(python, data);
+    return lists.size > 0 ? member(python, lists, 0).size : 0;
+}
+
+int32_t custom_kernel_grouped_python(const struct python_functions *python, void *data, void *queue) {
+    struct custom_kernel_group few[GROUPS_AT_ONCE], *groups = few;
+    if (python->struct_bytes != sizeof *python) {
+        return NOT_AS_EXPECTED;
+    }
+    const int64_t count = groups_of(python, data), most = count > GROUPS_AT_ONCE ? count : GROUPS_AT_ONCE;
+    if (most > GROUPS_AT_ONCE && most <= CUSTOM_KERNEL_MAX_GROUPS) {
+        groups = malloc((size_t)most * sizeof *groups);
+    }
+    if (most > CUSTOM_KERNEL_MAX_GROUPS || groups == NULL) {
+        return NOT_AS_EXPECTED;
+    }
+    const int32_t status = run_groups(python, data, queue, most, groups);
+    if (groups != few) {
+        free(groups);
+    }
     return status;
 }

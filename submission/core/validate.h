@@ -9,10 +9,9 @@
 int32_t validate(const struct custom_kernel_args *args, struct problem *problem, int32_t *backend);
 
 /* The same for the grouped GEMM.  Fills one problem per group with m > 0, in the caller's order; *count may be
- * 0. */
-int32_t validate_grouped(const struct custom_kernel_grouped_args *args,
-                         struct problem groups[CUSTOM_KERNEL_MAX_GROUPS], int64_t *count, int32_t *backend,
-                         int32_t *device);
+ * 0.  *groups is `few`, or memory that the caller frees, in any case. */
+int32_t validate_grouped(const struct custom_kernel_grouped_args *args, struct problem few[GROUPS_AT_ONCE],
+                         struct problem **groups, int64_t *count, int32_t *backend, int32_t *device);
 
 /* The same for the extended GEMM.  *problem has all batches and points to *extension; if the options are those
  * of the dual GEMM, problem->extension is NULL and `run` can compute the problem. */

@@ -23,8 +23,8 @@ enum { C = 4, TENSORS }; /* a group's tensors: inputs 0 to 3, then c */
 /* The tensors of all groups with m > 0. */
 struct tensors {
     int64_t groups;
-    struct tensor inputs[CUSTOM_KERNEL_MAX_GROUPS][C];
-    struct tensor outputs[CUSTOM_KERNEL_MAX_GROUPS];
+    struct tensor (*inputs)[C];
+    struct tensor *outputs;
 };
 
 static int32_t check_args(const struct custom_kernel_grouped_args *args) {
@@ -135,26 +135,17 @@ static int32_t check_overlaps(struct tensors *tensors) {
     return CUSTOM_KERNEL_OK;
 }
 
-int32_t validate_grouped(const struct custom_kernel_grouped_args *caller_args,
-                         struct problem groups[CUSTOM_KERNEL_MAX_GROUPS], int64_t *count, int32_t *backend,
-                         int32_t *device) {
-    struct custom_kernel_grouped_args args;
-    struct tensors tensors;
-    if (caller_args == NULL) {
-        return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER,
-                           "args is NULL; expected a struct custom_kernel_grouped_args");
-    }
-    RETURN_IF_FAILED(
-        read_struct("args", "args->struct_bytes", &args_type, caller_args, caller_args->struct_bytes, &args));
-    RETURN_IF_FAILED(check_args(&args));
-    tensors.groups = 0;
-    for (int32_t i = 0; i < args.groups; i++) {
+/* Fills groups[], which has room for all, and *count. */
+static int32_t read_groups(const struct custom_kernel_grouped_args *args, struct tensors *tensors,
+                           struct problem *groups, int64_t *count) {
+    tensors->groups = 0;
+    for (int32_t i = 0; i < args->groups; i++) {
         struct custom_kernel_group group;
-        RETURN_IF_FAILED(read_group(&args, i, &group));
+        RETURN_IF_FAILED(read_group(args, i, &group));
         if (group.m == 0) {
             continue;
         }
-        groups[tensors.groups] = (struct problem){
+        groups[tensors->groups] = (struct problem){
             .m = group.m,
             .n = group.n,
             .k = group.k,
@@ -164,15 +155,45 @@ int32_t validate_grouped(const struct custom_kernel_grouped_args *caller_args,
             .sfa = group.sfa,
             .sfb1 = group.sfb,
             .c = group.c,
-            .scale_layout = args.scale_layout,
-            .device = args.device,
-            .queue = args.queue,
+            .scale_layout = args->scale_layout,
+            .device = args->device,
+            .queue = args->queue,
             .group = i,
         };
-        RETURN_IF_FAILED(add_tensors(&group, i, args.scale_layout, &tensors));
+        RETURN_IF_FAILED(add_tensors(&group, i, args->scale_layout, tensors));
     }
-    *count = tensors.groups;
+    *count = tensors->groups;
+    return check_overlaps(tensors);
+}
+
+int32_t validate_grouped(const struct custom_kernel_grouped_args *caller_args,
+                         struct problem few[GROUPS_AT_ONCE], struct problem **groups, int64_t *count,
+                         int32_t *backend, int32_t *device) {
+    struct custom_kernel_grouped_args args;
+    struct tensor inputs[GROUPS_AT_ONCE][C], outputs[GROUPS_AT_ONCE];
+    *groups = few;
+    if (caller_args == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER,
+                           "args is NULL; expected a struct custom_kernel_grouped_args");
+    }
+    RETURN_IF_FAILED(
+        read_struct("args", "args->struct_bytes", &args_type, caller_args, caller_args->struct_bytes, &args));
+    RETURN_IF_FAILED(check_args(&args));
     *backend = args.backend;
     *device = args.device;
-    return check_overlaps(&tensors);
+    if (args.groups <= GROUPS_AT_ONCE) {
+        struct tensors tensors = {0, inputs, outputs};
+        return read_groups(&args, &tensors, few, count);
+    }
+    const size_t room = (size_t)args.groups;
+    struct tensors tensors = {0, malloc(room * sizeof *inputs), malloc(room * sizeof *outputs)};
+    *groups = malloc(room * sizeof **groups);
+    const int32_t status =
+        tensors.inputs != NULL && tensors.outputs != NULL && *groups != NULL
+            ? read_groups(&args, &tensors, *groups, count)
+            : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY, "out of memory: the host has none for %lld groups",
+                          (long long)args.groups);
+    free(tensors.inputs);
+    free(tensors.outputs);
+    return status;
 }

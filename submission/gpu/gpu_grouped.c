@@ -55,7 +55,7 @@ static void cut_groups(const struct grouped_tiling *tiling, int tile, struct til
 }
 
 static int64_t predict(const struct tiled_groups *tiled, int units) {
-    struct tile_class classes[CUSTOM_KERNEL_MAX_GROUPS];
+    struct tile_class classes[GROUPS_AT_ONCE];
     for (int64_t i = 0; i < tiled->count; i++) {
         classes[i] = tiled->group[i].tiles;
     }

@@ -30,7 +30,7 @@ struct tiled_group {
 
 struct tiled_groups {
     int tile, sms;                                      /* sms: SMs of the device */
-    struct tiled_group group[CUSTOM_KERNEL_MAX_GROUPS]; /* the longest tiles first */
+    struct tiled_group group[GROUPS_AT_ONCE]; /* the longest tiles first */
     int64_t count, tiles, scratch_bytes;
 };
 

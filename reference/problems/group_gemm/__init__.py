@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FP32_BYTES, FP64_BYTES = 4, 8
 TENSORS_A_GROUP = 6  # codes, scale factors by rows and permuted ones, of a and b
-MOST_GROUPS = 256  # CUSTOM_KERNEL_MAX_GROUPS of submission/custom_kernel.h
+MOST_GROUPS = 256
 
 
 class _Sizes(NamedTuple):

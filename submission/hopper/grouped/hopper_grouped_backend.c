@@ -26,7 +26,7 @@ struct group_plan {
 };
 
 struct grouped_plan {
-    struct group_plan group[CUSTOM_KERNEL_MAX_GROUPS]; /* the longest tiles first */
+    struct group_plan group[GROUPS_AT_ONCE]; /* the longest tiles first */
     int64_t groups, scratch_bytes, arrivals, arrivals_offset;
     int sms;
 };
@@ -49,7 +49,7 @@ static void sort_groups(struct grouped_plan *plan) {
 }
 
 static int64_t predict(const struct grouped_plan *plan, int sms) {
-    struct tile_class classes[CUSTOM_KERNEL_MAX_GROUPS];
+    struct tile_class classes[GROUPS_AT_ONCE];
     for (int64_t i = 0; i < plan->groups; i++) {
         classes[i] = plan->group[i].cut.all;
     }

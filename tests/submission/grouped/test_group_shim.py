@@ -76,12 +76,20 @@ def test_padding_of_scale_factors_and_the_plain_ones_are_not_read():
     assert check_implementation(data, custom_kernel(no_scales)) == (True, "")
 
 
-def test_the_most_groups_there_may_be_and_one_more():
-    many = ((3,) * 256, (8,) * 256, (64,) * 256)
+def test_more_groups_than_a_backend_gets_at_once(monkeypatch):
+    many = ((3,) * 260, (8,) * 260, (64,) * 260)
     data = problem(many, full=False)
     assert check_implementation(data, custom_kernel(data)) == (True, "")
-    with pytest.raises(ValueError, match="abc_tensors has 257 groups; expected 1 to 256"):
-        custom_kernel(tuple([*members, members[0]] for members in data))
+    monkeypatch.setattr(shim, "_call_python", None)
+    for _, _, c in data[0]:
+        c.fill_(7)
+    assert check_implementation(data, custom_kernel(data)) == (True, "")
+
+
+def test_more_groups_than_there_may_be_are_refused():
+    data = problem()
+    with pytest.raises(ValueError, match="abc_tensors has 65537 groups; expected 1 to 65536"):
+        custom_kernel(tuple([members[0]] * 65537 for members in data))
 
 
 C = torch.empty(1, 40, 24, dtype=torch.float16).permute(1, 2, 0)
@@ -112,7 +120,7 @@ C = torch.empty(1, 40, 24, dtype=torch.float16).permute(1, 2, 0)
         ((0, 1), (C, C), ValueError, "abc_tensors[1] has 2 members; expected 3"),
         ((2, 1), 5, TypeError, "sfasfb_reordered_tensors[1] is a int; expected a list"),
         ((2,), [], ValueError, "sfasfb_reordered_tensors has 0 groups; expected 3, as abc_tensors"),
-        ((0,), [], ValueError, "abc_tensors has 0 groups; expected 1 to 256"),
+        ((0,), [], ValueError, "abc_tensors has 0 groups; expected 1 to 65536"),
         ((0,), C, TypeError, "abc_tensors is a Tensor; expected a list"),
     ],
 )  # fmt: skip

@@ -52,7 +52,7 @@ def test_fields_of_the_call_are_named(library):
         "backend": (-1, 5),
         "device": (-2, -(2**31)),
         "scale_layout": (-1, 2),
-        "groups": (0, -1, 257, 2**40, -(2**63)),
+        "groups": (0, -1, 65537, 2**40, -(2**63)),
         "group_bytes": (0, 63, 1025, 2**32 - 1),
         "reserved": (1, 2**31),
         "queue": (1,),

@@ -80,7 +80,7 @@ class Lists:
                 args.struct_bytes = rng.choice((0, 1, 39, 41, 47, 1025, 2**32 - 1))
                 return "args", {ARGUMENT}
             case 1:
-                args.groups = rng.choice((0, -1, -(2**63), 257, 2**63 - 1))
+                args.groups = rng.choice((0, -1, -(2**63), 65537, 2**63 - 1))
                 return "groups is ", {ARGUMENT}
             case 2:
                 args.group_bytes = rng.choice((0, 1, 63, 1025, 2**32 - 1))
