@@ -24,7 +24,7 @@ from .operator_checks import (
     check_tensor,
     require,
 )
-from .operator_options import (
+from .operators import (
     APART,
     DTYPES,
     ENDS,
@@ -36,10 +36,11 @@ from .operator_options import (
     TO_NVFP4,
     WEIGHTS,
     Options,
+    current_queue,
     other_options,
+    raise_status,
     read_options,
 )
-from .operators import current_queue, raise_status
 from .scale_layouts import LINEAR, SWIZZLED, SWIZZLED_8X4, Factors, ScaleLayout, resolve, swizzle_scales
 
 _COUNTED, _ENDED, _PADDED = 0, 1, 2  # enum custom_kernel_tokens

@@ -17,7 +17,7 @@ import torch
 
 from . import submission
 from .operator_checks import CODE_DTYPES, aligned, by_rows, check_given, check_number, check_tensor, require, resolved
-from .operator_options import (
+from .operators import (
     APART,
     DTYPES,
     FP16,
@@ -27,10 +27,12 @@ from .operator_options import (
     TO_NVFP4,
     WEIGHTS,
     Options,
+    current_queue,
     other_options,
+    raise_status,
     read_options,
+    register,
 )
-from .operators import current_queue, raise_status, register
 from .scale_layouts import Factors, ScaleLayout, for_library, view_shape
 
 _GATED, _PLAIN = 0, 1  # enum custom_kernel_activation

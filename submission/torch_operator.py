@@ -30,8 +30,7 @@ from .operator_checks import (
     require,
     resolved,
 )
-from .operator_options import APART, FP16, OPTIONS, other_options, read_options
-from .operators import NAMESPACE, current_queue, register
+from .operators import APART, FP16, NAMESPACE, OPTIONS, current_queue, other_options, read_options, register
 from .scale_layouts import Factors, ScaleLayout, for_library, view_shape
 
 _Layouts = tuple[str | None, str | None]  # of sfa, and of sfb1 and sfb2

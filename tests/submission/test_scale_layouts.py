@@ -15,7 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from submission import dual_gemm, gated_gemm, linear_scales, plain_gemm, swizzle_scales
-from submission.operator_options import OPTIONS
+from submission.operators import OPTIONS
 from tests.submission.cpu_kit import E4M3, NAN_SCALE, ONE, to_blocked
 
 LINEAR, SWIZZLED, SWIZZLED_8X4 = "linear", "swizzled128x4", "swizzled8x4"

@@ -13,7 +13,7 @@ from reference import extended_reference as extended
 from reference import nvfp4
 from reference.extended_reference import BF16, FP16, NVFP4, Extension
 from submission import grouped_gated_gemm, grouped_plain_gemm, plain_gemm
-from submission.operator_options import OPTIONS
+from submission.operators import OPTIONS
 from tests.submission.experts import experts_kit as kit
 from tests.submission.experts.experts_kit import arguments, call, random_problem, wrong
 from tests.submission.extended.extended_kit import exact_case

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reference import extended_reference as extended
 from reference.extended_reference import BF16, FP16, NVFP4, Extension
 from submission import dual_gemm, gated_gemm, plain_gemm
-from submission.operator_options import OPTIONS
+from submission.operators import OPTIONS
 from tests.submission.cpu_kit import ISAS
 from tests.submission.extended.extended_kit import call, exact_case, of_16_bits, random_case, wrong_bits, wrong_values
 
