@@ -181,9 +181,9 @@ class Session:
 
     def close(self, patient: bool = True) -> None:
         """Ends the worker (`patient`: gives it time to exit by itself) and takes back the lent memory."""
-        if self._pid:
-            self.libraries = origin.libraries_of(self._pid, {timing.LIBRARY})
+        mapped = origin.mapped_libraries(self._pid, {timing.LIBRARY}) if self._pid else []
         self.printed, self.left = self._process.close(patient), self._process.left
+        self.libraries = origin.libraries(mapped) if not self.left else []
         self._lender.close()
 
     def __enter__(self) -> Session:

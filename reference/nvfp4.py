@@ -7,6 +7,8 @@ Scaling Factors Layout" (the blocked layout).
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 GROUP_ELEMS = 16
@@ -26,18 +28,22 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(torch.uint8)
 
 
-def decode_e2m1(codes: torch.Tensor) -> torch.Tensor:
-    """Packed codes (..., K/2), two in a byte with the even k in the low nibble -> float32 (..., K)."""
+@functools.cache
+def _byte_values(device: torch.device) -> torch.Tensor:
+    """The two values in each byte of packed codes, (256, 2)."""
     table = torch.tensor(
         [sign * magnitude for sign in (1.0, -1.0) for magnitude in E2M1_MAGNITUDES],
         dtype=torch.float32,
-        device=codes.device,
+        device=device,
     )
-    # One look-up per byte gives both values.
-    byte = torch.arange(256, device=codes.device)
-    pairs = torch.stack((table[byte & 15], table[byte >> 4]), dim=-1)
+    byte = torch.arange(256, device=device)
+    return torch.stack((table[byte & 15], table[byte >> 4]), dim=-1)
+
+
+def decode_e2m1(codes: torch.Tensor) -> torch.Tensor:
+    """Packed codes (..., K/2), two in a byte with the even k in the low nibble -> float32 (..., K)."""
     packed = as_bytes(codes).int()
-    return pairs[packed].reshape(*packed.shape[:-1], 2 * packed.shape[-1])
+    return _byte_values(codes.device)[packed].reshape(*packed.shape[:-1], 2 * packed.shape[-1])
 
 
 def encode_e2m1(values: torch.Tensor) -> torch.Tensor:

@@ -24,8 +24,8 @@ FLUSH_BYTES = 1 << 30  # several times any L2 cache
 # As many bytes as the leaderboard's wipe, about 15 ms: all calls of a round are queued before the first one starts, so
 # that the host's part of a call does not count.
 FLUSH_FILLS = 64
-# Before a single call: long enough to hide the host's part of one call.
-FLUSH_FILLS_SINGLE = 16
+# Before a single call: some 2 ms, ten times the host's part of one call.
+FLUSH_FILLS_SINGLE = 8
 # Device work that continues for longer than this after the default queue is done belongs to another queue.
 IDLE_TOLERANCE_US = 100.0
 IDLE_TOLERANCE = 0.1  # of the calls' time

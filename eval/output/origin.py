@@ -8,7 +8,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,10 +85,10 @@ def _system_folders() -> tuple[str, ...]:
     return tuple(os.path.realpath(folder) + os.sep for folder in found)
 
 
-def libraries_of(pid: int, known: Collection[Path] = ()) -> list[Library]:
-    """A process's mapped libraries other than the system's, Python's, torch's and `known`, with their digests."""
-    found: dict[str, Library] = {}
-    others, left = {str(path) for path in known}, MOST_HASHED_BYTES
+def mapped_libraries(pid: int, known: Collection[Path] = ()) -> list[Path]:
+    """A process's mapped libraries other than the system's, Python's, torch's and `known`."""
+    found: dict[str, Path] = {}
+    others = {str(path) for path in known}
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         system = _system_folders()
@@ -96,9 +96,20 @@ def libraries_of(pid: int, known: Collection[Path] = ()) -> list[Library]:
             path = line.partition("/")[2]
             path = f"/{path}" if path else ""
             if ".so" in path and path not in found and path not in others and not path.startswith(system):
-                sha256, size = digest(Path(path), left)
-                found[path] = Library(clean(Path(path).name), sha256)
-                left -= size
+                found[path] = Path(path)
             if len(found) == MOST_LIBRARIES:
                 break
-    return sorted(set(found.values()))
+    return list(found.values())
+
+
+def libraries(mapped: Iterable[Path]) -> list[Library]:
+    """Libraries with their digests.
+
+    Call it once their process has ended: until then they may grow for ever, and leases may hold up whoever opens them.
+    """
+    found, left = set(), MOST_HASHED_BYTES
+    for path in mapped:
+        sha256, size = digest(path, left)
+        found.add(Library(clean(path.name), sha256))
+        left -= size
+    return sorted(found)

@@ -108,9 +108,9 @@ def enter(
 
 
 def close_sockets(state: State) -> None:
-    """Refuses Unix sockets from now on, which lead to programs outside: tmux, docker, D-Bus.
+    """Refuses sockets from now on, which lead to programs outside: tmux, docker, D-Bus, servers on this machine.
 
-    Call it once the worker has mapped lent memory, for which CUDA uses such sockets. Raises Refused.
+    Call it once the worker has mapped lent memory, for which CUDA uses Unix sockets. Raises Refused.
     """
     if "seccomp" in state.parts:
         seccomp.refuse_sockets()

@@ -23,6 +23,7 @@ _LOOK_AGAIN_S = 0.002
 _REAP_S = 5.0  # how often ended orphans are reaped while the worker runs
 _WITHOUT_PIDFD_S = 0.05  # how often to poll the worker on kernels without pidfd (before Linux 5.3)
 _STOP_PASSES = 50
+_ALL = 0x40000000  # __WALL (linux/wait.h): children by clone() with any signal
 _GONE = 1  # the exit code if the worker's own is unknown
 
 
@@ -33,7 +34,7 @@ def _reap(worker: int) -> tuple[int | None, bool]:
     """
     status = None
     try:
-        while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
+        while (ended := os.waitpid(-1, os.WNOHANG | _ALL))[0] != 0:
             if ended[0] == worker:
                 status = ended[1]
     except ChildProcessError:
@@ -142,6 +143,8 @@ def keep(lifeline: socket.socket, descriptors: Sequence[int]) -> None:
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(kernel.Refused):  # keeps the worker out where there is no Landlock
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nowhere, descriptor)

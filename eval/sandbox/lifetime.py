@@ -38,6 +38,8 @@ class Interrupted(BaseException):
 
 # How long removing the run's folder may take.
 REMOVE_S = 20.0
+# Of the disk, in bytes and files: if less is free, what submissions wrote is removed before the next worker starts.
+ROOM_BYTES, ROOM_FILES = 64 << 20, 1000
 
 _folder: Path | None = None
 _scratch: dict[str, tuple[Path, int]] = {}  # by submission: its folder, and the folder's descriptor
@@ -73,6 +75,10 @@ def scratch_folder(submission: str) -> tuple[Path, int]:
             opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=_descriptor)
             _scratch[submission] = folder / name, opened
         path, descriptor = _scratch[submission]
+        free = os.fstatvfs(_descriptor)
+        if free.f_bavail * free.f_frsize < ROOM_BYTES or (free.f_files and free.f_favail < ROOM_FILES):
+            for _, opened in _scratch.values():
+                _empty(opened, time.monotonic() + REMOVE_S)
     os.fchmod(descriptor, 0o700)
     if not os.path.samestat(path.lstat(), os.fstat(descriptor)):
         raise OSError(errno.ESTALE, "another file has taken its place", str(path))

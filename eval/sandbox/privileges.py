@@ -73,7 +73,9 @@ def limit_resources(on_cpu: bool) -> str:
     """
     with contextlib.suppress(OSError):  # /proc is read-only in some containers
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END)
-    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_CORE, 1)  # no file is so small, and a program that takes core dumps gets none (core(5))
+    for kind in (resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE):  # real-time threads would starve the harness
+        _lower(kind, 0)
     _lower(resource.RLIMIT_FSIZE, FILE_BYTES)
     _lower(resource.RLIMIT_NPROC, _threads_of_user() + MORE_PROCESSES)
     said = f"files {FILE_BYTES >> 30} GiB, {MORE_PROCESSES} more processes"

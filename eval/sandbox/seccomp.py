@@ -45,7 +45,7 @@ _OWN_ONLY = {
 _WHICH = {"setpriority": 0, "ioprio_set": 1}
 # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID and NET (linux/sched.h).
 _NEW_NAMESPACES = 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
-_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF
+_SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 5, 0xF
 
 
 class _Instruction(ctypes.Structure):
@@ -118,10 +118,10 @@ def program(machine: str, protected: Sequence[int], signals_scoped: bool, own: i
 
 
 def sockets_program(machine: str) -> list[_Instruction]:
-    """A filter that refuses Unix sockets, except pairs that are connected to each other for good."""
+    """A filter that refuses sockets, except pairs that are connected to each other for good."""
     return [
         *_head(machine),
-        *_rule("socket", _load(0), _instruction(_JUMP_EQUAL, _AF_UNIX, 0, 1), _refuse(), _ALLOWED),
+        *_rule("socket", _refuse()),
         *_rule("socketpair", _load(1), _instruction(_AND, _SOCK_TYPE_MASK), *_one_of(_SOCK_STREAM, _SOCK_SEQPACKET)),
         _ALLOWED,
     ]

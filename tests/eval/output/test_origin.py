@@ -45,7 +45,7 @@ def test_the_libraries_of_a_process_share_one_bound(tmp_path, monkeypatch):
     monkeypatch.setattr(origin, "Path", lambda name: tmp_path / "maps" if str(name) == "/proc/7/maps" else Path(name))
     monkeypatch.setattr(origin, "MOST_HASHED_BYTES", 100)
     monkeypatch.setattr(origin, "MOST_LIBRARIES", 3)
-    assert [(one.name, bool(one.sha256)) for one in origin.libraries_of(7)] == [
+    assert [(one.name, bool(one.sha256)) for one in origin.libraries(origin.mapped_libraries(7))] == [
         ("0.so", True),
         ("1.so", True),
         ("2.so", False),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -266,3 +267,22 @@ print("ignored behind it")
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("True\nignored behind it\n", 0), done.stderr
+
+
+@pytest.mark.parametrize(("blocks", "files", "kept"), [(1 << 20, 0, True), (1 << 20, 9, False), (9, 1 << 20, False)])
+def test_what_fills_the_disk_goes_before_the_next_worker_starts(tmp_path, monkeypatch, blocks, files, kept):
+    from eval.sandbox import lifetime
+
+    monkeypatch.setattr(lifetime.tempfile, "tempdir", str(tmp_path))
+    for name, value in (("_folder", None), ("_descriptor", -1), ("_scratch", {})):  # not an earlier test's
+        monkeypatch.setattr(lifetime, name, value)
+    try:
+        written = [lifetime.scratch_folder(name)[0] / "written" for name in ("one", "other")]
+        for path in written:
+            path.write_text("all of it")
+        free = SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_files=files, f_favail=files)
+        monkeypatch.setattr(lifetime.os, "fstatvfs", lambda folder: free)
+        assert lifetime.scratch_folder("other")[0] == written[1].parent
+        assert [path.exists() for path in written] == [kept, kept]
+    finally:
+        lifetime.remove_run_folder()

@@ -21,7 +21,9 @@ OTHER_USER = 65534  # one without rights on every Linux
 # may allow no one here.
 NEEDS_PTRACE = {"read its environment", "open its memory", "look at its descriptors", "write to its descriptors"}
 OWN_LIMITS = {"write a core", "make a file of a terabyte"}
-SOCKETS = {"connect to an abstract socket", "connect to a socket with a path", "send to a path from a pair"}
+SOCKETS = {"connect to an abstract socket", "connect to a socket with a path", "send to a path from a pair"} | {
+    "have a socket of the network"
+}
 ELSEWHERE = {
     "write elsewhere", "change a file elsewhere", "remove a file elsewhere", "make a folder elsewhere",
     "link elsewhere",

@@ -142,7 +142,7 @@ def test_calls_are_limited_to_the_worker_and_make_no_namespace(monkeypatch, mach
 @pytest.mark.parametrize(
     ("name", "arguments", "allowed"),
     [
-        ("socket", (1, 1), False), ("socket", (1, 2), False), ("socket", (2, 1), True), ("socket", (16, 3), True),
+        ("socket", (1, 1), False), ("socket", (1, 2), False), ("socket", (2, 1), False), ("socket", (16, 3), False),
         ("socketpair", (1, 1), True), ("socketpair", (1, 5 | 0o2000000), True), ("socketpair", (1, 2), False),
         ("socketpair", (1, 3), False), ("clone", (0x10000000,), True), ("kill", (-1,), True),
     ],
@@ -283,7 +283,9 @@ def test_limits_are_lowered_and_never_raised(monkeypatch, on_cpu):
     said = privileges.limit_resources(on_cpu)
     assert said == "files 16 GiB, 8192 more processes" + (", data 12 GiB" if on_cpu else "")
     assert written == [("/proc/self/oom_score_adj", "1000")]
-    wanted = [(resource.RLIMIT_CORE, (0, 0)), (resource.RLIMIT_FSIZE, (5, 5)), (resource.RLIMIT_NPROC, (8232, 8232))]
+    none = [(kind, (0, 0)) for kind in (resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE)]
+    wanted = [(resource.RLIMIT_CORE, (1, 1)), *none, (resource.RLIMIT_FSIZE, (5, 5))]
+    wanted.append((resource.RLIMIT_NPROC, (8232, 8232)))
     assert put == wanted + ([(resource.RLIMIT_DATA, (12 << 30, 12 << 30))] if on_cpu else [])
 
 

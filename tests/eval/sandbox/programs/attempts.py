@@ -125,6 +125,7 @@ TRIED = {
     "connect to an abstract socket": lambda: connect("\0" + listening),
     "connect to a socket with a path": lambda: connect(str(elsewhere.parent / "socket")),
     "send to a path from a pair": send_from_pair,
+    "have a socket of the network": lambda: socket.socket().close(),
     "keep System V memory": system_v,
     "make a namespace": new_namespace,
     "leave a file in shared memory": share_memory,
@@ -135,7 +136,7 @@ TRIED = {
     "remove a file elsewhere": lambda: (elsewhere / "gone").unlink(),
     "make a folder elsewhere": lambda: (elsewhere / "folder").mkdir(),
     "link elsewhere": lambda: (elsewhere / "link").symlink_to("/"),
-    "write a core": lambda: 1 / resource.getrlimit(resource.RLIMIT_CORE)[1],
+    "write a core": lambda: 1 / (resource.getrlimit(resource.RLIMIT_CORE)[1] > 1),  # 1: not to a program either
     "make a file of a terabyte": lambda: os.truncate(scratch / "file", 1 << 40),
 }
 WORKS = {
