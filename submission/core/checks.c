@@ -1,6 +1,9 @@
 #include "checks.h"
 
+#include <stdio.h>
 #include <string.h>
+
+enum { SIZES_BYTES = 160 }; /* a message's four sizes */
 
 /* True if a struct of `bytes` bytes ends after a member and has all required members. */
 static bool valid_struct_bytes(const struct struct_type *type, uint32_t bytes) {
@@ -136,7 +139,18 @@ bool overlap(const struct tensor *x, const struct tensor *y) {
     return x_begin < y_begin + (uintptr_t)y->bytes && y_begin < x_begin + (uintptr_t)x->bytes;
 }
 
-int32_t check_members(struct member *all, int count, int outputs, const struct size sizes[4]) {
+static int32_t too_large(const char *name, const struct size *sizes) {
+    char text[SIZES_BYTES] = "";
+    for (int i = 0; sizes[i].name != NULL; i++) {
+        const size_t used = strlen(text);
+        (void)snprintf(text + used, sizeof text - used, "%s%s %lld", i > 0 ? ", " : "", sizes[i].name,
+                       (long long)sizes[i].value);
+    }
+    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s of %s has 2^63 bytes or more; expected fewer", name,
+                       text);
+}
+
+int32_t check_members(struct member *all, int count, int outputs, const struct size *sizes) {
     for (int i = 0; i < count; i++) {
         struct member *member = &all[i];
         if (!member->present) {
@@ -144,12 +158,7 @@ int32_t check_members(struct member *all, int count, int outputs, const struct s
         }
         if (!tensor_bytes(member->rows, member->rows_unit, member->row_bytes, member->batches,
                           &member->tensor.bytes)) {
-            return set_message(
-                CUSTOM_KERNEL_ERROR_ARGUMENT,
-                "%s of %s %lld, %s %lld, %s %lld, %s %lld has 2^63 bytes or more; expected fewer",
-                member->tensor.name, sizes[0].name, (long long)sizes[0].value, sizes[1].name,
-                (long long)sizes[1].value, sizes[2].name, (long long)sizes[2].value, sizes[3].name,
-                (long long)sizes[3].value);
+            return too_large(member->tensor.name, sizes);
         }
         RETURN_IF_FAILED(check_pointer_aligned(&member->tensor, member->alignment));
     }
@@ -166,4 +175,16 @@ int32_t check_members(struct member *all, int count, int outputs, const struct s
         }
     }
     return CUSTOM_KERNEL_OK;
+}
+
+int32_t check_number(const char *name, float value, bool valid, const char *expected) {
+    return valid ? CUSTOM_KERNEL_OK
+                 : set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %g; expected %s", name, (double)value,
+                               expected);
+}
+
+int32_t check_absent(const char *name, const void *pointer, const char *when) {
+    return pointer == NULL
+               ? CUSTOM_KERNEL_OK
+               : set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %p; expected NULL %s", name, pointer, when);
 }

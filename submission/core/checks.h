@@ -82,13 +82,21 @@ struct member {
     bool present;
 };
 
+/* The tensor of a member of an argument struct. */
+#define MEMBER(args, name) {#name, (args)->name, 0, NO_GROUP}
+
 struct size {
     const char *name;
     int64_t value;
 };
 
-/* Checks the pointers of `count` members, and that those from number `outputs` on overlap no other.  `sizes`
- * are for the message about a tensor that is too large. */
-int32_t check_members(struct member *all, int count, int outputs, const struct size sizes[4]);
+/* Checks the pointers of `count` members, and that those from number `outputs` on overlap no other.  `sizes`,
+ * which end with a NULL name, are for the message about a tensor that is too large. */
+int32_t check_members(struct member *all, int count, int outputs, const struct size *sizes);
+
+/* The value is valid, else it is told with what was expected. */
+int32_t check_number(const char *name, float value, bool valid, const char *expected);
+/* A pointer that the other arguments leave unused is NULL; `when`: "without RMSNorm". */
+int32_t check_absent(const char *name, const void *pointer, const char *when);
 
 #endif

@@ -20,40 +20,22 @@ static int32_t check_extents(const struct custom_kernel_args *args) {
 
 /* The tensors' sizes and pointers; then that c overlaps no input. */
 static int32_t check_tensors(const struct custom_kernel_args *args) {
-    const int64_t scale_rows = scale_rows_unit(args->scale_layout),
-                  row_scales = scale_row_bytes(args->scale_layout, args->k / NVFP4_GROUP_ELEMS);
     enum { C = 6, TENSORS };
-    struct {
-        struct tensor tensor;
-        int64_t rows, rows_unit, row_bytes;
-    } all[TENSORS] = {
-        {{"a", args->a, 0, NO_GROUP}, args->m, 1, args->k / 2},
-        {{"b1", args->b1, 0, NO_GROUP}, args->n, 1, args->k / 2},
-        {{"b2", args->b2, 0, NO_GROUP}, args->n, 1, args->k / 2},
-        {{"sfa", args->sfa, 0, NO_GROUP}, args->m, scale_rows, row_scales},
-        {{"sfb1", args->sfb1, 0, NO_GROUP}, args->n, scale_rows, row_scales},
-        {{"sfb2", args->sfb2, 0, NO_GROUP}, args->n, scale_rows, row_scales},
-        {{"c", args->c, 0, NO_GROUP}, args->m, 1, output_row_bytes(args->n)},
+    const int64_t unit = scale_rows_unit(args->scale_layout), m = args->m, n = args->n, l = args->l,
+                  codes = args->k / 2,
+                  scales = scale_row_bytes(args->scale_layout, args->k / NVFP4_GROUP_ELEMS);
+    const int alignment = POINTER_ALIGNMENT_BYTES;
+    struct member all[TENSORS] = {
+        {MEMBER(args, a), m, 1, codes, l, alignment, true},
+        {MEMBER(args, b1), n, 1, codes, l, alignment, true},
+        {MEMBER(args, b2), n, 1, codes, l, alignment, true},
+        {MEMBER(args, sfa), m, unit, scales, l, alignment, true},
+        {MEMBER(args, sfb1), n, unit, scales, l, alignment, true},
+        {MEMBER(args, sfb2), n, unit, scales, l, alignment, true},
+        {MEMBER(args, c), m, 1, output_row_bytes(n), l, alignment, true},
     };
-    for (int i = 0; i < TENSORS; i++) {
-        if (!tensor_bytes(all[i].rows, all[i].rows_unit, all[i].row_bytes, args->l, &all[i].tensor.bytes)) {
-            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                               "%s of m %lld, n %lld, k %lld, l %lld has 2^63 bytes or more; expected fewer",
-                               all[i].tensor.name, (long long)args->m, (long long)args->n, (long long)args->k,
-                               (long long)args->l);
-        }
-        RETURN_IF_FAILED(check_pointer(&all[i].tensor));
-    }
-    for (int i = 0; i < C; i++) {
-        if (overlap(&all[i].tensor, &all[C].tensor)) {
-            return set_message(
-                CUSTOM_KERNEL_ERROR_ARGUMENT,
-                "c at %p with %lld bytes overlaps %s at %p; expected an output that overlaps no input",
-                all[C].tensor.pointer, (long long)all[C].tensor.bytes, all[i].tensor.name,
-                all[i].tensor.pointer);
-        }
-    }
-    return CUSTOM_KERNEL_OK;
+    const struct size sizes[] = {{"m", m}, {"n", n}, {"k", args->k}, {"l", l}, {NULL, 0}};
+    return check_members(all, TENSORS, C, sizes);
 }
 
 int32_t validate(const struct custom_kernel_args *caller_args, struct problem *problem, int32_t *backend) {

@@ -79,28 +79,23 @@ static int32_t check_tensors(const struct custom_kernel_experts_args *args) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "n is %lld; expected less than 2^62",
                            (long long)args->n);
     }
-#define TENSOR(name)                                                                                           \
-    {                                                                                                          \
-        #name, args->name, 0, NO_GROUP                                                                         \
-    }
     struct member all[MEMBERS] = {
-        {TENSOR(a), args->rows, 1, code_bytes, places, wide, true},
-        {TENSOR(b1), b_rows, 1, code_bytes, experts, wide, true},
-        {TENSOR(b2), b_rows, 1, code_bytes, experts, wide, second},
-        {TENSOR(sfa), args->rows, sfa_rows, a_groups, places, wide, true},
-        {TENSOR(sfb1), b_rows, sfb_rows, b_groups, experts, wide, true},
-        {TENSOR(sfb2), b_rows, sfb_rows, b_groups, experts, wide, second},
-        {TENSOR(counts), experts, 1, sizeof(int32_t), 1, narrow, true},
-        {TENSOR(scale_gate), experts, 1, number_bytes, 1, narrow, args->scale_gate != NULL},
-        {TENSOR(scale_up), experts, 1, number_bytes, 1, narrow, args->scale_up != NULL},
-        {TENSOR(token_scale), args->rows, 1, number_bytes, places, narrow, args->token_scale != NULL},
-        {TENSOR(scale_c), experts, 1, number_bytes, 1, narrow, args->scale_c != NULL},
-        {TENSOR(c), args->rows, 1, nvfp4 ? args->n / 2 : output_row_bytes(args->n), places, wide, true},
-        {TENSOR(sfc), args->rows, 1, args->n / NVFP4_GROUP_ELEMS, places, wide, nvfp4},
+        {MEMBER(args, a), args->rows, 1, code_bytes, places, wide, true},
+        {MEMBER(args, b1), b_rows, 1, code_bytes, experts, wide, true},
+        {MEMBER(args, b2), b_rows, 1, code_bytes, experts, wide, second},
+        {MEMBER(args, sfa), args->rows, sfa_rows, a_groups, places, wide, true},
+        {MEMBER(args, sfb1), b_rows, sfb_rows, b_groups, experts, wide, true},
+        {MEMBER(args, sfb2), b_rows, sfb_rows, b_groups, experts, wide, second},
+        {MEMBER(args, counts), experts, 1, sizeof(int32_t), 1, narrow, true},
+        {MEMBER(args, scale_gate), experts, 1, number_bytes, 1, narrow, args->scale_gate != NULL},
+        {MEMBER(args, scale_up), experts, 1, number_bytes, 1, narrow, args->scale_up != NULL},
+        {MEMBER(args, token_scale), args->rows, 1, number_bytes, places, narrow, args->token_scale != NULL},
+        {MEMBER(args, scale_c), experts, 1, number_bytes, 1, narrow, args->scale_c != NULL},
+        {MEMBER(args, c), args->rows, 1, nvfp4 ? args->n / 2 : output_row_bytes(args->n), places, wide, true},
+        {MEMBER(args, sfc), args->rows, 1, args->n / NVFP4_GROUP_ELEMS, places, wide, nvfp4},
     };
-#undef TENSOR
     const struct size sizes[] = {
-        {"rows", args->rows}, {"n", args->n}, {"k", args->k}, {"experts", args->experts}};
+        {"rows", args->rows}, {"n", args->n}, {"k", args->k}, {"experts", args->experts}, {NULL, 0}};
     return check_members(all, MEMBERS, C, sizes);
 }
 

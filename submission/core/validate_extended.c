@@ -1,6 +1,5 @@
 /* Validation of custom_kernel_extended()'s arguments. */
 #include <math.h>
-#include <string.h>
 
 #include "checks.h"
 #include "extended_options.h"
@@ -19,14 +18,6 @@ static int32_t check_n_multiple(int64_t n, int64_t multiple, const char *reason)
     if (n % multiple != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "n is %lld; expected a multiple of %lld, for %s",
                            (long long)n, (long long)multiple, reason);
-    }
-    return CUSTOM_KERNEL_OK;
-}
-
-static int32_t check_number(const char *name, float value, bool valid, const char *expected) {
-    if (!valid) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %g; expected %s", name, (double)value,
-                           expected);
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -108,13 +99,6 @@ int32_t check_multiples(const struct custom_kernel_extended_args *args) {
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t check_absent(const char *name, const void *pointer, const char *reason) {
-    if (pointer != NULL) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %p; expected NULL %s", name, pointer, reason);
-    }
-    return CUSTOM_KERNEL_OK;
-}
-
 int32_t check_unused(const struct custom_kernel_extended_args *args) {
     if (args->activation == CUSTOM_KERNEL_PLAIN) {
         RETURN_IF_FAILED(check_absent("b2", args->b2, "for a plain product"));
@@ -156,51 +140,22 @@ static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
                            (long long)args->n);
     }
     const int64_t l = args->l;
+    const int wide = POINTER_ALIGNMENT_BYTES, narrow = TOKENS_ALIGNMENT;
     struct member all[MEMBERS] = {
-        {{"a", args->a, 0, NO_GROUP}, args->m, 1, a_row_bytes(args), l, POINTER_ALIGNMENT_BYTES, true},
-        {{"b1", args->b1, 0, NO_GROUP}, b_rows, 1, args->k / 2, l, POINTER_ALIGNMENT_BYTES, true},
-        {{"b2", args->b2, 0, NO_GROUP}, b_rows, 1, args->k / 2, l, POINTER_ALIGNMENT_BYTES, second},
-        {{"sfa", args->sfa, 0, NO_GROUP}, args->m, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, scaled_a},
-        {{"sfb1", args->sfb1, 0, NO_GROUP}, b_rows, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, true},
-        {{"sfb2", args->sfb2, 0, NO_GROUP}, b_rows, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, second},
-        {{"scale_gate", args->scale_gate, 0, NO_GROUP},
-         1,
-         1,
-         FLOAT_BYTES,
-         1,
-         TOKENS_ALIGNMENT,
-         args->scale_gate != NULL},
-        {{"scale_up", args->scale_up, 0, NO_GROUP},
-         1,
-         1,
-         FLOAT_BYTES,
-         1,
-         TOKENS_ALIGNMENT,
-         args->scale_up != NULL},
-        {{"token_scale", args->token_scale, 0, NO_GROUP},
-         args->m,
-         1,
-         FLOAT_BYTES,
-         l,
-         TOKENS_ALIGNMENT,
-         args->token_scale != NULL},
-        {{"scale_c", args->scale_c, 0, NO_GROUP},
-         1,
-         1,
-         FLOAT_BYTES,
-         1,
-         TOKENS_ALIGNMENT,
-         args->scale_c != NULL},
-        {{"c", args->c, 0, NO_GROUP}, args->m, 1, output_bytes_of_row(args), l, POINTER_ALIGNMENT_BYTES, true},
-        {{"sfc", args->sfc, 0, NO_GROUP},
-         args->m,
-         scale_rows,
-         args->n / NVFP4_GROUP_ELEMS,
-         l,
-         POINTER_ALIGNMENT_BYTES,
-         nvfp4},
+        {MEMBER(args, a), args->m, 1, a_row_bytes(args), l, wide, true},
+        {MEMBER(args, b1), b_rows, 1, args->k / 2, l, wide, true},
+        {MEMBER(args, b2), b_rows, 1, args->k / 2, l, wide, second},
+        {MEMBER(args, sfa), args->m, scale_rows, groups, l, wide, scaled_a},
+        {MEMBER(args, sfb1), b_rows, scale_rows, groups, l, wide, true},
+        {MEMBER(args, sfb2), b_rows, scale_rows, groups, l, wide, second},
+        {MEMBER(args, scale_gate), 1, 1, FLOAT_BYTES, 1, narrow, args->scale_gate != NULL},
+        {MEMBER(args, scale_up), 1, 1, FLOAT_BYTES, 1, narrow, args->scale_up != NULL},
+        {MEMBER(args, token_scale), args->m, 1, FLOAT_BYTES, l, narrow, args->token_scale != NULL},
+        {MEMBER(args, scale_c), 1, 1, FLOAT_BYTES, 1, narrow, args->scale_c != NULL},
+        {MEMBER(args, c), args->m, 1, output_bytes_of_row(args), l, wide, true},
+        {MEMBER(args, sfc), args->m, scale_rows, args->n / NVFP4_GROUP_ELEMS, l, wide, nvfp4},
     };
-    const struct size sizes[] = {{"m", args->m}, {"n", args->n}, {"k", args->k}, {"l", args->l}};
+    const struct size sizes[] = {{"m", args->m}, {"n", args->n}, {"k", args->k}, {"l", args->l}, {NULL, 0}};
     return check_members(all, MEMBERS, C, sizes);
 }
 

@@ -57,18 +57,6 @@ static int32_t check_extents(const struct custom_kernel_quantize_args *args) {
     return args->m > 1 ? check_extent(NO_GROUP, "x_row", args->x_row, least) : CUSTOM_KERNEL_OK;
 }
 
-static int32_t check_number(const char *name, float value, bool valid, const char *expected) {
-    return valid ? CUSTOM_KERNEL_OK
-                 : set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %g; expected %s", name, (double)value,
-                               expected);
-}
-
-static int32_t check_absent(const char *name, const void *pointer, const char *when) {
-    return pointer == NULL
-               ? CUSTOM_KERNEL_OK
-               : set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %p; expected NULL %s", name, pointer, when);
-}
-
 /* Values that the form leaves unused must be zero: one there is probably a mistake. */
 static int32_t check_options(const struct custom_kernel_quantize_args *args) {
     if (args->form == CUSTOM_KERNEL_QUANTIZE_NORM) {
@@ -93,75 +81,34 @@ static int32_t check_options(const struct custom_kernel_quantize_args *args) {
     return check_number("beta", args->beta, args->beta == 0, "0 without a gate");
 }
 
-enum { CODES, SCALES, SUM, SATURATED, OUTPUTS, X = OUTPUTS, SCALE, WEIGHT, RESIDUAL, TENSORS };
-
-/* Bytes of x, without what follows its last row's numbers. */
-static bool x_bytes(const struct custom_kernel_quantize_args *args, int64_t *bytes) {
-    int64_t rows = 0;
-    return !__builtin_mul_overflow(args->m - 1, args->x_row, &rows) &&
-           !__builtin_add_overflow(rows, row_numbers(args), &rows) &&
-           !__builtin_mul_overflow(rows, number_bytes(args), bytes);
+/* Bytes of x, without what follows its last row's numbers; -1 if that overflows. */
+static int64_t x_bytes(const struct custom_kernel_quantize_args *args) {
+    int64_t numbers = 0, bytes = 0;
+    return !__builtin_mul_overflow(args->m - 1, args->x_row, &numbers) &&
+                   !__builtin_add_overflow(numbers, row_numbers(args), &numbers) &&
+                   !__builtin_mul_overflow(numbers, number_bytes(args), &bytes)
+               ? bytes
+               : -1;
 }
 
 static int32_t check_tensors(const struct custom_kernel_quantize_args *args) {
-    const int number = (int)number_bytes(args);
-    const int64_t k = args->k, groups = k / NVFP4_GROUP_ELEMS, whole = (int64_t)1 << 60,
-                  row_bytes = k < whole ? k * number : -1;
-    const int64_t rows_unit = quantized_rows_unit(args->scale_layout),
-                  row_scales = scale_row_bytes(args->scale_layout, groups);
-    struct {
-        struct tensor tensor;
-        int64_t rows, rows_unit, row_bytes;
-        int alignment;
-        bool present;
-    } all[TENSORS] = {
-        [CODES] = {{"codes", args->codes, 0, NO_GROUP}, args->m, 1, k / 2, POINTER_ALIGNMENT_BYTES, true},
-        [SCALES] = {{"scales", args->scales, 0, NO_GROUP},
-                    args->m,
-                    rows_unit,
-                    row_scales,
-                    POINTER_ALIGNMENT_BYTES,
-                    true},
-        [SUM] = {{"sum", args->sum, 0, NO_GROUP}, args->m, 1, row_bytes, number, args->residual != NULL},
-        [SATURATED] = {{"saturated", args->saturated, 0, NO_GROUP},
-                       1,
-                       1,
-                       sizeof(int64_t),
-                       sizeof(int64_t),
-                       args->saturated != NULL},
-        [X] = {{"x", args->x, 0, NO_GROUP}, 1, 1, 0, number, true},
-        [SCALE] =
-            {{"scale", args->scale, 0, NO_GROUP}, 1, 1, sizeof(float), sizeof(float), args->scale != NULL},
-        [WEIGHT] = {{"weight", args->weight, 0, NO_GROUP}, 1, 1, row_bytes, number, args->weight != NULL},
-        [RESIDUAL] =
-            {{"residual", args->residual, 0, NO_GROUP}, args->m, 1, row_bytes, number, args->residual != NULL},
+    enum { OUTPUTS = 4, TENSORS = 8 };
+    const int number = (int)number_bytes(args), wide = POINTER_ALIGNMENT_BYTES, one = sizeof(float);
+    const int64_t k = args->k, m = args->m, whole = (int64_t)1 << 60, row_bytes = k < whole ? k * number : -1,
+                  unit = quantized_rows_unit(args->scale_layout), count = sizeof(int64_t),
+                  row_scales = scale_row_bytes(args->scale_layout, k / NVFP4_GROUP_ELEMS);
+    struct member all[TENSORS] = {
+        {MEMBER(args, x), 1, 1, x_bytes(args), 1, number, true},
+        {MEMBER(args, scale), 1, 1, one, 1, one, args->scale != NULL},
+        {MEMBER(args, weight), 1, 1, row_bytes, 1, number, args->weight != NULL},
+        {MEMBER(args, residual), m, 1, row_bytes, 1, number, args->residual != NULL},
+        {MEMBER(args, codes), m, 1, k / 2, 1, wide, true},
+        {MEMBER(args, scales), m, unit, row_scales, 1, wide, true},
+        {MEMBER(args, sum), m, 1, row_bytes, 1, number, args->residual != NULL},
+        {MEMBER(args, saturated), 1, 1, count, 1, (int)count, args->saturated != NULL},
     };
-    for (int i = 0; i < TENSORS; i++) {
-        if (!all[i].present) {
-            continue;
-        }
-        const bool fits =
-            i == X ? x_bytes(args, &all[i].tensor.bytes)
-                   : tensor_bytes(all[i].rows, all[i].rows_unit, all[i].row_bytes, 1, &all[i].tensor.bytes);
-        if (!fits) {
-            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                               "%s of m %lld, k %lld, x_row %lld has 2^63 bytes or more; expected fewer",
-                               all[i].tensor.name, (long long)args->m, (long long)k, (long long)args->x_row);
-        }
-        RETURN_IF_FAILED(check_pointer_aligned(&all[i].tensor, all[i].alignment));
-    }
-    for (int output = 0; output < OUTPUTS; output++) {
-        for (int i = output + 1; i < TENSORS; i++) {
-            if (all[output].present && all[i].present && overlap(&all[i].tensor, &all[output].tensor)) {
-                return set_message(
-                    CUSTOM_KERNEL_ERROR_ARGUMENT,
-                    "%s at %p with %lld bytes overlaps %s at %p; expected outputs that overlap no other tensor",
-                    all[output].tensor.name, all[output].tensor.pointer, (long long)all[output].tensor.bytes,
-                    all[i].tensor.name, all[i].tensor.pointer);
-            }
-        }
-    }
-    return CUSTOM_KERNEL_OK;
+    const struct size sizes[] = {{"m", m}, {"k", k}, {"x_row", args->x_row}, {NULL, 0}};
+    return check_members(all, TENSORS, OUTPUTS, sizes);
 }
 
 int32_t validate_quantize(const struct custom_kernel_quantize_args *caller_args,
