@@ -35,6 +35,18 @@
     X(dp4a, dp4a, INT)                                                                                         \
     X(vabsdiff2, vabsdiff2, INT)                                                                               \
     X(vabsdiff4, vabsdiff4, INT)                                                                               \
+    X(vadd2, vadd2, INT)                                                                                       \
+    X(vadd4, vadd4, INT)                                                                                       \
+    X(vsub2, vsub2, INT)                                                                                       \
+    X(vsub4, vsub4, INT)                                                                                       \
+    X(vavrg2, vavrg2, INT)                                                                                     \
+    X(vavrg4, vavrg4, INT)                                                                                     \
+    X(vmin2, vmin2, INT)                                                                                       \
+    X(vmin4, vmin4, INT)                                                                                       \
+    X(vmax2, vmax2, INT)                                                                                       \
+    X(vmax4, vmax4, INT)                                                                                       \
+    X(vset2, vset2, INT)                                                                                       \
+    X(vset4, vset4, INT)                                                                                       \
     X(dp2a, dp2a, INT)                                                                                         \
     X(and, and, INT)                                                                                           \
     X(or, or, INT)                                                                                             \

@@ -42,9 +42,8 @@ typedef enum next (*exec_fn)(struct run *run, const struct insn *insn, uint32_t 
 /* Integer arithmetic, logic and bit fields. */
 struct integer_fields {
     uint8_t byte_order; /* prmt: PRMT_... of bytes.c */
-    uint8_t b_type;     /* dp4a, dp2a, vabsdiff: type of b; `type` is a's */
+    uint8_t b_type;     /* dp4a, dp2a: type of b; `type` is a's */
     bool upper_bytes;   /* dp2a.hi */
-    bool sum;           /* vabsdiff.add */
     uint8_t table;      /* lop3: immLut */
     bool combine_and;   /* lop3 with a predicate: .and, not .or */
     bool shift_amount;  /* bfind.shiftamt */
@@ -53,6 +52,14 @@ struct integer_fields {
     bool carry_out;     /* .cc */
     bool subtract;      /* sub.cc, subc */
     bool high_product;  /* madc.hi, mad.hi.cc */
+};
+
+/* vadd2, vadd4 and their like. */
+struct video_fields {
+    uint8_t operation, parts;
+    uint8_t relation;                   /* vset */
+    bool is_signed, a_signed, b_signed; /* the result, a, b */
+    bool sat, sum;                      /* .sat, .add */
 };
 
 /* Floating point of 16, 32 and 64 bits. */
@@ -272,6 +279,7 @@ struct insn {
     union {
         struct integer_fields integer;
         struct floating_fields floating;
+        struct video_fields video;
         struct convert_fields convert;
         struct compare_fields compare;
         struct move_fields move;

@@ -1,4 +1,4 @@
-/* Operations on the bytes and halves of a word (PTX ISA: prmt, dp4a, dp2a, vabsdiff2, vabsdiff4). */
+/* Operations on the bytes and halves of a word (PTX ISA: prmt, dp4a, dp2a). */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
@@ -86,35 +86,6 @@ static enum next exec_dp2a(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-/* |a - b| of the bytes or halves of two words: packed into a word, or summed and added to c (.add). Without
- * .add, c would replace parts that a mask leaves out, but masks are not supported. */
-static inline uint32_t differences(const struct insn *insn, uint32_t a, uint32_t b, uint32_t c, int parts) {
-    bool sign_a = insn->type == T_S32, sign_b = insn->integer.b_type == T_S32;
-    uint32_t sum = c, word = 0;
-    for (int i = 0; i < parts; i++) {
-        int32_t x = parts == 4 ? byte_of(a, i, sign_a) : half_of(a, i, sign_a);
-        int32_t y = parts == 4 ? byte_of(b, i, sign_b) : half_of(b, i, sign_b);
-        uint32_t difference = (uint32_t)(x < y ? y - x : x - y);
-        sum += difference;
-        word |= (difference & (parts == 4 ? 0xff : 0xffff)) << (32 / parts * i);
-    }
-    return insn->integer.sum ? sum : word;
-}
-
-static enum next exec_vabsdiff2(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t *d = row(run, insn->op[0]);
-    const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
-    LANEWISE(mask, d[l] = differences(insn, a[l], b[l], c[l], 2));
-    return NEXT;
-}
-
-static enum next exec_vabsdiff4(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t *d = row(run, insn->op[0]);
-    const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
-    LANEWISE(mask, d[l] = differences(insn, a[l], b[l], c[l], 4));
-    return NEXT;
-}
-
 static void two_types(struct decoder *d, exec_fn fn) {
     unsigned type = mod_type(d), second = mod_type(d);
     need_operands(d, 4, 4);
@@ -140,22 +111,4 @@ void decode_dp2a(struct decoder *d) {
         decode_fail(d, "expected .lo or .hi");
     }
     two_types(d, exec_dp2a);
-}
-
-/* The forms that nvcc emits for __vabsdiffu4 and similar intrinsics: no masks, selectors or saturation. */
-static void vabsdiff(struct decoder *d, exec_fn fn) {
-    unsigned type = mod_type(d);
-    if (type != T_U32 && type != T_S32) {
-        decode_fail(d, "there is no form for this type");
-    }
-    two_types(d, fn);
-    d->insn->integer.sum = mod(d, "add");
-}
-
-void decode_vabsdiff2(struct decoder *d) {
-    vabsdiff(d, exec_vabsdiff2);
-}
-
-void decode_vabsdiff4(struct decoder *d) {
-    vabsdiff(d, exec_vabsdiff4);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 
 import numpy as np
 import pytest
@@ -222,23 +223,44 @@ def test_dot_products():
     check(table, rows(32))
 
 
-def test_differences_of_bytes_and_halves():
+VIDEO = {
+    "vadd": operator.add, "vsub": operator.sub, "vabsdiff": lambda x, y: abs(x - y), "vmin": min, "vmax": max,
+    "vavrg": lambda x, y: (x + y + (x + y >= 0)) // 2,
+}  # fmt: skip
+RELATIONS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
+             "ge": operator.ge}  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_operations_on_bytes_and_halves(count):
     table = {}
-    for ta, tb, count in itertools.product("us", "us", (2, 4)):
-        bits = 32 // count
+    bits = 32 // count
 
-        def apart(a, b, ta=ta, tb=tb, bits=bits):
-            return [abs(x - y) for x, y in zip(parts(a, bits, ta == "s"), parts(b, bits, tb == "s"), strict=True)]
+    def each(function, ta, tb, low=None, high=None):
+        """The results of the parts: as a word, clamped if limits are given, and their sum with c."""
 
-        def word(a, b, c, apart=apart, bits=bits):
-            return sum(x % (1 << bits) << bits * i for i, x in enumerate(apart(a, b)))
+        def apart(a, b):
+            return [function(x, y) for x, y in zip(parts(a, bits, ta == "s"), parts(b, bits, tb == "s"), strict=True)]
 
-        def total(a, b, c, apart=apart):
-            return c + sum(apart(a, b))
+        def word(a, b, c):
+            kept = [x if low is None else min(max(x, low), high) for x in apart(a, b)]
+            return sum(x % (1 << bits) << bits * i for i, x in enumerate(kept))
 
-        types = f"vabsdiff{count}.u32.{ta}32.{tb}32"
-        table[f"{types} {{d}}, {{a}}, {{b}}, {{c}};"] = (32, word)
-        table[f"{types}.add {{d}}, {{a}}, {{b}}, {{c}};"] = (32, total)
+        return word, lambda a, b, c: c + sum(apart(a, b))
+
+    for ta, tb in itertools.product("us", "us"):
+        for name, function in VIDEO.items():
+            for td in "us":
+                limits = (0, (1 << bits) - 1) if td == "u" else (-1 << (bits - 1), (1 << (bits - 1)) - 1)
+                text = f"{name}{count}.{td}32.{ta}32.{tb}32"
+                table[f"{text}.sat {{d}}, {{a}}, {{b}}, {{c}};"] = (32, each(function, ta, tb, *limits)[0])
+            word, total = each(function, ta, tb)
+            table[f"{text} {{d}}, {{a}}, {{b}}, {{c}};"] = (32, word)
+            table[f"{text}.add {{d}}, {{a}}, {{b}}, {{c}};"] = (32, total)
+        for relation, function in RELATIONS.items():
+            word, total = each(function, ta, tb)
+            table[f"vset{count}.{ta}32.{tb}32.{relation} {{d}}, {{a}}, {{b}}, {{c}};"] = (32, word)
+            table[f"vset{count}.{ta}32.{tb}32.{relation}.add {{d}}, {{a}}, {{b}}, {{c}};"] = (32, total)
     check(table, rows(32))
 
 

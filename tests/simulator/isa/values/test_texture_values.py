@@ -118,13 +118,17 @@ def test_integers_are_read_as_they_are_or_as_fractions(dtype):
     assert np.allclose(got.view(np.float32)[:, :2], fractions, atol=1e-7)
 
 
-def test_layers_gathers_and_linear_memory():
+def test_a_gather_begins_at_the_lower_left():
+    texels = np.arange(12).reshape(1, 3, 4, 1).astype(np.float32)
+    got = fetch(texels, "tld4.r.2d.v4.f32.f32", np.array([[2.0, 2.0]] * 8, np.float32), 2).view(np.float32)
+    assert got[0].tolist() == [9, 10, 6, 5]  # anticlockwise
+
+
+def test_layers_and_linear_memory():
     texels = np.arange(2 * 3 * 4).reshape(2, 3, 4, 1).astype(np.float32)
     at = np.array([[layer, x + 0.5, y + 0.5] for layer in range(2) for y in range(3) for x in range(4)], np.float32)
     got = fetch(texels, "tex.a2d.v4.f32.f32", at, 2, layers=2)
     assert got.view(np.float32)[:, 0].tolist() == list(range(24))
-    got = fetch(texels[:1], "tld4.r.2d.v4.f32.f32", np.array([[2.0, 2.0]] * 8, np.float32), 2).view(np.float32)
-    assert got[0].tolist() == [9, 10, 6, 5]  # from the lower left, anticlockwise
     at = np.array([[i - 1] for i in range(26)], np.int32)
     got = fetch(texels.reshape(1, 1, 24, 1), "tex.1d.v4.f32.s32", at, 1, flat=True).view(np.float32)
     assert got[:, 0].tolist() == [0, *range(24), 0]

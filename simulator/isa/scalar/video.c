@@ -1,0 +1,105 @@
+/* SIMD video instructions (PTX ISA, SIMD Video Instructions): operations on the four bytes or two halves of a
+ * word, without masks and selectors of their operands. The scalar ones are refused. */
+#include "isa/opcodes.h"
+#include "machine/machine.h"
+
+enum { V_ADD, V_SUB, V_AVRG, V_ABSDIFF, V_MIN, V_MAX, V_SET };
+
+static int32_t part_of(uint32_t word, int part, int bits, bool is_signed) {
+    const uint32_t value = word >> part * bits & ((1u << bits) - 1), sign = 1u << (bits - 1);
+    return is_signed ? (int32_t)(value ^ sign) - (int32_t)sign : (int32_t)value;
+}
+
+static bool compare(unsigned relation, int32_t a, int32_t b) {
+    const bool results[] = {a == b, a != b, a<b, a <= b, a> b, a >= b};
+    return results[relation];
+}
+
+static int32_t apply(const struct insn *insn, int32_t a, int32_t b) {
+    switch (insn->video.operation) {
+    case V_ADD:
+        return a + b;
+    case V_SUB:
+        return a - b;
+    case V_AVRG: /* rounds halves up, of a negative sum down */
+        return (a + b + (a + b >= 0)) >> 1;
+    case V_ABSDIFF:
+        return a < b ? b - a : a - b;
+    case V_MIN:
+        return a < b ? a : b;
+    case V_MAX:
+        return a < b ? b : a;
+    default:
+        return compare(insn->video.relation, a, b);
+    }
+}
+
+/* op: result, a, b, c. With .add, the results are summed and added to c. */
+static enum next exec_video(struct run *run, const struct insn *insn, uint32_t mask) {
+    const struct video_fields *v = &insn->video;
+    const int bits = 32 / v->parts, low = v->is_signed ? -(1 << (bits - 1)) : 0;
+    const int high = v->is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
+    FOR_LANES(rest, mask) {
+        const int lane = LANE(rest);
+        uint32_t sum = c[lane], word = 0;
+        for (int i = 0; i < v->parts; i++) {
+            int32_t result =
+                apply(insn, part_of(a[lane], i, bits, v->a_signed), part_of(b[lane], i, bits, v->b_signed));
+            result = v->sat ? (result < low ? low : result > high ? high : result) : result;
+            sum += (uint32_t)result;
+            word |= ((uint32_t)result & ((1u << bits) - 1)) << i * bits;
+        }
+        d[lane] = v->sum ? sum : word;
+    }
+    return NEXT;
+}
+
+static bool take_signed(struct decoder *d) {
+    const unsigned type = mod_type(d);
+    if (type != T_U32 && type != T_S32) {
+        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
+    }
+    return type == T_S32;
+}
+
+static void decode_video(struct decoder *d, uint8_t operation, uint8_t parts) {
+    static const char *const relations[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+    struct video_fields *v = &d->insn->video;
+    v->operation = operation;
+    v->parts = parts;
+    v->is_signed = operation != V_SET && take_signed(d);
+    v->a_signed = take_signed(d);
+    v->b_signed = take_signed(d);
+    if (operation == V_SET) {
+        const int relation = mod_of(d, COUNTED(relations));
+        if (relation < 0) {
+            decode_fail(d, "expected a comparison");
+        }
+        v->relation = (uint8_t)relation;
+    }
+    v->sat = operation != V_SET && mod(d, "sat");
+    v->sum = !v->sat && mod(d, "add");
+    need_operands(d, 4, 4);
+    emit_dst(d, &d->op[0], T_B32);
+    for (int i = 1; i < 4; i++) {
+        emit(d, src(d, &d->op[i], T_B32));
+    }
+    d->insn->fn = exec_video;
+}
+
+#define VIDEO(name, operation)                                                                                 \
+    void decode_##name##2(struct decoder * d) {                                                                \
+        decode_video(d, operation, 2);                                                                         \
+    }                                                                                                          \
+    void decode_##name##4(struct decoder * d) {                                                                \
+        decode_video(d, operation, 4);                                                                         \
+    }
+VIDEO(vadd, V_ADD)
+VIDEO(vsub, V_SUB)
+VIDEO(vavrg, V_AVRG)
+VIDEO(vabsdiff, V_ABSDIFF)
+VIDEO(vmin, V_MIN)
+VIDEO(vmax, V_MAX)
+VIDEO(vset, V_SET)
