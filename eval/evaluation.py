@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from eval.output.protocol import Protocol
 from eval.output.text import clean
 from eval.stats import summarise
 from eval.supervisor import (
+    MIN_ROUNDS,
     Limits,
     Result,
     Tolerance,
@@ -35,7 +37,7 @@ from eval.supervisor import (
     run_test,
 )
 from eval.workers.worker import Failure
-from reference.problems.interface import BOARD
+from reference.problems.interface import BOARD, FULL
 
 Runner = Callable[..., Result]  # takes the submission, case, device, limits and kind of data; benchmarks a tolerance
 RUNNERS: dict[str, Runner] = {
@@ -46,6 +48,9 @@ RUNNERS: dict[str, Runner] = {
 }
 BENCHMARKS = ("benchmark", "leaderboard")
 NS_PER_US = 1000
+# Judging against float64 takes this long on a core of an EPYC for each multiply-add, and as long for 1/200 of a byte.
+FLOAT64_S, ADDS_PER_BYTE = 1.1e-10, 200
+LONG_S = 60.0
 CHEAP = 1 << 34  # multiply-adds: about two seconds on two cores, the reference included
 
 
@@ -98,6 +103,23 @@ def _fresh(cases: Sequence[Case]) -> list[bool]:
         index == cheapest or (work <= CHEAP and shapes.index(shapes[index]) == index)
         for index, work in enumerate(works)
     ]
+
+
+def long_wait(cases: Sequence[Case], device: torch.device, mode: str, limits: Limits) -> str:
+    """What to tell a user whose cases of full data take long to judge on this CPU; "" if they do not."""
+    seconds = 0.0
+    for case in cases:
+        outputs = 2 if mode == "test" else (1 + MIN_ROUNDS) * min(limits.inputs, case.problem.inputs)
+        work = case.shape.work()
+        seconds += (
+            outputs * FLOAT64_S * (work.multiply_adds + ADDS_PER_BYTE * work.read_bytes) / torch.get_num_threads()
+        )
+    if device.type != "cpu" or seconds < LONG_S:
+        return ""
+    return (
+        f"--data full: judging against float64 takes at least {math.ceil(seconds / 60)} minutes here; the default cases"
+        " (no case file), mode test or fewer cases take less"
+    )
 
 
 def evaluate(
@@ -205,6 +227,8 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
     limits = limits_for(options.device, options.mode)
     if options.timeout:
         limits = replace(limits, answer_s=options.timeout)
+    if options.data == FULL and (warning := long_wait(cases, options.device, options.mode, limits)):
+        tell(warning)
     lost: list[str] = []
 
     def keep(written: dict[str, Any], last: bool) -> None:

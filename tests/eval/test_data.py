@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from eval import evaluation
 from eval.cases import parse_case, read_cases
 from eval.judge import judge_full, judges_of
 from eval.supervisor import Limits, run_test
@@ -121,3 +122,15 @@ def test_a_nan_that_is_missing_is_wrong():
     output = ref_kernel(data)
     assert check_against_oracle(data, output)[0]
     assert not judge_full(DualGemm(64, 64, 64, 1), data, output.nan_to_num(0.0)).ok
+
+
+@pytest.mark.parametrize(
+    ("m", "mode", "minutes"), [(256, "benchmark", []), (4096, "benchmark", ["6"]), (4096, "test", [])]
+)
+def test_a_long_judgment_against_float64_is_told_before(monkeypatch, m, mode, minutes):
+    """A core takes 2.4 s an output for 256 rows, 27.5 s for 4096; a benchmark makes at least 12 outputs, a test 2."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    case = parse_case(f"m: {m}; n: 4096; k: 7168; l: 1; seed: 1111")
+    said = evaluation.long_wait([case], CPU, mode, Limits(inputs=3))
+    assert re.findall(r"at least (\d+) minutes", said) == minutes and bool(said) == bool(minutes)
+    assert evaluation.long_wait([case], torch.device("cuda"), mode, Limits(inputs=3)) == ""
