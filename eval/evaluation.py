@@ -143,24 +143,24 @@ def evaluate(
     results: list[Result] = []
     tolerances = _tolerances(cases, device, limits) if mode in BENCHMARKS else [None] * len(cases)
     fresh = _fresh(cases)
-    with report.progress(mode, len(cases)) if out is None else contextlib.nullcontext() as step:
+    step = report.progress(mode, len(cases))
+    if out is not None:
+        out.log(f"{kind}-count", len(cases))
+    for index, (case, tolerance) in enumerate(zip(cases, tolerances, strict=True)):
+        if out is None:
+            step(clean(case.spec))
+        else:
+            out.log(f"{kind}.{index}.spec", case.spec)
+        begin = time.monotonic()
+        known = () if tolerance is None else (tolerance,)
+        result = RUNNERS[mode](submission, case, device, replace(limits, fresh=fresh[index]), data, *known)
+        result.seconds = time.monotonic() - begin
+        results.append(result)
         if out is not None:
-            out.log(f"{kind}-count", len(cases))
-        for index, (case, tolerance) in enumerate(zip(cases, tolerances, strict=True)):
-            if out is None:
-                step(clean(case.spec))
-            else:
-                out.log(f"{kind}.{index}.spec", case.spec)
-            begin = time.monotonic()
-            known = () if tolerance is None else (tolerance,)
-            result = RUNNERS[mode](submission, case, device, replace(limits, fresh=fresh[index]), data, *known)
-            result.seconds = time.monotonic() - begin
-            results.append(result)
-            if out is not None:
-                log(out, index, result)
-            keep(results)
-            if fail_fast and not result.passed:
-                break
+            log(out, index, result)
+        keep(results)
+        if fail_fast and not result.passed:
+            break
     if out is not None:
         out.log("check", "pass" if all(result.passed for result in results) else "fail")
     return results
@@ -178,18 +178,17 @@ def compare(
 ) -> list[Comparison]:
     """Times two submissions in turns on the cases (with fail_fast, up to the first failure), showing progress."""
     compared: list[Comparison] = []
-    with report.progress("compare", len(cases)) as step:
-        for case, tolerance in zip(cases, _tolerances(cases, device, limits), strict=True):
-            named = clean(case.spec)
-            step(named)
-            begin = time.monotonic()
-            told = partial(step, named)
-            one = run_comparison(submission, baseline, case, device, limits, data, tolerance, told)
-            one.own.seconds = one.baseline.seconds = time.monotonic() - begin
-            compared.append(one)
-            keep(compared)
-            if fail_fast and one.ratio is None:
-                break
+    step = report.progress("compare", len(cases))
+    for case, tolerance in zip(cases, _tolerances(cases, device, limits), strict=True):
+        named = clean(case.spec)
+        step(named)
+        begin = time.monotonic()
+        one = run_comparison(submission, baseline, case, device, limits, data, tolerance, partial(step, named))
+        one.own.seconds = one.baseline.seconds = time.monotonic() - begin
+        compared.append(one)
+        keep(compared)
+        if fail_fast and one.ratio is None:
+            break
     return compared
 
 

@@ -1,11 +1,10 @@
-"""Reports on the terminal: a progress bar and tables by rich, or plain text if rich is not installed."""
+"""Reports on the terminal: progress and tables in plain text."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -20,14 +19,6 @@ from eval.stats import PAIRED_CONFIDENCE, Ratio, paired_interval, relative_sprea
 from eval.supervisor import Result
 from reference.problems.interface import BOARD
 
-try:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.table import Table
-except ImportError:  # a machine with torch but no network
-    Console = None
-
-
 PRINTED_LINES = 20  # how many of the last lines of a failed submission are shown
 DIGEST_SHOWN = 12  # digits
 WORTHLESS_SPREAD = 0.1  # the relative spread above which a time says little
@@ -35,14 +26,6 @@ WORTHLESS_SPREAD = 0.1  # the relative spread above which a time says little
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table; every column but the first is right-aligned."""
-    if Console is not None and sys.stdout.isatty():
-        table = Table(title=title, title_justify="left")
-        for i, column in enumerate(header):
-            table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
-        return
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     print(title)
     for row in (header, ["-" * width for width in widths], *rows):
@@ -53,34 +36,19 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
         print("  ".join(cells).rstrip())
 
 
-@contextlib.contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[..., None]]:
-    """Shows a progress bar on standard error, or lines. Yields a function to call with the name of each step.
+def progress(title: str, total: int) -> Callable[..., None]:
+    """A function that tells standard error the name of each step.
 
-    The function's second argument says how far a step is that was named before.
+    Its second argument says how far a step is that was named before.
     """
-    if Console is not None and sys.stderr.isatty():
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(title, total=total)
-            started = False
-
-            def step(what: str, part: str = "") -> None:
-                nonlocal started
-                named = f"{title}: {what}{part and ': '}{part}"
-                bar.update(task, description=named, advance=1 if started and not part else 0)
-                started = True
-
-            yield step
-        return
     done = 0
 
-    def plain_step(what: str, part: str = "") -> None:
+    def step(what: str, part: str = "") -> None:
         nonlocal done
         done += not part
         print(f"{title} {done}/{total}: {what}{part and ': '}{part}", file=sys.stderr, flush=True)
 
-    yield plain_step
+    return step
 
 
 def shape_text(result: Result) -> str:

@@ -347,9 +347,8 @@ def main(arguments: list[str]) -> int:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     for variable in [name for name in os.environ if name.startswith("NVFP4_") and name != "NVFP4_LIBRARY"]:
         del os.environ[variable]  # the report is about the library's own choices
-    with progress("bring-up", STEPS_WITHOUT_FAULTS) as announce:
-        day = Day(options, announce)
-        day.run()
+    day = Day(options, progress("bring-up", STEPS_WITHOUT_FAULTS))
+    day.run()
     print_report(day.report)
     problems = schema_problems(day.report)
     for problem in problems or []:
