@@ -90,10 +90,3 @@ def time_us(content: Any) -> float:
     if not 0 < content <= _LONGEST_US:
         raise Garbled(f"a time of {content:g} us")
     return float(content)
-
-
-def times_us(content: Any, count: int) -> list[float]:
-    """`count` times in us. Raises Garbled."""
-    if type(content) is not list or len(content) != count:
-        raise Garbled(f"expected {count} times")
-    return [time_us(value) for value in content]
