@@ -44,6 +44,13 @@ def test_few_rows_of_a_run_in_one_wave_that_fills_the_chip(tiles, n, k, layout):
     assert (selected["split_k"], selected["warps_n"], selected["warps_k"]) == layout
 
 
+@pytest.mark.parametrize(("n", "k"), [(768, 2048), (2048, 7168), (14336, 4096), (100, 64)])
+@pytest.mark.parametrize("rows", [range(1, 9), range(9, 17), range(17, 33)])
+def test_calls_of_few_rows_share_k_alike_so_that_a_row_keeps_its_bits(tiles, rows, n, k):
+    ways = {tuple(tiles.selected("hopper", SMS, m, n, k).items()) for m in rows}
+    assert len(ways) == 1
+
+
 @pytest.fixture(scope="module")
 def compiled():
     """ptxas' report of the kernels, which the build keeps beside their object."""
