@@ -2,8 +2,8 @@
  * multiply.  Nothing depends on the counts. */
 #include "blackwell_experts_backend.h"
 
-#include "../../gpu/gpu_backend.h"
 #include "../../gpu/experts/gpu_experts_host.h"
+#include "../../gpu/gpu_backend.h"
 #include "../blackwell_operands.h"
 #include "../blackwell_tile_selection.h"
 #include "blackwell_experts_kernels.h"

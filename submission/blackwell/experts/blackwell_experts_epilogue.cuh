@@ -151,10 +151,24 @@ static __device__ __forceinline__ void finish_gated(const struct extended_params
     store_outputs(p, at, expert, row, values);
 }
 
-/* Epilogue warp, one tile.  Waits for `complete`. */
-static __device__ __forceinline__ void store_experts(struct tmem_addr acc, const struct experts_coord &coord,
-                                                     const struct blackwell_experts_params &p,
-                                                     struct mbarrier complete, uint32_t parity) {
+static __device__ __forceinline__ void finish_rows(const struct extended_params &p,
+                                                   const struct lane_column &at,
+                                                   const struct expert_outputs &expert, int32_t row,
+                                                   const float (&acc)[TURNED_COLUMNS]) {
+    if (p.plain) {
+        finish_plain(p, at, expert, row, acc);
+    } else {
+        finish_gated(p, at, expert, row, acc);
+    }
+}
+
+/* Epilogue warp, one tile.  Waits for `complete`; loads the next accumulators while it makes outputs of the
+ * ones before; calls drained() after the last load. */
+template <class Drained>
+static __device__ __forceinline__ void
+store_experts(struct tmem_addr acc, const struct experts_coord &coord, const struct blackwell_experts_params &p,
+              struct mbarrier complete, uint32_t parity, Drained drained) {
+    constexpr int32_t step = COLUMN_GROUPS * TURNED_COLUMNS;
     const struct extended_params &e = p.epilogue;
     const int32_t expert = coord.rows.expert;
     const uint32_t quarter = threadIdx.x / WARP_THREADS % TMEM_QUARTERS;
@@ -166,18 +180,26 @@ static __device__ __forceinline__ void store_experts(struct tmem_addr acc, const
         number_or_one(e.scale_up != nullptr ? e.scale_up + expert : nullptr),
         quantization_scale(number_or_one(e.scale_c != nullptr ? e.scale_c + expert : nullptr)),
         coord.rows.row_end};
+    int32_t first = group * TURNED_COLUMNS;
+    float sums[TURNED_COLUMNS], next[TURNED_COLUMNS];
     wait(complete, parity);
     tcgen05_fence_after_thread_sync();
-#pragma unroll 1
-    for (int32_t first = group * TURNED_COLUMNS; first < coord.columns;
-         first += COLUMN_GROUPS * TURNED_COLUMNS) {
-        float sums[TURNED_COLUMNS];
+    if (first < coord.columns) {
         load_acc(sums, tmem_column(own, first));
-        if (e.plain) {
-            finish_plain(e, at, outputs, coord.rows.first_row + first, sums);
-        } else {
-            finish_gated(e, at, outputs, coord.rows.first_row + first, sums);
+    }
+#pragma unroll 1
+    for (; first + step < coord.columns; first += step) {
+        start_load(next, tmem_column(own, first + step));
+        finish_rows(e, at, outputs, coord.rows.first_row + first, sums);
+        await_loads(next);
+#pragma unroll
+        for (int i = 0; i < TURNED_COLUMNS; i++) {
+            sums[i] = next[i];
         }
+    }
+    drained();
+    if (first < coord.columns) {
+        finish_rows(e, at, outputs, coord.rows.first_row + first, sums);
     }
 }
 

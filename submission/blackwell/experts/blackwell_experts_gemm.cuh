@@ -190,14 +190,14 @@ static __device__ __forceinline__ void store_tiles(shared_t<T> shared, struct tm
     for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t round, bool more) {
         const struct acc_columns columns = next_columns<T>(before, coord.columns);
         store_experts(tmem_column(tmem, columns.first), coord, p, complete_barrier<T>(shared, round),
-                      phase_of(round));
-        if (more) {
-            tcgen05_fence_before_thread_sync();
-            __syncwarp();
-            if (threadIdx.x % WARP_THREADS == 0) {
-                mbarrier_arrive_cluster(mapa_shared_cluster(drained_barrier<T>(shared, round).address, 0));
-            }
-        }
+                      phase_of(round), [&] {
+                          tcgen05_fence_before_thread_sync();
+                          __syncwarp();
+                          if (more && threadIdx.x % WARP_THREADS == 0) {
+                              mbarrier_arrive_cluster(
+                                  mapa_shared_cluster(drained_barrier<T>(shared, round).address, 0));
+                          }
+                      });
         before = columns;
     });
     leave_tmem();

@@ -3,6 +3,7 @@
 #define BLACKWELL_EXPERTS_KERNELS_H
 
 #include <cuda.h>
+#include <stdbool.h>
 
 #include "../../gpu/experts/gpu_experts.h"
 #include "../../gpu/gpu_extended.h"
@@ -26,7 +27,7 @@ struct blackwell_experts_params {
 
 /* True if a CTA's rows of B lie next to each other: those of a plain product, or of gate and up by turns of
  * eight, which are half a group of outputs. */
-static inline int blackwell_experts_adjacent(int plain, int32_t interleave) {
+static inline ON_HOST_AND_DEVICE bool blackwell_experts_adjacent(int plain, int32_t interleave) {
     return plain || interleave == EXPERTS_PIECE / 2;
 }
 

@@ -38,7 +38,7 @@ struct experts_coord {
 };
 
 static __device__ __forceinline__ bool has_adjacent_rows(const struct blackwell_experts_params &p) {
-    return p.epilogue.plain || p.interleave == EXPERTS_PIECE / 2;
+    return blackwell_experts_adjacent(p.epilogue.plain, p.interleave);
 }
 
 template <class T>
