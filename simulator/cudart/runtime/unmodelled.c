@@ -187,7 +187,20 @@ int runtime_result(int error);
     X(cuSurfObjectGetResourceDesc) X(cuTexObjectCreate) X(cuTexObjectDestroy) \
     X(cuTexObjectGetResourceDesc) X(cuTexObjectGetResourceViewDesc) X(cuTexObjectGetTextureDesc) \
     X(cuThreadExchangeStreamCaptureMode) X(cuUserObjectCreate) X(cuUserObjectRelease) \
-    X(cuUserObjectRetain) X(cuWaitExternalSemaphoresAsync)
+    X(cuUserObjectRetain) X(cuWaitExternalSemaphoresAsync) \
+    X(cuCtxAttach) X(cuCtxDetach) X(cuDeviceGetNvSciSyncAttributes) X(cuFuncSetBlockShape) \
+    X(cuFuncSetSharedSize) X(cuLaunch) X(cuLaunchGrid) X(cuLaunchGridAsync) X(cuLinkComplete) \
+    X(cuLinkDestroy) X(cuModuleGetSurfRef) X(cuModuleGetTexRef) X(cuOccupancyMaxPotentialBlockSize) \
+    X(cuOccupancyMaxPotentialBlockSizeWithFlags) X(cuParamSetSize) X(cuParamSetTexRef) X(cuParamSetf) \
+    X(cuParamSeti) X(cuParamSetv) X(cuSurfRefGetArray) X(cuSurfRefSetArray) X(cuTexRefCreate) \
+    X(cuTexRefDestroy) X(cuTexRefGetAddressMode) X(cuTexRefGetAddress_v2) X(cuTexRefGetArray) \
+    X(cuTexRefGetBorderColor) X(cuTexRefGetFilterMode) X(cuTexRefGetFlags) X(cuTexRefGetFormat) \
+    X(cuTexRefGetMaxAnisotropy) X(cuTexRefGetMipmapFilterMode) X(cuTexRefGetMipmapLevelBias) \
+    X(cuTexRefGetMipmapLevelClamp) X(cuTexRefGetMipmappedArray) X(cuTexRefSetAddress2D_v3) \
+    X(cuTexRefSetAddressMode) X(cuTexRefSetAddress_v2) X(cuTexRefSetArray) X(cuTexRefSetBorderColor) \
+    X(cuTexRefSetFilterMode) X(cuTexRefSetFlags) X(cuTexRefSetFormat) X(cuTexRefSetMaxAnisotropy) \
+    X(cuTexRefSetMipmapFilterMode) X(cuTexRefSetMipmapLevelBias) X(cuTexRefSetMipmapLevelClamp) \
+    X(cuTexRefSetMipmappedArray)
 
 /* As compiled with --default-stream per-thread. */
 #define PER_THREAD_CALLS(X) \

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,3 +90,18 @@ def test_every_function_of_the_cuda_runtime_links():
         )
     )
     assert not {name for name in theirs - ours if name.startswith(("cuda", "__cuda"))}
+
+
+def test_every_function_of_the_cuda_driver_links():
+    """Those that the header declares, with the names that its macros give them."""
+    tops = [Path(nvcc()).resolve().parents[1], *Path("/usr/local").glob("cuda*")]
+    headers = [
+        path for top in tops for place in ("include", "targets/*/include") for path in top.glob(f"{place}/cuda.h")
+    ]
+    if not headers or shutil.which("cpp") is None:
+        pytest.skip("no cuda.h or no C preprocessor")
+    text = subprocess.run(["cpp", "-P", headers[0]], capture_output=True, text=True, check=True).stdout
+    theirs = set(re.findall(r"\b(cu[A-Z]\w*)\s*\(", text))
+    nm = ["nm", "-D", "--defined-only", built("cuda/libptxsim_cuda.so")]
+    names = subprocess.run(nm, capture_output=True, text=True, check=True).stdout.split()
+    assert len(theirs) > 300 and not theirs - {name.split("@")[0] for name in names}

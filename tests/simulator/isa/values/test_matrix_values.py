@@ -52,9 +52,9 @@ def named(first: int, count: int, kind: str = "b32") -> str:
     return "{" + ", ".join(f"{letter}{first + i}" for i in range(count)) + "}"
 
 
-@pytest.mark.parametrize("space", ["", ".shared"])
-def test_wmma_multiplies_matrices_of_each_layout(space):
-    """Sums are exact. Strides are wider than the rows, so that they count."""
+def test_wmma_multiplies_matrices_of_each_layout():
+    """Sums are exact. Strides are wider than the rows, so that they count. The layout decides where the matrices lie:
+    in global memory, in shared memory, or there by generic addresses."""
     rng = np.random.default_rng(SEED)
     for kind, shape, (to, of) in WMMA:
         m, n, k = sizes(shape)
@@ -87,10 +87,13 @@ def test_wmma_multiplies_matrices_of_each_layout(space):
             types = f"{to}.{of}" if kind == "f16" else f"{to}.{kind}.{kind}.{of}"
             op = "and.popc." if kind == "b1" else ""
             base, enter, leave = "%rd1", "", ""
+            space = by_b == "col"
+            where = ".shared" if space and by_a == "row" else ""
             if space:
-                base = "%r1"
+                base = "%r1" if by_a == "row" else "%rd9"  # generic addresses of shared memory, too
                 copy = "shl.b32 %r3, %r2, 3; cvt.u64.u32 %rd3, %r3; add.s64 %rd4, %rd1, %rd3; add.u32 %r4, %r1, %r3;"
-                enter = ("mov.u32 %r1, room; mov.u32 %r2, %tid.x; " + copy + "mov.u32 %r5, 0; IN: "
+                enter = ("mov.u32 %r1, room; cvt.u64.u32 %rd9, %r1; cvta.shared.u64 %rd9, %rd9; mov.u32 %r2, %tid.x; "
+                    + copy + "mov.u32 %r5, 0; IN: "
                          "ld.global.u64 %rd5, [%rd4]; st.shared.u64 [%r4], %rd5; add.s64 %rd4, %rd4, 256; "
                          "add.u32 %r4, %r4, 256; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 64; @%p1 bra IN; "
                          "bar.sync 0;")  # fmt: skip
@@ -99,11 +102,11 @@ def test_wmma_multiplies_matrices_of_each_layout(space):
                          "add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 64; @%p1 bra OUT;")  # fmt: skip
             text = body(
                 "ld.param.u64 %rd1, [p];", enter,
-                f"wmma.load.a.sync.aligned.{by_a}.{shape}{space}.{kind} {fa}, [{base}], {parts[0][1]};",
-                f"wmma.load.b.sync.aligned.{by_b}.{shape}{space}.{kind} {fb}, [{base}+{places[1]}], {parts[1][1]};",
-                f"wmma.load.c.sync.aligned.{by_c}.{shape}{space}.{of} {fc}, [{base}+{places[2]}], {parts[2][1]};",
+                f"wmma.load.a.sync.aligned.{by_a}.{shape}{where}.{kind} {fa}, [{base}], {parts[0][1]};",
+                f"wmma.load.b.sync.aligned.{by_b}.{shape}{where}.{kind} {fb}, [{base}+{places[1]}], {parts[1][1]};",
+                f"wmma.load.c.sync.aligned.{by_c}.{shape}{where}.{of} {fc}, [{base}+{places[2]}], {parts[2][1]};",
                 f"wmma.mma.{op}sync.aligned.{by_a}.{by_b}.{shape}.{types} {fd}, {fa}, {fb}, {fc};",
-                f"wmma.store.d.sync.aligned.{by_d}.{shape}{space}.{to} [{base}+{out_at}], {fd}, {out_stride};",
+                f"wmma.store.d.sync.aligned.{by_d}.{shape}{where}.{to} [{base}+{out_at}], {fd}, {out_stride};",
                 leave, registers=".shared .align 128 .b8 room[16384];",
             )  # fmt: skip
             sim = Sim(text)

@@ -91,15 +91,14 @@ def sample(texels: np.ndarray, x: list[float], mode: int, linear: bool, normaliz
 def test_filters_and_address_modes(dimensions):
     rng = np.random.default_rng(20278)
     texels = rng.integers(-50, 50, (3 if dimensions > 2 else 1, 4 if dimensions > 1 else 1, 5, 4)).astype(np.float32)
-    for mode in (WRAP, CLAMP, MIRROR, BORDER):
-        for normalized in (False, True):
-            for linear in (False, True):
-                x = rng.uniform(-1.5, 2.5, (32, dimensions)) * ([1] * dimensions if normalized else [4] * dimensions)
-                x = (np.round(x * 64) / 64).astype(np.float32)
-                got = fetch(texels, f"tex.{dimensions}d.v4.f32.f32", x, dimensions, modes=(mode,) * 3, linear=linear,
-                            normalized=normalized).view(np.float32)  # fmt: skip
-                want = np.array([sample(texels, [float(v) for v in row], mode, linear, normalized) for row in x])
-                assert np.allclose(got, want, rtol=0, atol=1e-4), (mode, normalized, linear, got - want)
+    cases = [(mode, mode in (WRAP, MIRROR), linear) for mode in range(4) for linear in (False, True)]
+    for mode, normalized, linear in [*cases, (WRAP, False, False), (BORDER, True, True)]:
+        x = rng.uniform(-1.5, 2.5, (32, dimensions)) * ([1] * dimensions if normalized else [4] * dimensions)
+        x = (np.round(x * 64) / 64).astype(np.float32)
+        got = fetch(texels, f"tex.{dimensions}d.v4.f32.f32", x, dimensions, modes=(mode,) * 3, linear=linear,
+                    normalized=normalized).view(np.float32)  # fmt: skip
+        want = np.array([sample(texels, [float(v) for v in row], mode, linear, normalized) for row in x])
+        assert np.allclose(got, want, rtol=0, atol=1e-4), (mode, normalized, linear, got - want)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
@@ -141,7 +140,9 @@ def test_surfaces_load_store_and_say_their_size():
         "suld.b.2d.b32.trap {%r5}, [%rd3, {%r4, %r3}]; mad.lo.u32 %r6, %r5, 3, %r1;",
         "sust.b.2d.b32.trap [%rd3, {%r4, %r3}], {%r6}; suq.width.b32 %r7, [%rd3]; suq.height.b32 %r8, [%rd3];",
         "suld.b.2d.v2.b16.zero {%rs1, %rs2}, [%rd3, {%r4, %r1}]; cvt.u32.u16 %r9, %rs2;",
-        "mad.lo.u32 %r7, %r7, 100, %r8; shl.b32 %r9, %r9, 16; add.u32 %r7, %r7, %r9; st.global.u32 [%rd2], %r7;",
+        "mov.u32 %r10, 30; mov.u32 %r11, 0; suld.b.2d.v2.b16.zero {%rs3, %rs4}, [%rd3, {%r10, %r11}];",
+        "cvt.u32.u16 %r11, %rs3; mad.lo.u32 %r7, %r7, 100, %r8; add.u32 %r7, %r7, %r11; shl.b32 %r9, %r9, 16;",
+        "add.u32 %r7, %r7, %r9; st.global.u32 [%rd2], %r7;",
     )
     sim = Sim(body(*lines, params=".param .u64 p, .param .u64 t"))
     out = sim.buffer(np.zeros(32, np.uint32))
