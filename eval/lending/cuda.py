@@ -15,7 +15,7 @@ import torch
 from eval.lending.canaries import Canaries
 from eval.lending.cuda_runtime import Runtime, as_tensor
 from eval.lending.host import MemoryFile
-from eval.lending.layout import Layout, copy_in
+from eval.lending.layout import NAN_BYTE, Layout, copy_in
 from eval.timing import WORD, Core, Cuda, Timed
 from eval.workers.channel import Channel
 from reference.problems.interface import Output, parts
@@ -131,6 +131,7 @@ class CudaBorrower:
     """The worker's side: inputs stay at their addresses; binds events and every function of a round at the start."""
 
     copies_own = True  # whether the core copies the outputs in `own` to `kept`
+    copy = staticmethod(torch.Tensor.copy_)
 
     def __init__(
         self, layout: Layout, count: int, channel: Channel, terms: dict[str, Any], device: torch.device,
@@ -141,7 +142,7 @@ class CudaBorrower:
             as_tensor(self._runtime.open_memory(terms[name]), count * size, device)
             for name, size in (("inputs", layout.input_bytes), ("outputs", layout.output_bytes))
         )
-        own = torch.empty(count * layout.output_bytes, dtype=torch.uint8, device=device)
+        self._own = own = torch.empty(count * layout.output_bytes, dtype=torch.uint8, device=device)
         self.own = [layout.output(own, index) for index in range(count)]
         # Reserves address space; each round maps the lent host memory over it.
         self._layout, self._place = layout, mmap.mmap(-1, max(1, count * layout.host_bytes))
@@ -172,8 +173,9 @@ class CudaBorrower:
         self._core = Core(channel.fileno(), memory=host.data_ptr(), cuda=cuda)
         self._busy_rounds = 0
 
-    def prepare(self) -> None:
-        """Puts the device into the state that a round starts from."""
+    def prepare(self, count: int) -> None:
+        """Puts the device into the state that a round starts from; the first `count` outputs in `own` become NaNs."""
+        self._own[: count * self._layout.output_bytes].fill_(NAN_BYTE)
         self._set_queue(self._default_queue)
         self._runtime.forbid_persisting_cache()
         self._synchronize()

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from eval.lending.layout import Layout, copy_in
+from eval.lending.layout import NAN_BYTE, Layout, copy_in, extent
 from eval.timing import WORD, Core, Timed
 from eval.workers.channel import Channel
 from reference.problems.interface import Output, parts
@@ -75,7 +75,8 @@ class HostLender:
 
     def take(self, count: int) -> list[Output]:
         """Copies the outputs and stops the clock; `span_us` is the time from the word until the copies are made."""
-        taken = self._outputs.memory[: count * self._layout.output_bytes].clone()
+        # By numpy in one thread: torch would wait for a second one, which may have to wait for a processor.
+        taken = torch.from_numpy(self._outputs.memory[: count * self._layout.output_bytes].numpy().copy())
         self.span_us = (time.monotonic() - self._began) * 1e6
         return [self._layout.output(taken, index) for index in range(count)]
 
@@ -107,15 +108,22 @@ class HostBorrower:
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._place))
         memory = torch.frombuffer(self._place, dtype=torch.uint8)
         self.inputs = [layout.input(memory, index) for index in range(count)]
-        own = torch.empty(count * layout.output_bytes, dtype=torch.uint8)
-        self.own = [layout.output(own, index) for index in range(count)]
+        self._own = torch.empty(count * layout.output_bytes, dtype=torch.uint8)
+        self.own = [layout.output(self._own, index) for index in range(count)]
         kept = torch.frombuffer(mmap.mmap(fds[0], count * layout.output_bytes), dtype=torch.uint8)
         os.close(fds[0])
         self.kept = [layout.output(kept, index) for index in range(count)]
         self._core = Core(channel.fileno(), memory=address)
 
-    def prepare(self) -> None:
-        """Does nothing: a CPU needs no preparation for a round."""
+    def prepare(self, count: int) -> None:
+        """Fills the first `count` outputs in `own` with NaNs: the kernel must write every element."""
+        ctypes.memset(self._own.data_ptr(), NAN_BYTE, count * self._layout.output_bytes)
+
+    @staticmethod
+    def copy(kept: torch.Tensor, output: torch.Tensor) -> None:
+        """Copies an output of the same strides, in one thread: torch would wait for a second one."""
+        begin, end = extent(output)
+        ctypes.memmove(kept.data_ptr(), begin, end - begin)
 
     def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
         """Waits for the inputs and makes one call for each of `data`, whose tensors lie in `inputs` and `own`."""

@@ -9,11 +9,23 @@ import torch
 
 from reference.problems.interface import OTHER, Block, Output, Shape, like, parts
 
+NAN_BYTE = 0xFF  # repeated, it is a NaN in every floating-point type of an output
 ALIGN_BYTES = 512  # the alignment of torch's allocator on a GPU
 
 
 def _aligned(count: int) -> int:
     return -(-count // ALIGN_BYTES) * ALIGN_BYTES
+
+
+Extent = tuple[int, int]
+
+
+def extent(tensor: torch.Tensor) -> Extent:
+    """The address range of a tensor's elements: the first byte and the one after the last."""
+    if tensor.numel() == 0:
+        return tensor.data_ptr(), tensor.data_ptr()
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 class CodeRows(NamedTuple):

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import torch
 
+from eval.lending.layout import Extent, extent
+
 _WATCHED = (
     (time, ("perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "sleep")),
     (builtins, ("sum", "min", "max", "len", "abs", "all", "any", "isinstance", "type", "open")),
@@ -69,17 +71,6 @@ class FunctionWatch:
             if not same or getattr(now, "__code__", None) is not code:
                 return f"{getattr(owner, '__name__', owner)}.{name}"
         return None
-
-
-Extent = tuple[int, int]
-
-
-def extent(tensor: torch.Tensor) -> Extent:
-    """The address range of a tensor's elements: the first byte and the one after the last."""
-    if tensor.numel() == 0:
-        return tensor.data_ptr(), tensor.data_ptr()
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 def _overlaps(x: Extent, others: Iterable[Extent]) -> bool:

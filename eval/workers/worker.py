@@ -27,12 +27,12 @@ import torch
 from eval import sandbox, task
 from eval.lending.cuda import CudaBorrower
 from eval.lending.host import HostBorrower
-from eval.lending.layout import Layout
+from eval.lending.layout import Layout, extent
 from eval.output.text import shortened
 from eval.sandbox import keeper
 from eval.timing import CoreError, Timed
 from eval.workers.channel import Channel
-from eval.workers.guards import FunctionWatch, extent, output_problem
+from eval.workers.guards import FunctionWatch, output_problem
 from reference.problems.interface import Output, Shape, parts
 
 # At most this many extra untimed calls before a round, a random number: a submission cannot count its calls.
@@ -142,7 +142,7 @@ class Worker:
         self._data = [setup.shape.data(*given) for given in zip(self._borrower.inputs, self._cs, strict=True)]
         self._spans = [extent(tensor) for tensors in self._borrower.inputs for tensor in tensors]
         self._kept_spans = [extent(part) for kept in self._borrower.kept for part in parts(kept)]
-        self._copy, self._fill = torch.Tensor.copy_, torch.Tensor.fill_
+        self._copy = self._borrower.copy
         self._equal, self._sleep = torch.equal, time.sleep
         # The kernel of null rounds, which measure what a round costs apart from its calls.
         self._nothing = self._kernel = setup.shape.offered
@@ -205,10 +205,7 @@ class Worker:
                 self._copy(parts(self._borrower.kept[index])[number], part.detach())
                 earlier.append(extent(part))
 
-        for c in self._cs[:count]:
-            for part in parts(c):
-                self._fill(part, float("nan"))  # the kernel must write every element
-        self._borrower.prepare()
+        self._borrower.prepare(count)
         gc.disable()
         try:
             self._send({"ready": None})
