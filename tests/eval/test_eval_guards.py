@@ -171,12 +171,12 @@ def test_inputs_are_as_many_as_memory_holds(monkeypatch):
 def test_exchanged_code_of_a_harness_function_is_seen():
     watch = FunctionWatch()
     assert watch.replaced() is None
-    code = eval.workers.guards.extent.__code__
+    code = eval.lending.layout.extent.__code__
     try:
-        eval.workers.guards.extent.__code__ = (lambda tensor: (0, 0)).__code__
-        assert watch.replaced() == "eval.workers.guards.extent"
+        eval.lending.layout.extent.__code__ = (lambda tensor: (0, 0)).__code__
+        assert watch.replaced() == "eval.lending.layout.extent"
     finally:
-        eval.workers.guards.extent.__code__ = code
+        eval.lending.layout.extent.__code__ = code
     assert watch.replaced() is None
 
 
