@@ -130,6 +130,7 @@ STATEMENTS = {
     "cvt.pred.u32 %p1, %r1;": "these types",
     "cvt.u32.pred %r1, %p1;": "these types",
     "vabsdiff4.u64.u32.u32 %r1, %r2, %r3, %r4;": "type .u64",
+    "vset4.u32.u32.eq.sat %r1, %r2, %r3, %r4;": "unknown modifier '.sat'",
     "vabsdiff4.u32.u64.u32 %r1, %r2, %r3, %r4;": "type .u64",
     "dp4a.u64.u32 %r1, %r2, %r3, %r4;": "these types",
     "dp4a.u32.f32 %r1, %r2, %r3, %r4;": "these types",
