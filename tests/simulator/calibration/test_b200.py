@@ -126,7 +126,7 @@ def test_the_board_has_an_h200s_mechanisms_where_machine_code_is_timed(tmp_path)
     assert missing == {name for name in h200 if name.startswith(board.LEFT_OUT) and name not in having}
     alone = set(board.mechanisms()) - {name for name, entry in h200.items() if "machine" in entry}
     off = {name for name in alone if having[name]["value"] == 0}
-    assert "fence_follows" in off and having["fence_follows"]["machine"] == h200["fence_follows"]["value"]
+    assert "launch_flush" in off and having["launch_flush"]["machine"] == h200["launch_flush"]["value"]
     assert without["sm_clock_tensor"]["value"] < having["sm_clock_tensor"]["value"] < 1.965
     assert without["sm_clock"]["value"] == having["sm_clock"]["value"] == 1.965
 
