@@ -51,7 +51,7 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
         }
     }
     for (int step = 0; (T::scales_shared || T::turned) && step < STAGE_STEPS; step++) {
-        mbarrier_init(scales_read_barrier<T>(shared, step), T::turned ? T::ctas * EPILOGUE_WARPS : 1);
+        mbarrier_init(scales_read_barrier<T>(shared, step), T::scales_read_arrivals);
     }
     mbarrier_init(gate_full_barrier<T>(shared), 1);
     mbarrier_init(up_full_barrier<T>(shared), 1);

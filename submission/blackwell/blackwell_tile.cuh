@@ -27,6 +27,7 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
     static constexpr bool turned = false;       /* the MMA has as many columns as the group has rows of A */
+    static constexpr int scales_read_arrivals = 1;
     static constexpr int products = 2; /* 1 if the operands are halves of the rows of one B, with one output */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr bool stacked = STACKED(tail, split_k); /* one MMA computes both products */

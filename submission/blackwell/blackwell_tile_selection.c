@@ -92,7 +92,11 @@ int64_t blackwell_turned_tile_ps(const struct blackwell_config *config, int64_t 
                           (2 * config->tile_n - columns) / config->ctas * STAGE_FP4_BYTES;
     const int64_t load = bytes * blackwell_costs.load_ps_per_kb / 1024;
     const int64_t multiply = STAGE_STEPS * columns / 2 * blackwell_costs.mma_ps_per_column;
-    return ceil_div(k, STAGE_K) * (load > multiply ? load : multiply) + blackwell_costs.wave_ps;
+    const int64_t stages = ceil_div(ceil_div(k, STAGE_K), config->split_k);
+    const int64_t sums_kb = TILE_M * columns * (int64_t)sizeof(float) / 1024;
+    const int64_t exchange =
+        sums_kb * (config->split_k - 1) / config->split_k * blackwell_costs.reduction_ps_per_kb;
+    return stages * (load > multiply ? load : multiply) + blackwell_costs.wave_ps + exchange;
 }
 
 const char *blackwell_turned_tile_name(int index) {

@@ -1,11 +1,12 @@
 """Simulates the times of variants of the Blackwell kernels, for rounds that the clock judges (shark_tank/RULES.md).
 
     python -m simulator.calibration.calls.model_times --json times.json
-        --variant NAME=COMMIT:LIBRARY[:SHAPE=CONFIG,...] ... [--sm-ghz NAME=GHZ] [--shapes MxNxK,...]
+        --variant NAME=COMMIT:LIBRARY[:SHAPE=CONFIG,...] ... [--sm-ghz NAME=GHZ] [--shapes MxNxK,...] [--gemm]
 
 LIBRARY is COMMIT's libcustom_kernel_sim.so, linked with this checkout's simulator.  If it lies in the build folder of a
-checkout, that checkout's Python calls it.  A shape without a CONFIG takes the tile that the library selects.  --sm-ghz
-sets a variant's SM clock; L2 and HBM keep theirs.  The file is rewritten after each variant.
+checkout, that checkout's Python calls it.  A shape without a CONFIG takes the tile that the library selects.  --gemm
+times nvfp4_gemm, not the dual GEMM.  --sm-ghz sets a variant's SM clock; L2 and HBM keep theirs.  The file is rewritten
+after each variant.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from scripts.common.simulated_call import simulated_calls
 from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.calls.blackwell import CALLS, whole_kernel_errors
 from simulator.calibration.calls.counters import ROOT
+from simulator.calibration.calls.public_kernels import PRODUCT_CALL, SETTINGS, run
 from simulator.calibration.rows import CHIPS, parameters_digest
 
 
@@ -47,13 +49,21 @@ def write_slower_chip(path: Path, ghz: float) -> None:
 
 
 @cache
-def us_of(library: str, shape: str, config: str | None, ghz: float | None = None) -> float:
+def us_of(library: str, shape: str, config: str | None, ghz: float | None = None, gemm: bool = False) -> float:
     """Simulated us of a call behind others, from the end of one call to the end of the next."""
+    simulated = simulated_gemm_us if gemm else simulated_us
     if ghz is None:
-        return simulated_us(library, shape, config, {})
+        return simulated(library, shape, config, {})
     with tempfile.NamedTemporaryFile(suffix=".json") as chip:
         write_slower_chip(Path(chip.name), ghz)
-        return simulated_us(library, shape, config, {"NVFP4_SIMULATE_TIME": chip.name})
+        return simulated(library, shape, config, {"NVFP4_SIMULATE_TIME": chip.name})
+
+
+def simulated_gemm_us(library: str, shape: str, config: str | None, settings: dict[str, str]) -> float:
+    """The same of nvfp4_gemm with these settings of the simulator."""
+    ours = {"NVFP4_LIBRARY": library, "NVFP4_GROUPED_CONFIG": config or "", "NVFP4_SIMULATE": "1"}
+    environment = SETTINGS | ours | {"NVFP4_BACKEND": "blackwell"} | settings
+    return run([PRODUCT_CALL, "gemm", f"{shape}x1", str(CALLS)], environment)["back_to_back_us"]
 
 
 def simulated_us(library: str, shape: str, config: str | None, settings: dict[str, str]) -> float:
@@ -73,6 +83,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--variant", action="append", required=True)
     parser.add_argument("--sm-ghz", action="append", default=[], metavar="NAME=GHZ")
     parser.add_argument("--shapes", metavar="MxNxK,...", help="default: the benchmark's")
+    parser.add_argument("--gemm", action="store_true")
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args(arguments)
     shapes = options.shapes.split(",") if options.shapes else benchmark_shapes(ROOT)
@@ -83,7 +94,9 @@ def main(arguments: list[str]) -> int:
         commits[name], library, *configs = rest.split(":")
         tiles[name] = dict(pair.split("=") for pair in ",".join(configs).split(",") if pair)
         library = str(Path(library).resolve())
-        times[name] = {shape: us_of(library, shape, tiles[name].get(shape), clocks.get(name)) for shape in shapes}
+        times[name] = {
+            shape: us_of(library, shape, tiles[name].get(shape), clocks.get(name), options.gemm) for shape in shapes
+        }
         print(name, times[name], flush=True)
         document = {
             "format": "model-times-1", "chip": "b200", "chip_sha256": parameters_digest("b200"),

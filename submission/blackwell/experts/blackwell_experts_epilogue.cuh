@@ -5,7 +5,7 @@
 #define BLACKWELL_EXPERTS_EPILOGUE_CUH
 
 #include "../../gpu/gpu_extended.cuh"
-#include "../grouped/blackwell_grouped_gemm.cuh"
+#include "../grouped/blackwell_turned_gemm.cuh"
 #include "blackwell_experts_tile.cuh"
 
 namespace blackwell {

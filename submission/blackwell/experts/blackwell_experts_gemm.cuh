@@ -1,7 +1,7 @@
 /* The products of experts for sm_100a and sm_103a (custom_kernel.h, custom_kernel_experts()): the grouped
  * GEMM's turned tile over a list of tiles that each CTA makes from the counts on the device.
  *
- * Read blackwell_dual_gemm.cuh and the turned tiles of blackwell_grouped_gemm.cuh first.
+ * Read blackwell_dual_gemm.cuh and blackwell_turned_gemm.cuh first.
  *
  *   counts --one warp's scan--> table in shared memory: ends of rows, ends of tiles --binary search--> tile
  *

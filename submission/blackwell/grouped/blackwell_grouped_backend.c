@@ -55,7 +55,7 @@ static int clusters(int tile, int sms) {
 }
 
 static int ctas_of_cluster(int tile) {
-    return config_of(tile)->ctas;
+    return config_of(tile)->ctas * config_of(tile)->split_k;
 }
 
 /* Fills in the kernel's parameters for a group whose tiles start at number first_tile. */
@@ -100,13 +100,16 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
     *(is_few ? &few.groups : &many.groups) = (int32_t)count;
     *(is_few ? &few.tiles : &many.tiles) = (int32_t)tiles;
     const int64_t at_once = clusters(tiled->tile, tiled->sms);
-    const int64_t launched = is_turned(tiled->tile) && tiles > at_once ? at_once : tiles;
+    const bool tile_after_tile = is_turned(tiled->tile) && config->split_k == 1;
+    const int64_t launched = tile_after_tile && tiles > at_once ? at_once : tiles,
+                  cluster = ctas_of_cluster(tiled->tile);
     struct launch launch = {
         .kernel = blackwell_grouped_gemm_kernel(tiled->tile, is_few),
-        .grid = {launched * config->ctas, 1, 1},
+        .grid = {launched * cluster, 1, 1},
         .threads = CTA_THREADS,
-        .cluster = config->ctas,
-        .shared_bytes = blackwell_shared_bytes(config),
+        .cluster = cluster,
+        .shared_bytes =
+            is_turned(tiled->tile) ? blackwell_turned_shared_bytes(config) : blackwell_shared_bytes(config),
         .pdl_variable = BLACKWELL_PDL_VARIABLE,
     };
     RETURN_IF_FAILED(gpu_allow_shared_memory(groups[0].problem->device, &launch));
@@ -128,8 +131,20 @@ static const struct grouped_tiling tiling = {
     .launch_groups = launch_groups,
 };
 
+/* predicted:b200 (simulator/calibration/calls).  From about as many bytes of B on, behind other calls, turned
+ * tiles stream single rows' products sooner than CUDA cores, which convert every code. */
+#define STREAMED_BYTES (24 << 20)
+
+static bool is_streamed(const struct problem *groups, int64_t count) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < count; i++) {
+        bytes += groups[i].n * groups[i].k / 2;
+    }
+    return bytes >= STREAMED_BYTES;
+}
+
 int32_t blackwell_run_grouped(const struct problem *groups, int64_t count) {
-    if (gpu_prefers_gemv(groups, count)) {
+    if (gpu_prefers_gemv(groups, count) && !is_streamed(groups, count)) {
         return gpu_run_gemv("blackwell", groups, count, blackwell_gemv_kernel(), BLACKWELL_PDL_VARIABLE);
     }
     return gpu_run_grouped(&tiling, groups, count);

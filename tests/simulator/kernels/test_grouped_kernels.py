@@ -14,7 +14,7 @@ from tests.simulator.sim_kit import built, nvcc
 
 TILES = {
     "hopper": ("m48", "m64", "m80", "m96", "m112", "m128", "m160", "m176", "m192", "m208", "m256"),
-    "blackwell": ("m128n128", "m128n256", "m256n128", "m256n256", "n256m256"),
+    "blackwell": ("m128n128", "m128n256", "m256n128", "m256n256", "n256m256", "n256m128k2"),
     "geforce": ("m128n128", "m64n128", "m64n64"),
 }
 
