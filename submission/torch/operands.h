@@ -4,8 +4,8 @@
 
 #include "scale_factors.h"
 
-/* Argument `options` of the products: one integer, which costs a call a sixth of what several words and a dtype
- * do. submission/operators.py makes it.  Bits 0 to 3 and 4 to 7 hold the layouts of sfa and of b's scale
+/* Argument `options` of the products: one integer, as each argument of an operator costs a call
+ * time. submission/operators.py makes it.  Bits 0 to 3 and 4 to 7 hold the layouts of sfa and of b's scale
  * factors, 0 for one that is not stated, else 1 + enum factor_layout; bits 8 to 11 enum custom_kernel_output;
  * bits 12 to 19 enum custom_kernel_weights; bits 20 and 21 are those of enum option_bit. */
 enum option_bit {
