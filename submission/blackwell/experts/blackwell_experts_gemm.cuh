@@ -51,17 +51,19 @@ static __device__ __forceinline__ void copy_a(stage_t<T> stage, const struct bla
 /* The first rows, in an expert's tensor, of a CTA's pieces of gate, in quarters; up's are `up` rows further on.
  * Adjacent rows are one piece. */
 struct pieces {
+    bool adjacent;
     int32_t gate[TMEM_QUARTERS], up;
 };
 
 static __device__ __forceinline__ struct pieces find_pieces(const struct blackwell_experts_params &p,
                                                             const struct experts_coord &coord) {
     struct pieces pieces;
+    pieces.adjacent = has_adjacent_rows(p);
     pieces.up = p.interleave;
 #pragma unroll
     for (int quarter = 0; quarter < TMEM_QUARTERS; quarter++) {
-        pieces.gate[quarter] = has_adjacent_rows(p) ? first_adjacent_row(p, coord)
-                                                    : row_of_column(p, quarter_column(p, coord, quarter), 0);
+        pieces.gate[quarter] = pieces.adjacent ? first_adjacent_row(p, coord)
+                                               : row_of_column(p, quarter_column(p, coord, quarter), 0);
     }
     return pieces;
 }
@@ -72,7 +74,7 @@ static __device__ __forceinline__ void copy_weights(stage_t<T> stage, const stru
                                                     const struct pieces &pieces, int32_t expert, int32_t k,
                                                     struct mbarrier full) {
     const uint32_t to = SHARED_MEMBER(stage, a);
-    if (has_adjacent_rows(p)) {
+    if (pieces.adjacent) {
         copy_box<T>(to, &p.b1, k, pieces.gate[0], expert, full);
         return;
     }

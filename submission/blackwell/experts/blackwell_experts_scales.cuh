@@ -19,6 +19,7 @@ static __device__ __forceinline__ bool copies_entries(const struct blackwell_exp
 template <class T> struct scale_sources {
     static constexpr int a_rows = T::columns / WARP_THREADS, b_rows = TILE_M / WARP_THREADS;
     const uint8_t *a[a_rows], *b[b_rows];
+    bool entries; /* b[0] is an entry, and there are no others */
 };
 
 /* The word of row number `row` of a CTA's rows of B, or of the last row if that comes before, which affects no
@@ -49,9 +50,10 @@ static __device__ __forceinline__ struct scale_sources<T>
 find_scale_sources(const struct blackwell_experts_params &p, const struct experts_coord &coord) {
     const int lane = threadIdx.x % WARP_THREADS;
     struct scale_sources<T> sources;
+    sources.entries = copies_entries(p);
 #pragma unroll
     for (int i = 0; i < scale_sources<T>::b_rows; i++) {
-        sources.b[i] = i == 0 || !copies_entries(p) ? first_b_word(p, coord, i * WARP_THREADS + lane) : nullptr;
+        sources.b[i] = i == 0 || !sources.entries ? first_b_word(p, coord, i * WARP_THREADS + lane) : nullptr;
     }
 #pragma unroll
     for (int i = 0; i < scale_sources<T>::a_rows; i++) {
@@ -73,7 +75,7 @@ copy_scales_of_step(stage_t<T> stage, const struct blackwell_experts_params &p,
                   in_b = step * (int64_t)scale_step_bytes(p.sfb1);
     const uint32_t sfa = SHARED_MEMBER(stage, sfa) + place * SCALE_TILE_BYTES,
                    sfb = SHARED_MEMBER(stage, sfb) + place * SCALE_TILE_BYTES;
-    if (copies_entries(p)) {
+    if (sources.entries) {
         cp_async_cg_16(sfa + lane * SCALE_ENTRY_BYTES, sources.b[0] + in_b);
     } else {
 #pragma unroll
