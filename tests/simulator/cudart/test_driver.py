@@ -262,8 +262,8 @@ int main(int count, char **words) {
     SAY("move", cuMemcpyDtoD(seven + 24, seven, 4));
     SAY("read", cuMemcpyDtoH(back, seven, 64));
     HOLDS("as set", back[0] == 2 && back[15] == 1 && back[16] == 3 && back[17] == 0 && back[24] == 2 && back[63] == 64);
-    cudaArray_t graph; struct cudaChannelFormatDesc form = {32, 0, 0, 0, cudaChannelFormatKindUnsigned};
-    SAY("graph", cudaMallocArray(&graph, &form, 8, 8, 0));
+    cudaMipmappedArray_t graph; struct cudaChannelFormatDesc form = {32, 0, 0, 0, cudaChannelFormatKindUnsigned};
+    SAY("graph", cudaMallocMipmappedArray(&graph, &form, (struct cudaExtent){8, 8, 0}, 2, 0));
     SAY("driver's graph", cuMulticastCreate(NULL, NULL));
     SAY("no error so far", cuCtxSynchronize() == cudaErrorNotSupported ? 0 : (int)cuCtxSynchronize());
     (void)cudaGetLastError();
@@ -341,5 +341,12 @@ def test_calls_do_what_launchers_need(ran):
 
 
 def test_what_is_not_modelled_is_named(ran):
-    for name in ("cubin", "fat binary", "cuFrobnicate", "cudaMallocArray", "cuMulticastCreate", "frobnicate.u32"):
+    for name in (
+        "cubin",
+        "fat binary",
+        "cuFrobnicate",
+        "cudaMallocMipmappedArray",
+        "cuMulticastCreate",
+        "frobnicate.u32",
+    ):
         assert name in ran.stderr, name
