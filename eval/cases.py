@@ -6,6 +6,7 @@ A file that ends in .jsonl holds SOL-ExecBench's workloads (execbench.py).
 from __future__ import annotations
 
 import re
+import secrets
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,8 @@ from reference.problems.interface import Problem, Shape
 MOST_DIGITS = 19  # of 2^63
 FILE_BYTES = 1 << 20
 SHOWN_CHARACTERS = 60  # of a refused value
+SEED_STEP = 42  # from one input of a case to the next, as on the leaderboard
+SEED_LIMIT = 1 << 63  # torch takes seeds below this
 ROOT = Path(__file__).resolve().parent.parent
 _INTEGER = "[+-]?[0-9]+"
 _LIST = rf"\[\s*{_INTEGER}(?:\s*,\s*{_INTEGER})*\s*\]"
@@ -43,6 +46,16 @@ class Case(NamedTuple):
 def mixed_seed(seed: int, secret: int | None) -> int:
     """The seed that a case runs with: Cantor's pairing of its own seed and the secret one, as on the leaderboard."""
     return seed if secret is None else seed + (seed + secret) * (seed + secret + 1) // 2
+
+
+def case_seeds(first: int, count: int) -> list[int]:
+    """The leaderboard's seeds of a case's inputs."""
+    return [(first + SEED_STEP * i) % SEED_LIMIT for i in range(count)]
+
+
+def fresh_seeds(count: int) -> list[int]:
+    """Seeds that nobody can predict, for inputs that a submission has not seen."""
+    return [secrets.randbelow(SEED_LIMIT) for _ in range(count)]
 
 
 def _shown(text: str) -> str:

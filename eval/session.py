@@ -8,6 +8,7 @@ how long its calls took; the claim counts as far as the parent's own time suppor
 from __future__ import annotations
 
 import contextlib
+import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from eval import timing
 from eval.cases import Case
 from eval.lending.cuda import CudaLender
 from eval.lending.host import HostLender
-from eval.lending.layout import Layout
+from eval.lending.layout import Layout, paired
 from eval.output import origin
 from eval.output.mismatch import Mismatch
 from eval.output.origin import Library
@@ -40,6 +41,9 @@ NULL_SEED = 0  # null rounds never look at their inputs
 # A round with real calls may cost this much more than a null round: caches are cold, threads spin.
 TOLERANCE_OF_NULL = 1.25
 ENOUGH_STANDING = 3  # rounds
+# So many of a span's outputs are checked, and no more than there are inputs. Three spans of fifty inputs reveal a
+# worker that leaves out a fiftieth of its calls 19 times in 20.
+SPAN_SAMPLE = 50
 # A worker cheats if every claim is below half of the time that the parent's clock supports.
 BLATANT = 2.0
 
@@ -68,9 +72,11 @@ class Session:
 
     def __init__(
         self, submission: Path, case: Case, device: torch.device, inputs: int, answer_s: float,
-        data: str = BOARD,
+        data: str = BOARD, span_calls: int = 0,
     ) -> None:  # fmt: skip
+        """`span_calls`: how many calls a span may have."""
         self._case, self.device, self._kind = case, device, data
+        self._inputs = inputs
         self.printed, self.sandbox, self.backend = "", "", ""
         self.left = ""  # the error message if a process survived the worker
         self.libraries: list[Library] = []
@@ -79,7 +85,11 @@ class Session:
         self._pid = 0
         self.checked = 0  # outputs compared with the reference
         layout = Layout(case.shape, apart=device.type == "cuda")
-        self._lender = CudaLender(layout, inputs, device) if device.type == "cuda" else HostLender(layout, inputs)
+        self._lender: CudaLender | HostLender = (
+            CudaLender(layout, inputs, device, outputs=span_calls)
+            if device.type == "cuda"
+            else HostLender(layout, inputs, span_calls)
+        )
         try:
             self._process = WorkerProcess(submission, case.shape, str(device), answer_s)
         except BaseException:
@@ -94,20 +104,21 @@ class Session:
             self.close(patient=False)
             raise
 
-    def null_overheads_us(self, count: int) -> list[float]:
-        """What rounds of `count` calls cost apart from the calls, measured with a kernel that does nothing.
+    def null_overheads_us(self, count: int, request: str = "round") -> list[float]:
+        """What rounds (or spans) of `count` calls cost apart from the calls, measured with a kernel that does nothing.
 
         Returns a quiet batch, or the cheapest rounds of all on a busy machine, so that noise cannot add to them. Call
         it before `load`: no submission code has run in the process by then.
         """
         blank = self._generated(NULL_SEED)
-        self._lender.stage(blank for _ in range(count))
+        self._lender.stage((blank for _ in range(min(count, self._inputs))), count)
+        sample = self._sample(count) if request == "span" else None
         for _ in range(NULL_ROUNDS_WARMING_UP):
-            self._exchange("round", count)
+            self._exchange(request, count, sample=sample)
         all_us: list[float] = []
         give_up = time.monotonic() + NULL_SEARCH_S
         while time.monotonic() < give_up or not all_us:
-            made = [self._exchange("round", count)[0] for _ in range(NULL_ROUNDS)]
+            made = [self._exchange(request, count, sample=sample)[0] for _ in range(NULL_ROUNDS)]
             batch = [max(0.0, one.span_us - one.claimed_us) for one in made]
             if tolerance_us(batch) <= QUIET * median(batch):
                 return batch
@@ -127,16 +138,19 @@ class Session:
             raise Failure(f"{GARBLED} ({error})") from None
 
     def _exchange(
-        self, request: str, count: int, after: Callable[[], object] = bool
+        self, request: str, count: int, after: Callable[[], object] = bool, sample: torch.Tensor | None = None
     ) -> tuple[Round, list[Output], Any]:
-        """Makes one request that contains a round. Returns its times, the copied outputs and the last answer."""
+        """Makes one request that contains a round. Returns its times, the copied outputs and the last answer.
+
+        Copies only the outputs of the calls in `sample`, if given.
+        """
         deadline = self._process.deadline()
         self._process.send({"request": request, "count": count})
         self._process.answer("ready", request, deadline)
         with contextlib.suppress(OSError):  # if the worker died, the missing answer reveals it
             self._lender.begin(self._process.channel)
         claim = self._process.answer("done", request, deadline)
-        outputs = self._lender.take(count)
+        outputs = self._lender.take(count, sample)
         after()
         answer = self._process.answer("ok", request, deadline)
         try:
@@ -157,13 +171,32 @@ class Session:
         if self._lender.modified():
             raise Failure("the submission modified its inputs")
         for index, (tensors, output) in enumerate(zip(staged, outputs, strict=True)):
-            ok, message, *found = check(self._case.shape.data(tensors, blank(self._case.shape, self.device)), output)
-            self._note(ok, found[0] if found else None)
-            if not ok:
-                where = f"{what}, input {index + 1} of {len(seeds)}, seed {seeds[index]}"
-                raise Failure(f"wrong result ({where}): {message}")
-            self.checked += 1
+            self._check(check, tensors, output, f"{what}, input {index + 1} of {len(seeds)}, seed {seeds[index]}")
         return times, answer
+
+    def _sample(self, calls: int) -> torch.Tensor:
+        """A random choice of calls, which the worker cannot know."""
+        chosen = random.SystemRandom().sample(range(calls), min(calls, SPAN_SAMPLE, self._inputs))
+        return torch.tensor(chosen, device=self.device)
+
+    def span(self, seeds: Sequence[int], calls: int, check: Check) -> float:
+        """Makes many calls on inputs of these seeds, no two alike, and checks some. Returns the parent's time in us."""
+        staged = self._lender.stage((self._generated(seed) for seed in seeds), calls)
+        sample = self._sample(calls)
+        times, outputs, _ = self._exchange("span", calls, sample=sample)
+        if self._lender.modified():
+            raise Failure("the submission modified its inputs")
+        for call, output in zip(sample.tolist(), outputs, strict=True):
+            self._check(check, paired(self._case.shape, staged, call), output, f"span, call {call + 1} of {calls}")
+        return times.span_us
+
+    def _check(self, check: Check, tensors: list[torch.Tensor], output: Output, where: str) -> None:
+        """Raises Failure if an output is wrong."""
+        ok, message, *found = check(self._case.shape.data(tensors, blank(self._case.shape, self.device)), output)
+        self._note(ok, found[0] if found else None)
+        if not ok:
+            raise Failure(f"wrong result ({where}): {message}")
+        self.checked += 1
 
     def _note(self, ok: bool, found: Mismatch | None) -> None:
         """Records the worst error so far, and where a refused output is wrong."""

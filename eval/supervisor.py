@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,26 +12,25 @@ from typing import Any, NamedTuple
 
 import torch
 
-from eval.cases import Case
-from eval.hardware import chip
+from eval import spans
+from eval.cases import Case, case_seeds, fresh_seeds
+from eval.hardware import capacity, chip
 from eval.judge import judges_of
-from eval.lending.layout import Layout
 from eval.output.origin import Library
 from eval.output.text import clean
 from eval.session import Session, Timings, tolerance_us
+from eval.spans import Spans
 from eval.stats import summarise
 from eval.workers.worker import Failure
 from reference.problems.interface import BOARD, Shape
 
-SEED_STEP = 42  # from one input of a case to the next, as on the leaderboard
-SEED_LIMIT = 1 << 63  # torch takes seeds below this
 MIN_ROUNDS = 3
 MIN_TIMED_S = 0.1
 TARGET_RELATIVE_ERROR = 1e-3
 # On a CPU the threads of the last call may delay the harness's clock by this much in a call.
 SMALL_US = 250.0
 MOST_TOLERANCE = 0.5  # of a call's time, on a CPU, where null rounds may cost milliseconds a call even at rest
-MEMORY_SHARE = 0.5  # of free memory, for inputs and outputs
+SPAN_CALLS = 5000  # at most, on a GPU
 
 
 @dataclass(frozen=True)
@@ -48,13 +46,15 @@ class Limits:
     small_us: float = 0.0  # a difference between two clocks that a busy machine may cause in a call
     most_tolerance: float = math.inf  # of a call's time: a case with a larger tolerance is not measured
     fresh: bool = True  # whether a test makes a second call, on inputs that nobody can know
+    span_calls: int = 0  # the calls of a span, at most; 0 makes none
 
 
 def limits_for(device: torch.device, mode: str) -> Limits:
     """The limits of a mode: the leaderboard's on a GPU; on a CPU, where calls take longer, fewer inputs, less time."""
     judged = mode == "leaderboard"
     if device.type == "cuda":
-        return Limits(timing_s=30.0, max_rounds=1000) if judged else Limits()
+        limits = Limits(span_calls=SPAN_CALLS)
+        return replace(limits, timing_s=30.0, max_rounds=1000) if judged else limits
     return Limits(
         timing_s=3.0,
         wall_s=20.0 if judged else 10.0,
@@ -65,15 +65,9 @@ def limits_for(device: torch.device, mode: str) -> Limits:
     )
 
 
-def inputs_that_fit(shape: Shape, device: torch.device, wanted: int) -> int:
-    """How many inputs, with their staged copies and kept outputs, fit in half of the free memory.
-
-    From 1 to `wanted`, and at most as many as the problem's leaderboard uses.
-    """
-    layout = Layout(shape)
-    each = 2 * (layout.input_bytes + layout.output_bytes)
-    wanted = min(wanted, shape.problem.inputs)
-    return max(1, min(wanted, int(chip.free_memory(device) * MEMORY_SHARE / each)))
+def round_inputs(shape: Shape, device: torch.device, limits: Limits) -> int:
+    """How many inputs a round has: as many as the problem's leaderboard uses, if the limits and memory allow."""
+    return capacity.inputs_that_fit(shape, device, min(limits.inputs, shape.problem.inputs))
 
 
 class NotMeasured(Failure):
@@ -92,6 +86,8 @@ class Result:
     checked: int = 0  # outputs compared with the reference
     tolerance_us: float | None = None  # how far a claimed time of a call may lie below the parent's own
     doubted: int = 0  # timed rounds whose claim lay further below
+    span_us: float | None = None  # the parent's own time of a call in a span
+    span_calls: int = 0
     clock_mhz: float | None = None
     report: str = ""
     printed: str = ""  # by the submission
@@ -115,16 +111,6 @@ class Result:
         return median(self.rounds_us)
 
 
-def case_seeds(first: int, count: int) -> list[int]:
-    """The leaderboard's seeds of a case's inputs."""
-    return [(first + SEED_STEP * i) % SEED_LIMIT for i in range(count)]
-
-
-def fresh_seeds(count: int) -> list[int]:
-    """Seeds that nobody can predict, for inputs that a submission has not seen."""
-    return [secrets.randbelow(SEED_LIMIT) for _ in range(count)]
-
-
 def _steady(rounds_us: list[float], inputs: int) -> bool:
     """The leaderboard's stop rule: enough rounds, enough time, and a mean known to 0.1 %."""
     if len(rounds_us) < MIN_ROUNDS or sum(rounds_us) * inputs < MIN_TIMED_S * 1e6:
@@ -142,12 +128,13 @@ def _done(result: Result, limits: Limits, wall_s: float, made: int) -> bool:
 
 
 def _judge(
-    submission: Path, device: torch.device, limits: Limits, result: Result, make: Callable[[Session], None]
-) -> Result:
+    submission: Path, device: torch.device, limits: Limits, result: Result, make: Callable[[Session], None],
+    how: Spans | None = None,
+) -> Result:  # fmt: skip
     """Starts a worker for the result's case and calls `make` with it. A Failure becomes the result's error."""
-    session = None
+    session, how = None, how or Spans(result.inputs)
     try:
-        session = Session(submission, result.case, device, result.inputs, limits.answer_s, result.data)
+        session = Session(submission, result.case, device, how.inputs, limits.answer_s, result.data, how.calls)
         with session:
             make(session)
     except (Failure, chip.Impossible) as failure:
@@ -208,20 +195,34 @@ def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timi
         raise
 
 
+def _time_spans(session: Session, result: Result, how: Spans) -> None:
+    """Holds the times to spans, if spans bound them better than rounds do."""
+    fresh = judges_of(result.data, result.case.shape)[1]
+    held = spans.made(session, how, result.median_us, result.tolerance_us or 0.0, fresh)
+    if held is None:
+        return
+    result.span_us, result.tolerance_us, result.span_calls = held
+    if times_us := held.times_us(result.rounds_us):
+        result.doubted, result.rounds_us = len(result.rounds_us), times_us
+
+
 class Tolerance(NamedTuple):
-    """How far a claim may lie below the harness's time, in us: of a round of a case, and of a single call."""
+    """How far a claim may lie below the harness's time, in us: of a round of a case, of a single call; and spans."""
 
     round_us: float
     single_us: float
     inputs: int  # of the round
+    spans: Spans
 
 
-def measure_tolerance(case: Case, device: torch.device, limits: Limits, inputs: int = 0) -> Tolerance:
+def measure_tolerance(case: Case, device: torch.device, limits: Limits) -> Tolerance:
     """Measures the tolerance in a worker that loads nothing. Call it before any submission runs. Raises Failure."""
-    inputs = inputs or inputs_that_fit(case.shape, device, limits.inputs)
-    with Session(Path(), case, device, inputs, limits.answer_s) as session:
+    inputs = round_inputs(case.shape, device, limits)
+    how = spans.that_fit(case.shape, device, inputs, limits.span_calls)
+    with Session(Path(), case, device, how.inputs, limits.answer_s, span_calls=how.calls) as session:
         round_us = tolerance_us(session.null_overheads_us(inputs))
-        return Tolerance(round_us, tolerance_us(session.null_overheads_us(1)) if limits.singles else 0.0, inputs)
+        single_us = tolerance_us(session.null_overheads_us(1)) if limits.singles else 0.0
+        return Tolerance(round_us, single_us, inputs, spans.measured(how, session) if how.calls else how)
 
 
 def run_benchmark(
@@ -229,7 +230,7 @@ def run_benchmark(
     tolerance: Tolerance | None = None,
 ) -> Result:  # fmt: skip
     """A checked pass over every input, then timed rounds over fresh ones until the mean is steady or time is up."""
-    result = Result(case, inputs=inputs_that_fit(case.shape, device, limits.inputs), data=data)
+    result = Result(case, inputs=round_inputs(case.shape, device, limits), data=data)
     floor = chip.Limit(case.shape, device)
     own, fresh = judges_of(data, case.shape)
     try:
@@ -246,12 +247,13 @@ def run_benchmark(
         session.load()
         session.round(case_seeds(case.seed, result.inputs), own, "check")
         _time_rounds(session, result, limits, timings, floor)
+        _time_spans(session, result, measured.spans)
         for _ in range(min(limits.singles, result.inputs)):
             made, _ = session.round(fresh_seeds(1), fresh, "time_single")
             floor.hold(made.claimed_us)
             result.single_us.append(singles.add(made))
 
-    return _judge(submission, device, limits, result, make)
+    return _judge(submission, device, limits, result, make, measured.spans)
 
 
 def run_profile(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD) -> Result:

@@ -9,8 +9,10 @@ from pathlib import Path
 import torch
 
 from eval.cases import Case
+from eval.lending.layout import Layout
 from reference.problems.interface import Shape, parts
 
+MEMORY_SHARE = 0.5  # of free memory, for inputs and outputs
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -32,6 +34,13 @@ def available_bytes(device: torch.device) -> int:
         most, used = (int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
         available = min(available, most - used)
     return available
+
+
+def inputs_that_fit(shape: Shape, device: torch.device, wanted: int) -> int:
+    """How many inputs, with their staged copies and kept outputs, fit in half of the free memory: 1 to `wanted`."""
+    layout = Layout(shape)
+    each = 2 * (layout.input_bytes + layout.output_bytes)
+    return max(1, min(wanted, int(available_bytes(device) * MEMORY_SHARE / each)))
 
 
 def gib(count: int) -> str:

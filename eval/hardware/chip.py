@@ -164,13 +164,6 @@ class Limit:
             raise Impossible(f"{us:.3g} us is less than {self.us:.3g} us, which no {self._name} can beat")
 
 
-def free_memory(device: torch.device) -> int:
-    """Free memory in bytes."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
 class Clock:
     """Reads the SM clock through NVML, if there is one."""
 

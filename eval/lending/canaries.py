@@ -18,7 +18,6 @@ SEGMENT_BYTES = 32  # a sector of the L2 cache; divides a row of codes, since K 
 _WORD_BYTES = 8
 _WORDS = SEGMENT_BYTES // _WORD_BYTES
 WEIGHT_ROWS = 128  # rows with a canary in a tensor of weights
-SEED_LIMIT = 1 << 63
 
 
 class Canaries:
@@ -26,7 +25,7 @@ class Canaries:
 
     def __init__(self, layout: Layout, memory: torch.Tensor, count: int, seed: int | None = None) -> None:
         device = memory.device
-        generator = torch.Generator(device).manual_seed(secrets.randbelow(SEED_LIMIT) if seed is None else seed)
+        generator = torch.Generator(device).manual_seed(secrets.randbits(63) if seed is None else seed)
         starts = []
         for index in range(count):
             for offset, rows, row_bytes, role in layout.code_rows():

@@ -18,8 +18,9 @@ from eval.lending.host import MemoryFile
 from eval.lending.layout import NAN_BYTE, Layout, copy_in
 from eval.timing import WORD, Core, Cuda, Timed
 from eval.workers.channel import Channel
-from reference.problems.interface import Output, parts
+from reference.problems.interface import Output
 
+_WORD_BYTES = 8
 FLUSH_BYTES = 1 << 30  # several times any L2 cache
 # As many bytes as the leaderboard's wipe, about 15 ms: all calls of a round are queued before the first one starts, so
 # that the host's part of a call does not count.
@@ -37,16 +38,18 @@ BUSY_ROUNDS_EXCUSED = 2
 class CudaLender:
     """The parent's side."""
 
-    def __init__(self, layout: Layout, count: int, device: torch.device, runtime: Runtime | None = None) -> None:
+    def __init__(
+        self, layout: Layout, count: int, device: torch.device, runtime: Runtime | None = None, outputs: int = 0
+    ) -> None:
         torch.cuda.set_device(device)
         torch.cuda.init()
         self._runtime = runtime or Runtime()
         self._layout, self._device = layout, device
-        self._sizes = (count * layout.input_bytes, count * layout.output_bytes)
+        self._sizes = (count * layout.input_bytes, max(count, outputs) * layout.output_bytes)
         self._own = torch.empty(self._sizes[0], dtype=torch.uint8, device=device)  # the worker never sees it
         self._own_host = torch.empty(count * layout.host_bytes, dtype=torch.uint8)
         self._lent_host: MemoryFile | None = None  # the inputs in host memory
-        self._taken = torch.empty(self._sizes[1], dtype=torch.uint8, device=device)
+        self._taken = torch.empty(count * layout.output_bytes, dtype=torch.uint8, device=device)
         self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device)
         self._addresses = [self._runtime.allocate(size) for size in self._sizes]
         lent = (as_tensor(at, size, device) for at, size in zip(self._addresses, self._sizes, strict=True))
@@ -60,12 +63,14 @@ class CudaLender:
     def terms(self) -> tuple[dict[str, Any], list[int]]:
         """The message that describes the memory to the worker, and the descriptors to send with it."""
         inputs, outputs = (self._runtime.memory_handle(address) for address in self._addresses)
-        return {"inputs": inputs, "outputs": outputs, "event": self._runtime.event_handle(self._whole)}, []
+        event = self._runtime.event_handle(self._whole)
+        count = self._sizes[1] // self._layout.output_bytes
+        return {"inputs": inputs, "memory": outputs, "outputs": count, "event": event}, []
 
-    def stage(self, inputs: Iterable[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
-        """Prepares inputs for lending and fills the outputs with NaNs. Returns the parent's own copy of the inputs.
+    def stage(self, inputs: Iterable[Sequence[torch.Tensor]], calls: int = 0) -> list[list[torch.Tensor]]:
+        """Prepares inputs for lending and fills the outputs of `calls` (default: one for each input) with NaNs.
 
-        The copy is complete once the round has begun.
+        Returns the parent's own copy of the inputs, which is complete once the round has begun.
         """
         staged = copy_in(self._layout, self._own, inputs, self._own_host)
         self._count = len(staged)
@@ -74,9 +79,7 @@ class CudaLender:
             self._lent_host = MemoryFile(self._count * self._layout.host_bytes)
             self._lent_host.memory.copy_(self._own_host[: self._lent_host.memory.numel()])
         self._canaries = Canaries(self._layout, self._own, self._count)
-        for index in range(self._count):
-            for part in parts(self._layout.output(self._outputs, index)):
-                part.fill_(float("nan"))
+        self._layout.spoil(self._outputs, calls or self._count)
         torch.cuda.synchronize(self._device)
         return staged
 
@@ -93,10 +96,19 @@ class CudaLender:
         self._runtime.record(self._whole)
         channel.send_bytes(WORD, [self._lent_host.descriptor] if self._lent_host else [])
 
-    def take(self, count: int) -> list[Output]:
-        """Copies the outputs; `span_us` is the device's time from complete inputs until the copies are made."""
+    def take(self, count: int, sample: torch.Tensor | None = None) -> list[Output]:
+        """Copies the first `count` outputs, or those of `sample`.
+
+        `span_us` is the device's time from complete inputs until the copies are made.
+        """
         size = count * self._layout.output_bytes
-        self._taken[:size].copy_(self._outputs[:size])
+        if sample is None:
+            self._taken[:size].copy_(self._outputs[:size])
+        else:
+            count = len(sample)
+            words = self._outputs.view(torch.int64).view(-1, self._layout.output_bytes // _WORD_BYTES)
+            taken = self._taken[: count * self._layout.output_bytes].view(torch.int64).view(count, -1)
+            torch.index_select(words, 0, sample, out=taken)
         self._runtime.record(self._ended)
         self._runtime.wait_for(self._ended)
         self.span_us = self._runtime.elapsed_us(self._began, self._ended)
@@ -139,16 +151,21 @@ class CudaBorrower:
     ) -> None:  # fmt: skip
         self._runtime = runtime or Runtime()
         inputs, outputs = (
-            as_tensor(self._runtime.open_memory(terms[name]), count * size, device)
-            for name, size in (("inputs", layout.input_bytes), ("outputs", layout.output_bytes))
+            as_tensor(self._runtime.open_memory(terms[name]), size, device)
+            for name, size in (
+                ("inputs", count * layout.input_bytes),
+                ("memory", terms["outputs"] * layout.output_bytes),
+            )
         )
         self._own = own = torch.empty(count * layout.output_bytes, dtype=torch.uint8, device=device)
         self.own = [layout.output(own, index) for index in range(count)]
         # Reserves address space; each round maps the lent host memory over it.
-        self._layout, self._place = layout, mmap.mmap(-1, max(1, count * layout.host_bytes))
+        self._place, self._staged_bytes = mmap.mmap(-1, max(1, count * layout.host_bytes)), count * layout.host_bytes
+        self._layout = layout
         host = torch.frombuffer(self._place, dtype=torch.uint8)
         self.inputs = [layout.input(inputs, index, host) for index in range(count)]
-        self.kept = [layout.output(outputs, index) for index in range(count)]
+        self.kept = [layout.output(outputs, index) for index in range(terms["outputs"])]
+        self.lent = [inputs, outputs, host]
         self._default_queue = torch.cuda.default_stream(device)
         self._set_queue = torch.cuda.set_stream
         self._current_queue = lambda read=torch._C._cuda_getCurrentStream, index=device.index: read(index)
@@ -180,12 +197,17 @@ class CudaBorrower:
         self._runtime.forbid_persisting_cache()
         self._synchronize()
 
-    def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
-        """Waits for the word and makes one call for each of `data`, whose tensors are in `inputs` and `own`.
+    def round(
+        self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any],
+        offered: Sequence[Output],
+    ) -> Timed:  # fmt: skip
+        """Waits for the word and makes one call for each of `data`, whose outputs are `offered`.
 
-        Copies outputs in `own` to `kept` and passes all others to `returned`.
+        Copies outputs in `own` to `kept` and passes all that are not `offered` to `returned`.
         """
-        return self._core.round(kernel, returned, data, len(data) * self._layout.host_bytes, self.own)
+        lent = min(len(data) * self._layout.host_bytes, self._staged_bytes)
+        copied = len(data) if offered is self.own else 0
+        return self._core.round(kernel, returned, data, lent, offered, copied)
 
     def problem(self, timed: Timed) -> str | None:
         """Why the round's time is meaningless, if it is."""

@@ -19,7 +19,7 @@ import torch
 from eval.lending.layout import NAN_BYTE, Layout, copy_in, extent
 from eval.timing import WORD, Core, Timed
 from eval.workers.channel import Channel
-from reference.problems.interface import Output, parts
+from reference.problems.interface import Output
 
 # The worker cannot shrink a file that the parent has mapped.
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -43,28 +43,29 @@ class MemoryFile:
 class HostLender:
     """The parent's side."""
 
-    def __init__(self, layout: Layout, count: int) -> None:
+    def __init__(self, layout: Layout, count: int, outputs: int = 0) -> None:
         self._layout = layout
         self._own = torch.empty(count * layout.input_bytes, dtype=torch.uint8)  # the worker never sees it
-        self._outputs = MemoryFile(count * layout.output_bytes)
+        self._outputs = MemoryFile(max(count, outputs) * layout.output_bytes)
         self._lent: MemoryFile | None = None
         self._began = 0.0
         self.span_us = 0.0
 
     def terms(self) -> tuple[dict[str, Any], list[int]]:
         """The message that describes the memory to the worker, and the descriptors to send with it."""
-        return {}, [self._outputs.descriptor]
+        return {"outputs": self._outputs.memory.numel() // self._layout.output_bytes}, [self._outputs.descriptor]
 
-    def stage(self, inputs: Iterable[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
-        """Prepares inputs for lending and fills the outputs with NaNs. Returns the parent's own copy of the inputs."""
+    def stage(self, inputs: Iterable[Sequence[torch.Tensor]], calls: int = 0) -> list[list[torch.Tensor]]:
+        """Prepares inputs for lending and fills the outputs of `calls` (default: one for each input) with NaNs.
+
+        Returns the parent's own copy of the inputs.
+        """
         self._drop()
         staged = copy_in(self._layout, self._own, inputs)
         own = self._own[: len(staged) * self._layout.input_bytes]
         self._lent = MemoryFile(own.numel())
         self._lent.memory.copy_(own)
-        for index in range(len(staged)):
-            for part in parts(self._layout.output(self._outputs.memory, index)):
-                part.fill_(float("nan"))
+        self._layout.spoil(self._outputs.memory, calls or len(staged))
         return staged
 
     def begin(self, channel: Channel) -> None:
@@ -73,12 +74,16 @@ class HostLender:
         self._began = time.monotonic()
         channel.send_bytes(WORD, [self._lent.descriptor])
 
-    def take(self, count: int) -> list[Output]:
-        """Copies the outputs and stops the clock; `span_us` is the time from the word until the copies are made."""
+    def take(self, count: int, sample: torch.Tensor | None = None) -> list[Output]:
+        """Copies the first `count` outputs, or those of `sample`, and stops the clock.
+
+        `span_us` is the time from the word until the copies are made.
+        """
         # By numpy in one thread: torch would wait for a second one, which may have to wait for a processor.
-        taken = torch.from_numpy(self._outputs.memory[: count * self._layout.output_bytes].numpy().copy())
+        outputs = self._outputs.memory.view(-1, self._layout.output_bytes).numpy()
+        taken = torch.from_numpy(outputs[:count].copy() if sample is None else outputs[sample.numpy()])
         self.span_us = (time.monotonic() - self._began) * 1e6
-        return [self._layout.output(taken, index) for index in range(count)]
+        return [self._layout.output(taken.flatten(), index) for index in range(len(taken))]
 
     def modified(self) -> bool:
         """Whether the worker changed the inputs of the last round."""
@@ -102,7 +107,7 @@ class HostBorrower:
     copies_own = False  # whether the core copies the outputs in `own` to `kept`
 
     def __init__(self, layout: Layout, count: int, channel: Channel, terms: dict[str, Any], fds: Sequence[int]) -> None:
-        self._layout = layout
+        self._layout, self._staged_bytes = layout, count * layout.input_bytes
         # Reserves address space; each round maps the lent inputs over it.
         self._place = mmap.mmap(-1, count * layout.input_bytes)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._place))
@@ -110,9 +115,10 @@ class HostBorrower:
         self.inputs = [layout.input(memory, index) for index in range(count)]
         self._own = torch.empty(count * layout.output_bytes, dtype=torch.uint8)
         self.own = [layout.output(self._own, index) for index in range(count)]
-        kept = torch.frombuffer(mmap.mmap(fds[0], count * layout.output_bytes), dtype=torch.uint8)
+        kept = torch.frombuffer(mmap.mmap(fds[0], terms["outputs"] * layout.output_bytes), dtype=torch.uint8)
         os.close(fds[0])
-        self.kept = [layout.output(kept, index) for index in range(count)]
+        self.kept = [layout.output(kept, index) for index in range(terms["outputs"])]
+        self.lent = [memory, kept]
         self._core = Core(channel.fileno(), memory=address)
 
     def prepare(self, count: int) -> None:
@@ -125,9 +131,13 @@ class HostBorrower:
         begin, end = extent(output)
         ctypes.memmove(kept.data_ptr(), begin, end - begin)
 
-    def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
-        """Waits for the inputs and makes one call for each of `data`, whose tensors lie in `inputs` and `own`."""
-        return self._core.round(kernel, returned, data, len(data) * self._layout.input_bytes, self.own)
+    def round(
+        self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any],
+        offered: Sequence[Output],
+    ) -> Timed:  # fmt: skip
+        """Waits for the inputs and makes one call for each of `data`, whose outputs are `offered`."""
+        lent = min(len(data) * self._layout.input_bytes, self._staged_bytes)
+        return self._core.round(kernel, returned, data, lent, offered)
 
     def problem(self, timed: Timed) -> str | None:
         """Why the round's time is meaningless, if it is."""

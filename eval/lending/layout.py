@@ -85,6 +85,12 @@ class Layout:
         """Output `index` in memory (uint8, one-dimensional): a tensor, or a list if the problem has several."""
         return like(self.shape.output(), self._outputs.tensors(memory, index))
 
+    def spoil(self, memory: torch.Tensor, count: int) -> None:
+        """Fills the first `count` outputs in memory with NaNs."""
+        for index in range(count):
+            for part in parts(self.output(memory, index)):
+                part.fill_(float("nan"))
+
     def code_rows(self) -> list[CodeRows]:
         """The code operands of an input, each with the rows of all batches."""
         return [
@@ -92,6 +98,18 @@ class Layout:
             for offset, block in zip(self._inputs.offsets, self._inputs.blocks, strict=True)
             if block.role != OTHER
         ]
+
+
+def paired(shape: Shape, inputs: Sequence[list[torch.Tensor]], call: int) -> list[torch.Tensor]:
+    """The tensors of a call of a span: the codes of one input, and everything else, such as scale factors, of another.
+
+    n inputs make n * n calls, no two of them alike, so that neither operand can be converted once for several calls.
+    Each rotation reads every input once.
+    """
+    rotation, index = divmod(call, len(inputs))
+    other = inputs[(index + rotation) % len(inputs)]
+    blocks = zip(shape.inputs(), inputs[index], other, strict=True)
+    return [there if block.role == OTHER else here for block, here, there in blocks]
 
 
 def copy_in(

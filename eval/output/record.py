@@ -39,6 +39,8 @@ def case_record(result: Result, chip_name: str) -> dict[str, Any]:
         "single_us": result.single_us,
         "tolerance_us": result.tolerance_us,
         "doubted_rounds": result.doubted,
+        "span_us": result.span_us,
+        "span_calls": result.span_calls,
         "sm_clock_mhz": result.clock_mhz,
         "speed_of_light_us": floor.us if floor else None,
         "speed_of_light_basis": floor.basis if floor else None,

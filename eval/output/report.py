@@ -154,6 +154,8 @@ def clock_text(results: Sequence[Result]) -> str:
         return ""
     doubted = sum(result.doubted for result in results)
     text = f"clock: a claimed time stands within {time_text(max(tolerances))} a call of the harness's own"
+    spans = [result.span_calls for result in results if result.span_calls]
+    text += f" in spans of {min(spans)} to {max(spans)} calls" if spans else ""
     return text + (f"; {doubted} rounds' claims did not" if doubted else "")
 
 

@@ -56,6 +56,7 @@ class _Round(ctypes.Structure):
         ("own", ctypes.c_void_p),
         ("outputs", ctypes.c_void_p),
         ("count", ctypes.c_int32),
+        ("copied", ctypes.c_int32),
         ("socket", ctypes.c_int32),
         ("memory", ctypes.c_void_p),
         ("bytes", ctypes.c_size_t),
@@ -97,12 +98,13 @@ class Core:
         data: Sequence[Sequence[Any]],
         lent_bytes: int,
         own: Sequence[Any] | None = None,
+        copied: int = 0,
     ) -> Timed:
         """Waits for the parent's word and makes one call for each of `data`; raises what the calls raise.
 
         `own` holds the offered outputs (default: the last object of each of `data`). Calls returned(data, output) for
-        every output on a CPU, and on CUDA for every output that is not the offered object. `lent_bytes` is the size of
-        the host memory that arrives with the word.
+        every output on a CPU, and on CUDA for every output that is not the offered object; there the core copies the
+        first `copied` offered ones. `lent_bytes` is the size of the host memory that arrives with the word.
         """
         count = len(data)
         objects = (ctypes.py_object * count)(*data)
@@ -115,6 +117,7 @@ class Core:
             own=ctypes.addressof(offered),
             outputs=ctypes.addressof(outputs),
             count=count,
+            copied=copied,
             socket=self._socket,
             memory=self._memory,
             bytes=lent_bytes,

@@ -113,9 +113,11 @@ static int32_t queue_calls(const struct timing_python *python, const struct timi
 /* Queues copies of the outputs right after the timed calls: they miss what another queue writes later. */
 static int32_t copy_outputs(const struct timing_python *python, const struct timing_cuda *cuda,
                             struct timing_round *round) {
-    size_t bytes = (size_t)round->count * cuda->output_bytes;
-    round->cuda_status =
-        cuda->copy(cuda->lent_outputs, cuda->own_outputs, bytes, DEVICE_TO_DEVICE, cuda->queue);
+    size_t bytes = (size_t)round->copied * cuda->output_bytes;
+    if (bytes > 0) {
+        round->cuda_status =
+            cuda->copy(cuda->lent_outputs, cuda->own_outputs, bytes, DEVICE_TO_DEVICE, cuda->queue);
+    }
     int32_t status = round->cuda_status == 0 ? TIMING_OK : TIMING_CUDA;
     for (int32_t i = 0; i < round->count && status == TIMING_OK; i++) {
         if (round->outputs[i] != round->own[i]) {

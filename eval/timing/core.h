@@ -47,7 +47,7 @@ struct timing_cuda {
 
 /* One round. kernel(data[i]) returns an output; returned(data[i], output) checks it and copies it to lent
    memory. On CUDA `returned` is called only for outputs other than `own[i]`, which the worker offers: the core
-   copies those together, which costs almost nothing even where calls are slow. */
+   copies `copied` of those together, which costs almost nothing even where calls are slow. */
 struct timing_round {
     void *kernel;
     void *returned;
@@ -55,6 +55,7 @@ struct timing_round {
     void *const *own;
     void **outputs; /* room for `count` */
     int32_t count;
+    int32_t copied;   /* on CUDA: how many offered outputs to copy; 0 if they are in lent memory already */
     int32_t socket;   /* a SOCK_SEQPACKET whose next message is the parent's word */
     void *memory;     /* where the lent host memory is mapped, replacing the last mapping */
     size_t bytes;     /* of that memory; on CUDA 0 if all inputs are on the device */

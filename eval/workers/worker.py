@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
@@ -27,10 +27,10 @@ import torch
 from eval import sandbox, task
 from eval.lending.cuda import CudaBorrower
 from eval.lending.host import HostBorrower
-from eval.lending.layout import Layout, extent
+from eval.lending.layout import Layout, extent, paired
 from eval.output.text import shortened
 from eval.sandbox import keeper
-from eval.timing import CoreError, Timed
+from eval.timing import CoreError
 from eval.workers.channel import Channel
 from eval.workers.guards import FunctionWatch, output_problem
 from reference.problems.interface import Output, Shape, parts
@@ -140,8 +140,7 @@ class Worker:
         self._shape = setup.shape
         self._cs = self._borrower.own
         self._data = [setup.shape.data(*given) for given in zip(self._borrower.inputs, self._cs, strict=True)]
-        self._spans = [extent(tensor) for tensors in self._borrower.inputs for tensor in tensors]
-        self._kept_spans = [extent(part) for kept in self._borrower.kept for part in parts(kept)]
+        self._lent = [extent(memory) for memory in self._borrower.lent]
         self._copy = self._borrower.copy
         self._equal, self._sleep = torch.equal, time.sleep
         # The kernel of null rounds, which measure what a round costs apart from its calls.
@@ -185,44 +184,56 @@ class Worker:
         Sends {"ready": null} before the word and {"done": us} once the outputs are in lent memory.
         """
         self._extra_calls()
-        outputs = self._calls(count, lambda data: self._borrower.round(self._kernel, data[0], data[1]))
-        self._check_outputs(outputs)
+        outputs, earlier = self._calls(self._data[:count], self._cs)
+        self._check_outputs([self._handed_over(index, outputs.get(index), earlier) for index in range(count)])
 
-    def _calls(self, count: int, make: Callable[[tuple[Callable[[Any, Any], None], list[Any]]], Timed]) -> list[Any]:
-        """Lets `make` make the calls and copies the outputs to lent memory. Returns them as the submission did."""
+    def span(self, count: int) -> None:
+        """As `round`, with many calls: the inputs in rotation, paired anew each time, and outputs in lent memory."""
+        self._extra_calls()
+        offered = self._borrower.kept[:count]
+        inputs = self._borrower.inputs
+        data = [self._shape.data(paired(self._shape, inputs, call), kept) for call, kept in enumerate(offered)]
+        self._calls(data, offered)
+        self._check_watch()
+
+    def _calls(self, data: list[Any], offered: list[Output]) -> tuple[dict[int, Output], list[tuple[int, int]]]:
+        """Makes the calls and copies the outputs to lent memory.
+
+        Returns those outputs that were handed over one by one, as the submission returned them, and their extents.
+        """
         outputs: dict[int, Output] = {}
         earlier: list[tuple[int, int]] = []
-        place = {id(data): index for index, data in enumerate(self._data)}
+        place = {id(one): index for index, one in enumerate(data)}
 
-        def returned(data: Any, output: Any) -> None:
-            index = place[id(data)]
-            offered = parts(self._cs[index])
-            outputs[index] = self._returned(output, index)
-            for number, part in enumerate(parts(outputs[index])):
-                if part is offered[number] and self._borrower.copies_own:
-                    continue  # the core copies it, and _handed_over checks it
-                self._look_at(part, offered[number], number, earlier)
-                self._copy(parts(self._borrower.kept[index])[number], part.detach())
+        def returned(one: Any, output: Any) -> None:
+            index = place[id(one)]
+            outputs[index] = self._returned(output)
+            three = (outputs[index], offered[index], self._borrower.kept[index])
+            for number, (part, own, kept) in enumerate(zip(*map(parts, three), strict=True)):
+                if part is own and (self._borrower.copies_own or own is kept):
+                    continue  # the core copies it and _handed_over checks it, or it is in its place already
+                self._look_at(part, own, number, earlier)
+                self._copy(kept, part.detach())
                 earlier.append(extent(part))
 
-        self._borrower.prepare(count)
+        self._borrower.prepare(len(data) if offered is self._cs else 0)
         gc.disable()
         try:
             self._send({"ready": None})
             with _blamed("custom_kernel failed"):
-                timed = make((returned, self._data[:count]))
+                timed = self._borrower.round(self._kernel, returned, data, offered)
         finally:
             gc.enable()
         self._send({"done": timed.total_us})
         if self._kernel is not self._nothing:
-            self._seen = max(self._seen, count)
+            self._seen = max(self._seen, min(len(data), len(self._data)))
         if problem := self._borrower.problem(timed):
             raise Failure(problem)
-        return [self._handed_over(index, outputs.get(index), earlier) for index in range(count)]
+        return outputs, earlier
 
-    def _returned(self, output: Any, index: int) -> Output:
-        """What call `index` returned, in the form of the problem's outputs: a tensor, or a list of the right length."""
-        offered = self._cs[index]
+    def _returned(self, output: Any) -> Output:
+        """What a call returned, in the form of the problem's outputs: a tensor, or a list of the right length."""
+        offered = self._cs[0]
         if not isinstance(offered, list):
             return output
         if type(output) not in (list, tuple):
@@ -233,7 +244,7 @@ class Worker:
 
     def _look_at(self, part: Any, c: torch.Tensor, number: int, earlier: list[tuple[int, int]]) -> None:
         """Raises Failure if output `number` of a call has a wrong form."""
-        if problem := output_problem(part, c, self._spans + self._kept_spans, earlier):
+        if problem := output_problem(part, c, self._lent, earlier):
             name = self._shape.output_name(number)
             raise Failure(f"{name}: {problem}" if name else problem)
 
@@ -309,8 +320,8 @@ def serve(worker: Worker, channel: Channel) -> None:
         name, content = request["request"], None
         if name == "load":
             content = worker.load()
-        elif name == "round":
-            worker.round(request["count"])
+        elif name in ("round", "span"):
+            getattr(worker, name)(request["count"])
         elif name == "profile":
             content = worker.profile()
         channel.send({"ok": content})

@@ -144,14 +144,6 @@ def test_a_cpus_name_comes_with_its_processors(monkeypatch, tmp_path):
     assert chip.name(CPU) == "unnamed CPU, 7 processors"
 
 
-def test_free_memory_is_what_can_be_had_now(monkeypatch):
-    pages = {"SC_AVPHYS_PAGES": 1000, "SC_PHYS_PAGES": 5000, "SC_PAGE_SIZE": 4096}
-    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
-    assert chip.free_memory(CPU) == 4096 * 1000
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (123, 456))
-    assert chip.free_memory(torch.device("cuda", 0)) == 123
-
-
 class Nvml:
     """A library of management that knows one device."""
 

@@ -17,6 +17,7 @@ from eval.hardware import chip
 from eval.output import report
 from eval.output.record import Given, comparison_record
 from eval.session import Round
+from eval.spans import Spans
 from eval.stats import Ratio, paired_interval
 from eval.supervisor import Limits, Result, Tolerance
 from eval.workers.worker import Failure
@@ -33,7 +34,7 @@ class Scripted:
 
     running = None
 
-    def __init__(self, submission, case, device, inputs, answer_s, data="board"):
+    def __init__(self, submission, case, device, inputs, answer_s, data="board", span_calls=0):
         assert Scripted.running is None, "one at a time"
         self.name, self.inputs = str(submission), inputs
         Scripted.running = self
@@ -56,6 +57,9 @@ class Scripted:
         if self.name == "broken":
             raise Failure("import failed")
 
+    def span(self, seeds, calls, check):
+        return calls * (300.0 if self.name == "hides" else 100.0)
+
     def round(self, seeds, check, what, after=bool):
         Scripted.asked.append((self.name, what))
         if self.name == "wrong" and what == "time_round":
@@ -69,8 +73,8 @@ class Scripted:
 def scripted(monkeypatch):
     Scripted.made, Scripted.asked, Scripted.running = [], [], None
     monkeypatch.setattr(comparison, "Session", Scripted)
-    monkeypatch.setattr(comparison, "measure_tolerance", lambda *_: Tolerance(4.0, 4.0, 2))
-    monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 10**15)
+    monkeypatch.setattr(comparison, "measure_tolerance", lambda *_: Tolerance(4.0, 4.0, 2, Spans(2)))
+    monkeypatch.setattr("eval.hardware.capacity.available_bytes", lambda device: 10**15)
     monkeypatch.setattr("eval.hardware.chip.attributes", lambda device: chip.Attributes("chip", 1e12, 0.0))
     monkeypatch.setattr("eval.hardware.chip.impossible_us", lambda shape, what: 10.0)
 
@@ -98,6 +102,14 @@ def test_pairs_of_processes_run_one_at_a_time_in_random_order(scripted):
     else:
         pytest.fail("the order never changed")
     assert compared("slow", "fast").ratio.low > 1
+
+
+def test_what_rounds_support_is_held_to_a_span_of_each_process(scripted, monkeypatch):
+    given = Tolerance(400.0, 4.0, 2, Spans(2, 100, 40.0))
+    monkeypatch.setattr(comparison, "measure_tolerance", lambda *_: given)
+    one = compared("hides", "same")
+    assert one.own.rounds_us == [pytest.approx(300.0 - 40.0 / 20, abs=0.2)] * comparison.MIN_PAIRS, "20 or 21 calls"
+    assert max(one.baseline.rounds_us) < 105
 
 
 def test_each_finished_pair_is_told(scripted):

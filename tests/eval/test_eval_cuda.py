@@ -13,19 +13,30 @@ from pathlib import Path
 import pytest
 import torch
 
-from eval.cases import parse_case
+from eval import spans
+from eval.cases import fresh_seeds, parse_case, read_cases
 from eval.hardware import chip
+from eval.judge import judges_of
 from eval.lending.canaries import Canaries
 from eval.lending.cuda_runtime import Runtime
 from eval.lending.layout import Layout
 from eval.session import Session, tolerance_us
-from eval.supervisor import Limits, run_benchmark, run_profile, run_test
+from eval.supervisor import (
+    Limits,
+    limits_for,
+    run_benchmark,
+    run_profile,
+    run_test,
+)
 from reference.problems.dual_gemm import DualGemm
 from reference.reference import check_implementation, check_with_rounding, generate_input
 
 SUBMISSIONS = Path(__file__).resolve().parents[1] / "adversarial"
 CASE = parse_case("m: 256; n: 512; k: 1024; l: 1; seed: 1111")
 LIMITS = Limits(timing_s=0.5, wall_s=5.0, inputs=8, singles=4)
+ROOT = SUBMISSIONS.parents[1]
+OWN = ROOT / "submission" / "submission.py"
+BOARD_CASES = read_cases(ROOT / "reference" / "problems" / "dual_gemm" / "benchmark.txt")
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -126,6 +137,49 @@ def test_what_null_rounds_cost_and_how_well_claims_are_borne_out(count):
         )
     assert all(made.claimed_us < made.span_us for made in rounds)
     assert sum(made.stands(tolerance_us(null)) for made in rounds) >= 3
+
+
+@pytest.mark.parametrize("case", BOARD_CASES, ids=lambda case: case.shape.text())
+def test_spans_bound_what_the_boards_cases_may_claim(case):
+    limits = limits_for(gpu(), "benchmark")
+    result = run_benchmark(OWN, case, gpu(), limits)
+    assert result.passed, told(result)
+    print(
+        f"{case.shape.text()}: median {result.median_us:.2f} us, span {result.span_us:.2f} us of {result.span_calls} "
+        f"calls, tolerance {result.tolerance_us:.3f} us = {100 * result.tolerance_us / result.median_us:.2f} %, "
+        f"doubted {result.doubted} of {len(result.rounds_us)}"
+    )
+    assert result.doubted * 2 <= len(result.rounds_us), told(result)
+    assert result.tolerance_us <= 1.01 * spans.MOST_TOLERANCE * result.median_us, told(result)
+
+
+def test_how_a_calls_time_depends_on_the_spans_length():
+    case = BOARD_CASES[0]
+    most = spans.that_fit(case.shape, gpu(), 50, limits_for(gpu(), "benchmark").span_calls).calls
+    fresh = judges_of("board", case.shape)[1]
+    with Session(OWN, case, gpu(), 50, 120, span_calls=most) as session:
+        for calls in (50, 500, most):
+            null = session.null_overheads_us(calls, "span")
+            print(f"{calls} calls: null spans {[round(us) for us in null]} us, tolerance {tolerance_us(null):.0f} us")
+        session.load()
+        rounds = [session.round(fresh_seeds(50), fresh, "round")[0].claimed_us / 50 for _ in range(5)]
+        print(f"rounds of 50: claimed {[round(us, 2) for us in rounds]} us")
+        for calls in (50, 250, 500, 1000, 2000, most):
+            each = [session.span(fresh_seeds(50), calls, fresh) / calls for _ in range(3)]
+            print(f"spans of {calls}: {[round(us, 2) for us in each]} us a call")
+
+
+def test_a_claim_that_rounds_would_support_is_held_to_spans(tmp_path):
+    path = tmp_path / "hides.py"
+    path.write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom submission.submission import custom_kernel\n"
+        "from tests.adversarial.reach import found\ncore = found('Worker')._borrower._core\nreal = core.round\n"
+        "core.round = lambda *given: (timed := real(*given))._replace(total_us=timed.total_us * 0.6)\n"
+    )
+    case, limits = BOARD_CASES[0], limits_for(gpu(), "benchmark")
+    honest, hiding = (run_benchmark(each, case, gpu(), limits) for each in (OWN, path))
+    print(f"honest {honest.median_us:.2f} us; hiding 40 %: {told(hiding)}")
+    assert hiding.doubted == len(hiding.rounds_us) and hiding.median_us > 0.9 * honest.median_us, told(hiding)
 
 
 def test_a_canary_spoils_every_element_of_the_output():

@@ -14,7 +14,8 @@ import eval.timing
 import eval.workers.guards
 import eval.workers.worker
 from eval.cases import parse_case
-from eval.supervisor import Limits, inputs_that_fit, run_benchmark, run_profile, run_test
+from eval.hardware import capacity
+from eval.supervisor import Limits, run_benchmark, run_profile, run_test
 from eval.workers.guards import FunctionWatch, extent, output_problem
 from reference.problems.dual_gemm import DualGemm
 from reference.reference import generate_input
@@ -161,11 +162,11 @@ def test_overlap_is_judged_by_elements_and_not_by_storage():
 
 def test_inputs_are_as_many_as_memory_holds(monkeypatch):
     shape = DualGemm(256, 4096, 7168, 1)  # some 41 MB of inputs and output, twice
-    monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 2 * 10 * 85 * 10**6)
-    assert inputs_that_fit(shape, CPU, 50) == 10
-    assert inputs_that_fit(shape, CPU, 3) == 3
-    monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 0)
-    assert inputs_that_fit(shape, CPU, 3) == 1
+    monkeypatch.setattr("eval.hardware.capacity.available_bytes", lambda device: 2 * 10 * 85 * 10**6)
+    assert capacity.inputs_that_fit(shape, CPU, 50) == 10
+    assert capacity.inputs_that_fit(shape, CPU, 3) == 3
+    monkeypatch.setattr("eval.hardware.capacity.available_bytes", lambda device: 0)
+    assert capacity.inputs_that_fit(shape, CPU, 3) == 1
 
 
 def test_exchanged_code_of_a_harness_function_is_seen():

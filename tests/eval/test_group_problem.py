@@ -13,7 +13,7 @@ from eval.cases import CasesError, parse_case, read_cases
 from eval.hardware import capacity, chip
 from eval.judge import judges_of
 from eval.output import record, report
-from eval.supervisor import Limits, Result, inputs_that_fit, run_benchmark, run_test
+from eval.supervisor import Limits, Result, round_inputs, run_benchmark, run_test
 from reference import group_reference
 from reference.problems import DEFAULT, PROBLEMS
 from reference.problems.group_gemm import PROBLEM, GroupGemm
@@ -120,8 +120,8 @@ def test_published_times_are_the_memory_floors_at_the_boards_rate():
 
 
 def test_rounds_have_at_most_fifteen_inputs(monkeypatch):
-    monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 10**15)
-    assert inputs_that_fit(SMALL, CPU, 50) == 15
+    monkeypatch.setattr("eval.hardware.capacity.available_bytes", lambda device: 10**15)
+    assert round_inputs(SMALL, CPU, Limits()) == 15
     assert "too large" in capacity.does_not_fit(parse_case(f"m: [{'9' * 19}]; n: [1]; k: [64]; g: 1; seed: 1"), CPU)
 
 

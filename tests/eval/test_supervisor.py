@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from eval import evaluation, supervisor
-from eval.cases import parse_case
-from eval.hardware import chip
+from eval import evaluation, spans, supervisor
+from eval.cases import case_seeds, fresh_seeds, parse_case
+from eval.hardware import capacity, chip
+from eval.judge import judges_of
+from eval.lending import layout
 from eval.output.origin import Library
 from eval.session import NULL_SEARCH_S, Round, Session, Timings, tolerance_us
-from eval.supervisor import Limits, Result, case_seeds, fresh_seeds, inputs_that_fit, limits_for
+from eval.spans import Spans
+from eval.supervisor import Limits, Result, limits_for
 from eval.workers.worker import Failure
 from reference.problems.dual_gemm import DualGemm
 
@@ -28,9 +32,9 @@ CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1111")
 @pytest.mark.parametrize(
     ("device", "mode", "limits"),
     [
-        (GPU, "leaderboard", Limits(180.0, 30.0, 120.0, 1000, 50, 10)),
-        (GPU, "benchmark", Limits(180.0, 10.0, 120.0, 200, 50, 10)),
-        (GPU, "test", Limits(180.0, 10.0, 120.0, 200, 50, 10)),
+        (GPU, "leaderboard", Limits(180.0, 30.0, 120.0, 1000, 50, 10, span_calls=5000)),
+        (GPU, "benchmark", Limits(180.0, 10.0, 120.0, 200, 50, 10, span_calls=5000)),
+        (GPU, "test", Limits(180.0, 10.0, 120.0, 200, 50, 10, span_calls=5000)),
         (CPU, "leaderboard", Limits(180.0, 3.0, 20.0, 200, 3, 0, 250.0, 0.5)),
         (CPU, "benchmark", Limits(180.0, 3.0, 10.0, 200, 3, 0, 250.0, 0.5)),
         (CPU, "profile", Limits(180.0, 3.0, 10.0, 200, 3, 0, 250.0, 0.5)),
@@ -60,8 +64,8 @@ def test_half_of_the_free_memory_is_for_inputs(monkeypatch):
     padded = scales + 64 * k // 16 * batches  # the permuted ones of 64 rows have 128
     each = 2 * (codes + scales + padded + outputs)  # staged and in use
     for memory, count in ((2 * 7 * each, 7), (2 * 7 * each - 2, 6), (0, 1), (each, 1), (10**15, 9)):
-        monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device, memory=memory: memory)
-        assert inputs_that_fit(shape, CPU, 9) == count
+        monkeypatch.setattr("eval.hardware.capacity.available_bytes", lambda device, memory=memory: memory)
+        assert capacity.inputs_that_fit(shape, CPU, 9) == count
 
 
 # --- stop rules ---------------------------------------------------------------------------------------
@@ -124,7 +128,7 @@ class Scripted:
     rounds: list[Round]
     null_us = (4.0, 8.0, 6.0)
 
-    def __init__(self, submission, case, device, inputs, answer_s, data="board"):
+    def __init__(self, submission, case, device, inputs, answer_s, data="board", span_calls=0):
         self.before, Scripted.last = getattr(Scripted, "last", None), self
         self.data = data
         self.device, self.asked, self.checked, self.printed = device, [], 7, "what it printed"
@@ -138,9 +142,13 @@ class Scripted:
     def __exit__(self, *_):
         self.asked.append("close")
 
-    def null_overheads_us(self, count):
+    def null_overheads_us(self, count, request="round"):
         self.asked.append(("null", count))
         return self.null_us
+
+    def span(self, seeds, calls, check):
+        self.asked.append(("span", list(seeds), calls, check.func.__name__))
+        return self.spans_us.pop(0) * calls
 
     def load(self):
         self.asked.append("load")
@@ -158,10 +166,12 @@ class Scripted:
 @pytest.fixture
 def scripted(monkeypatch):
     monkeypatch.setattr(supervisor, "Session", Scripted)
-    monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 10**15)
+    monkeypatch.setattr("eval.hardware.capacity.available_bytes", lambda device: 10**15)
     monkeypatch.setattr("eval.hardware.chip.attributes", lambda device: chip.Attributes("chip", 1e12, 0.0))
     monkeypatch.setattr("eval.hardware.chip.impossible_us", lambda shape, what: 10.0)
-    monkeypatch.setattr(supervisor, "fresh_seeds", lambda count: [-1] * count)
+    for module in (supervisor, spans):
+        monkeypatch.setattr(module, "fresh_seeds", lambda count: [-1] * count)
+    monkeypatch.setattr(spans, "INPUTS", 4)
 
 
 LIMITS = Limits(inputs=4, singles=2, max_rounds=5)
@@ -299,9 +309,61 @@ def test_a_case_with_a_tolerance_above_the_cap_has_no_time(scripted, monkeypatch
     assert measured or (result.rounds_us, result.error.count("20 %")) == ([], 1)
 
 
+@pytest.mark.parametrize(("true_us", "times", "doubted"), [(12.0, [12.0] * 5, 0), (40.0, [40.0 - 12.0 / 15] * 5, 5)])
+def test_claims_are_held_to_spans_of_many_calls(scripted, true_us, times, doubted):
+    Scripted.rounds = [Round(4 * 12.0, 4 * 12.0 + 7.0)] * 5  # which alone supports such a claim
+    Scripted.spans_us = [1.5 * true_us, true_us, 2 * true_us]
+    limits = Limits(inputs=4, singles=0, max_rounds=5, span_calls=15)
+    result = supervisor.run_benchmark(None, CASE, CPU, limits)
+    assert Scripted.last.asked[-4:] == [*[("span", [-1] * 4, 15, "judge_fresh")] * 3, "close"]
+    assert (result.error, result.rounds_us, result.doubted) == ("", pytest.approx(times), doubted)
+    assert (result.span_us, result.span_calls, result.tolerance_us) == (true_us, 15, 12.0 / 15)
+
+
+ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
+SPANS = [
+    ("honest/honest", ""),
+    ("cheating_results/cached_by_pointer", "wrong result (span, call"),
+    ("wrong/modifies_inputs", "the submission modified its inputs"),
+    ("cheating_harness/reads_ahead", "wrong result (span, call"),
+]
+
+
+@pytest.mark.parametrize(("name", "error"), SPANS, ids=[name for name, _ in SPANS])
+def test_a_span_computes_every_call_anew(name, error):
+    said = ""
+    with Session(ADVERSARIAL / f"{name}.py", CASE, CPU, 3, 60.0, span_calls=9) as session:
+        assert all(us >= 0 for us in session.null_overheads_us(9, "span"))
+        session.load()
+        try:
+            assert session.span([1, 2, 3], 9, judges_of("board", CASE.shape)[1]) > 0
+        except Failure as failure:
+            said = str(failure)
+    assert said.startswith(error) and bool(said) == bool(error)
+    assert error or session.checked == 3
+
+
+def test_no_two_calls_of_a_span_are_alike():
+    blocks = CASE.shape.inputs()
+    inputs = [[(index, number) for number in range(len(blocks))] for index in range(3)]
+    calls = [layout.paired(CASE.shape, inputs, call) for call in range(9)]
+    assert calls[:3] == inputs and len({tuple(call) for call in calls}) == 9
+    assert [call[1][0] for call in calls] == [0, 1, 2] * 3, "weights in rotation"
+
+
+@pytest.mark.parametrize(("claimed_us", "calls"), [(12.0, 600), (100.0, 50), (9.0, 500)])
+def test_a_span_has_enough_calls_for_a_tolerance_of_a_fiftieth(scripted, claimed_us, calls):
+    """144 us is 600 fiftieths of 12; calls of less than 10 us are no more than a GPU takes ahead."""
+    Scripted.spans_us = [claimed_us] * 3
+    session = Scripted(None, CASE, CPU, 40, 1.0)
+    result = Result(CASE, rounds_us=[claimed_us] * 3, inputs=40, tolerance_us=144.0 / 40)
+    supervisor._time_spans(session, result, Spans(40, 1600, 144.0 if calls != 50 else 100.0))
+    assert (result.span_calls, result.rounds_us) == (calls, [claimed_us] * 3)
+
+
 def test_a_given_tolerance_is_not_measured_again(scripted):
     Scripted.rounds = honest(11.0, 15.0, 12.0)
-    given = supervisor.Tolerance(40.0, 1.0, 4)
+    given = supervisor.Tolerance(40.0, 1.0, 4, Spans(4))
     result = supervisor.run_benchmark(None, CASE, CPU, Limits(singles=0, max_rounds=3), "board", given)
     assert (result.tolerance_us, result.inputs) == (10.0, 4)
     assert Scripted.last.before is None or ("null", 4) not in Scripted.last.asked
@@ -309,7 +371,7 @@ def test_a_given_tolerance_is_not_measured_again(scripted):
 
 def test_every_tolerance_is_measured_before_any_submission_runs(monkeypatch):
     order, passed = [], supervisor.Result(CASE)
-    given = supervisor.Tolerance(1.0, 1.0, 3)
+    given = supervisor.Tolerance(1.0, 1.0, 3, Spans(3))
     monkeypatch.setattr(evaluation, "measure_tolerance", lambda case, *_: order.append(case.shape.m) or given)
     monkeypatch.setitem(evaluation.RUNNERS, "benchmark", lambda *words: order.append(("run", words[-1])) or passed)
     other = parse_case("m: 9; n: 16; k: 64; l: 1; seed: 1111")
@@ -328,8 +390,9 @@ def test_a_quiet_batch_of_null_rounds_counts_else_the_cheapest(monkeypatch, batc
     spans = [5.0, 5.0, *(each for batch in batches for each in batch)]
     quiet = object.__new__(Session)
     monkeypatch.setattr(Session, "_generated", lambda self, seed: [])
-    quiet._lender = type("Lender", (), {"stage": lambda self, inputs: None})()
-    monkeypatch.setattr(Session, "_exchange", lambda self, *_: (Round(0.0, spans.pop(0)),))
+    quiet._lender = type("Lender", (), {"stage": lambda self, inputs, calls: None})()
+    quiet._inputs = 3
+    monkeypatch.setattr(Session, "_exchange", lambda self, *_, **__: (Round(0.0, spans.pop(0)),))
     now = iter(range(9))  # each batch takes a third of the time for the search
     monkeypatch.setattr("eval.session.time", SimpleNamespace(monotonic=lambda: NULL_SEARCH_S / 3 * next(now)))
     assert quiet.null_overheads_us(3) == counting and spans == []

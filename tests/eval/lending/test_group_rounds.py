@@ -151,7 +151,9 @@ def test_host_tensors_beside_a_gpu_come_with_the_word_and_are_held_to(monkeypatc
     borrower._core._cuda = device.table
     data = [SHAPE.data(*given) for given in zip(borrower.inputs, borrower.own, strict=True)]
     lists = [SHAPE.offered(one) for one in data]
-    borrower.round(lambda one: lists[0 if one is data[0] else 1], lambda one, output: seen.append(output), data)
+    borrower.round(
+        lambda one: lists[0 if one is data[0] else 1], lambda one, output: seen.append(output), data, borrower.own
+    )
     assert [id(output) for output in seen] == list(map(id, lists)), "handed over: not the very list that was offered"
     for tensors, right in zip(borrower.inputs, staged, strict=True):
         assert all(torch.equal(x.view(torch.uint8), y.view(torch.uint8)) for x, y in zip(tensors, right, strict=True))

@@ -170,10 +170,10 @@ def test_two_delayed_rounds_are_excused_as_a_busy_host(lent):
 # --- the core ----------------------------------------------------------------------------------------------
 
 
-def round_on(device, kernel, returned, data):
+def round_on(device, kernel, returned, data, copied=0):
     mine, theirs = (channel.Channel(end) for end in channel.pair())
     mine.send_bytes(b"g")
-    return Core(theirs.fileno(), cuda=device.table).round(kernel, returned, data, 0)
+    return Core(theirs.fileno(), cuda=device.table).round(kernel, returned, data, 0, None, copied)
 
 
 def test_calls_stand_between_two_events_after_a_wait_for_the_parents():
@@ -183,6 +183,7 @@ def test_calls_stand_between_two_events_after_a_wait_for_the_parents():
         lambda data: device.done.append(("call", data[0])) or data[data[0]],
         lambda data, output: device.done.append(("returned", data, output)),
         [(1, "its own"), (0, "offered"), (1, "offered")],
+        copied=3,
     )
     assert device.done == [
         ("wait", 70, 71, 0),
@@ -204,7 +205,7 @@ def test_calls_stand_between_two_events_after_a_wait_for_the_parents():
 @pytest.mark.parametrize("failing", ["record", "wait", "event", "device", "elapsed", "copy"])
 def test_a_cuda_call_that_fails_is_told(failing):
     with pytest.raises(CoreError, match=r"^CUDA error 7$"):
-        round_on(FakeDevice(failing), lambda data: data[0], lambda data, output: None, [(1,), (2,)])
+        round_on(FakeDevice(failing), lambda data: data[0], lambda data, output: None, [(1,), (2,)], copied=2)
 
 
 @pytest.mark.parametrize("raising", ["kernel", "returned"])

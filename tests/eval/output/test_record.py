@@ -77,6 +77,8 @@ def test_the_json_holds_everything_measured(monkeypatch, tmp_path):
         "single_us": [1.5, 2.5],
         "tolerance_us": 0.25,
         "doubted_rounds": 1,
+        "span_us": None,
+        "span_calls": 0,
         "sm_clock_mhz": 1500.0,
         "speed_of_light_us": 4.708,
         "speed_of_light_basis": "published with the task",

@@ -45,7 +45,7 @@ WATCHED = [
     (FunctionWatch, "replaced"),
     (Core, "round"),
     (Worker, "round"),
-    (worker_module, "Timed"),
+    (worker_module, "Layout"),
 ]
 
 
