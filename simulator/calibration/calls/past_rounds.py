@@ -5,7 +5,7 @@
 
 Base and candidate of a round are compiled for sm_100a from git, with their own host code, and linked with today's
 simulator.  A time is of a call behind others at the leaderboard's clock, by PTX and by machine code (b200/board.py), at
-two shapes, or at the one shape where base and candidate differ.
+two shapes, at the one shape where base and candidate differ, or at all four where two do not decide.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from simulator.calibration.rows import RESULTS, ROOT, parameters_digest
 RESULT, TEXT = DATA / "blackwell_rounds.json", RESULTS / "BLACKWELL_ROUNDS.md"
 TANK = ROOT / "shark_tank"
 SHAPES = ("256x4096x7168", "512x3072x7168")
-# Rounds whose tiles differ at one shape only, or that have shapes of their own.
+ALL = (*SHAPES, "512x4096x7168", "256x3072x4096")
+# Rounds whose tiles differ at one shape only, that have shapes of their own, or that all shapes decide.
 OTHER_SHAPES = {
+    43: ALL, 132: ALL,
     72: SHAPES[1:], 85: ("512x4096x7168",), 86: ("256x3072x4096",), 131: ("256x3072x4096", "512x3072x7168"),
 }  # fmt: skip
 NOT_TIMED = {
