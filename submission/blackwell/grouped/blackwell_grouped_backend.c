@@ -132,19 +132,19 @@ static const struct grouped_tiling tiling = {
 };
 
 /* predicted:b200 (simulator/calibration/calls).  From about as many bytes of B on, behind other calls, turned
- * tiles stream single rows' products sooner than CUDA cores, which convert every code. */
-#define STREAMED_BYTES (24 << 20)
+ * tiles run single rows' products sooner than CUDA cores, which convert every code. */
+#define TILED_GEMV_BYTES (24 << 20)
 
-static bool is_streamed(const struct problem *groups, int64_t count) {
+static bool is_tiled_gemv(const struct problem *groups, int64_t count) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < count; i++) {
         bytes += groups[i].n * groups[i].k / 2;
     }
-    return bytes >= STREAMED_BYTES;
+    return bytes >= TILED_GEMV_BYTES;
 }
 
 int32_t blackwell_run_grouped(const struct problem *groups, int64_t count) {
-    if (gpu_prefers_gemv(groups, count) && !is_streamed(groups, count)) {
+    if (gpu_prefers_gemv(groups, count) && !is_tiled_gemv(groups, count)) {
         return gpu_run_gemv("blackwell", groups, count, blackwell_gemv_kernel(), BLACKWELL_PDL_VARIABLE);
     }
     return gpu_run_grouped(&tiling, groups, count);

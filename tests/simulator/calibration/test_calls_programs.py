@@ -77,8 +77,8 @@ def test_every_variant_is_simulated_at_every_shape_by_its_tile_and_clock(monkeyp
     assert written["tiles"] == {"old": {}, "new": {shapes[0]: "t1", shapes[1]: "t2"}}
     assert written["times"]["old"] == {shape: float(i) for i, shape in enumerate(shapes, 1)}
     assert asked == [
-        *((f"{tmp_path}/a.so", shape, None, None) for shape in shapes),
-        *((f"{tmp_path}/b.so", s, t, 1.5) for s, t in zip(shapes, ("t1", "t2", None, None), strict=True)),
+        *((f"{tmp_path}/a.so", shape, None, None, False) for shape in shapes),
+        *((f"{tmp_path}/b.so", s, t, 1.5, False) for s, t in zip(shapes, ("t1", "t2", None, None), strict=True)),
     ]
     assert (written["format"], written["chip"]) == ("model-times-1", "b200")
     assert written["error"] and written["chip_sha256"]

@@ -40,4 +40,4 @@ def test_a_run_names_its_shapes_clocks_and_tiles_and_can_be_taken_in(tmp_path, m
     assert not model_times.main([*variants, "--shapes", SHAPE, "--sm-ghz", f"b={LOWER}", "--json", str(path)])
     found = modelled.load_times(path.read_bytes(), path.name)
     assert found["times"] == {"a": {SHAPE: 2.0}, "b": {SHAPE: 2.0}} and found["sm_ghz"] == {"b": LOWER}
-    assert [case[1:] for case in asked] == [(SHAPE, None, None), (SHAPE, "wide", LOWER)]
+    assert [case[1:] for case in asked] == [(SHAPE, None, None, False), (SHAPE, "wide", LOWER, False)]
