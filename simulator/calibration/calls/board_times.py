@@ -28,8 +28,8 @@ def span(values: Sequence[float], digits: int = 1) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def board_cases(key: str = "back_to_back_us") -> dict[str, tuple[str, list[float], list[float], float]]:
-    """Each case at the leaderboard's clock: problem, our times, the best public kernel's, and the best published time.
+def board_cases(key: str = "back_to_back_us") -> dict[str, tuple[str, list[float], list[float]]]:
+    """Each case at the leaderboard's clock: problem, our times and the best public kernel's.
 
     Times are two, without and with an H200's mechanisms (b200/board.py).
     One where only that was simulated.  key: back_to_back_us or isolated_us.
@@ -43,7 +43,6 @@ def board_cases(key: str = "back_to_back_us") -> dict[str, tuple[str, list[float
             found[0]["problem"],
             [found[0]["board"][variant]["ours"][key] for variant in found[0]["board"]],
             [min(row["board"][variant]["theirs"][key] for row in found) for variant in found[0]["board"]],
-            min(row["published_us"] for row in found),
         )
         for case, found in cases.items()
     }
@@ -55,15 +54,15 @@ def board_rows() -> list[list[str]]:
     return [
         [
             HEADINGS.get(problem, "") + case.replace(" x ", " ").replace("x", " "), span(ours), span(best),
-            span(list(map(truediv, ours, best)), 2), span(list(map(truediv, *alone[case][1:3])), 2), f"{published:g}",
+            span(list(map(truediv, ours, best)), 2), span(list(map(truediv, *alone[case][1:])), 2),
         ]
-        for case, (problem, ours, best, published) in board_cases().items()
+        for case, (problem, ours, best) in board_cases().items()
     ]  # fmt: skip
 
 
 def board_ratio(problem: str, key: str = "back_to_back_us") -> str:
     """Ours over the best public kernel in geometric mean, without and with."""
-    found = [(ours, best) for kind, ours, best, _ in board_cases(key).values() if kind == problem]
+    found = [(ours, best) for kind, ours, best in board_cases(key).values() if kind == problem]
     means = [geometric_mean(ours[i] / best[i] for ours, best in found) for i in range(len(found[0][0]))]
     return span(means, 2)
 
@@ -81,7 +80,7 @@ def board_ratios(key: str = "back_to_back_us") -> str:
 
 BOARD_HEAD = [
     "M N K, us behind other calls", "ours, **simulated**", "best public kernel, **simulated**", "ours / theirs",
-    "alone", "its published time",
+    "alone",
 ]  # fmt: skip
 
 
