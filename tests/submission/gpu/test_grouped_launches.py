@@ -124,6 +124,18 @@ def test_more_groups_need_more_launches_and_permuted_scales_one_launch_a_group(f
 
 
 @GROUPED_BACKENDS
+def test_single_rows_run_on_cuda_cores_but_on_blackwell_from_24_mib_of_codes_on(fake, name):
+    def kernel(*sizes):
+        assert call(fake, name, sizes)[0] == OK
+        return fake.log("launch")[-1][1]
+
+    below, rest = (1, 6143, 8192), (1, 1, 8192)  # 24 MiB of e2m1 codes together
+    assert "gemv" in kernel(below)
+    assert ("gemv" in kernel(below, rest)) == (name != BLACKWELL)
+    assert "gemv" not in kernel(below, (2, 1, 8192)), "a group of two rows needs tiles"
+
+
+@GROUPED_BACKENDS
 def test_limits_name_the_group(fake, name):
     most = (2**31 - 1) // 8
     for i, letter in enumerate("mnk"):

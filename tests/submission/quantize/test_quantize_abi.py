@@ -86,7 +86,7 @@ def test_a_valid_call_writes_the_definitions_bits_and_nothing_else(call):
         ({"backend": 9}, ARGUMENT, "backend is 9"),
         ({"backend": 2}, ARGUMENT, "backend hopper cannot read memory of the host"),
         ({"device": -2}, ARGUMENT, "device is -2"),
-        ({"device": 0}, UNAVAILABLE, "no backend can run on CUDA device 0"),
+        ({"device": 1000}, UNAVAILABLE, "no backend can run on CUDA device 1000"),
         ({"scale_layout": 3}, ARGUMENT, "scale_layout is 3"),
         ({"queue": 16}, ARGUMENT, "queue is not NULL"),
         ({"m": -1}, ARGUMENT, "m is -1"),
