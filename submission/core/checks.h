@@ -94,7 +94,7 @@ struct size {
  * which end with a NULL name, are for the message about a tensor that is too large. */
 int32_t check_members(struct member *all, int count, int outputs, const struct size *sizes);
 
-/* The value is valid, else it is told with what was expected. */
+/* Refuses a value that is not valid, with the value and what was expected. */
 int32_t check_number(const char *name, float value, bool valid, const char *expected);
 /* A pointer that the other arguments leave unused is NULL; `when`: "without RMSNorm". */
 int32_t check_absent(const char *name, const void *pointer, const char *when);
