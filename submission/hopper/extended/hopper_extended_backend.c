@@ -9,6 +9,7 @@
 #include "../hopper_ahead.h"
 #include "../hopper_kernels.h"
 #include "../hopper_tile_selection.h"
+#include "../narrow/hopper_narrow_selection.h"
 #include "hopper_extended_kernels.h"
 #include "hopper_extended_narrow_backend.h"
 
@@ -80,6 +81,26 @@ static int32_t select_tiles(const struct problem *problem, int sms, struct hoppe
     }
     keep_answer(&answers, &question, choice, sizeof *choice);
     return CUSTOM_KERNEL_OK;
+}
+
+int64_t hopper_plain_product_ps(const struct problem *group, int sms) {
+    const struct extension extension = {.plain = true};
+    struct problem problem = *group;
+    problem.extension = &extension;
+    struct hopper_choice choice;
+    if (select_tiles(&problem, sms, &choice) != CUSTOM_KERNEL_OK) {
+        return 0; /* the extended GEMM refuses the tile that the environment names */
+    }
+    const int64_t m = group->m, n = ceil_div(group->n, columns_in_one(&extension)), k = group->k;
+    if (choice.tile >= HOPPER_TILES) {
+        return hopper_narrow_call_ps(&hopper_narrow_configs[choice.tile - HOPPER_TILES], m, n, k, 1, sms);
+    }
+    const int64_t first_ps =
+        hopper_tile_cost_ps(&hopper_configs[choice.tile], m, choice.first_columns, k, 1, sms);
+    const int64_t rest = n - choice.first_columns;
+    return rest == 0 ? first_ps
+                     : first_ps + hopper_costs.rest_ps - hopper_costs.call_ps +
+                           hopper_tile_cost_ps(&hopper_configs[choice.rest_tile], m, rest, k, 1, sms);
 }
 
 static int32_t check_limits(const struct problem *problem, const struct hopper_config *config) {

@@ -7,4 +7,7 @@
 /* struct backend's `run_extended`. */
 int32_t hopper_run_extended(const struct problem *problem);
 
+/* The predicted time in picoseconds of a group as a plain product. */
+int64_t hopper_plain_product_ps(const struct problem *group, int sms);
+
 #endif

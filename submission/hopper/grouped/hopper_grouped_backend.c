@@ -4,15 +4,19 @@
  */
 #include "hopper_grouped_backend.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "../../core/checks.h"
+#include "../../core/environment.h"
 #include "../../gpu/gpu_backend.h"
 #include "../../gpu/gpu_gemv.h"
 #include "../../gpu/gpu_grouped.h"
+#include "../extended/hopper_extended_backend.h"
 #include "../hopper_kernels.h"
 #include "../hopper_operands.h"
+#include "../hopper_tile_selection.h"
 #include "hopper_grouped_selection.h"
 
 /* A group, how it is cut, and where its converted operands are in scratch memory. */
@@ -287,6 +291,37 @@ static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scrat
     return CUSTOM_KERNEL_OK;
 }
 
+enum { PLAIN_GAIN_PERCENT = 10 }; /* a smaller gain is within the two predictions' error */
+
+/* True if the only group is faster as a plain product of the extended GEMM: always if its tiles share K here,
+ * since there CTAs of a cluster add up the shares, not through L2. */
+static bool prefers_plain_product(const struct grouped_plan *plan) {
+#ifdef NVFP4_WITHOUT_EXTENDED
+    (void)plan;
+    return false;
+#else
+    const char *tile = environment(GROUPED_CONFIG_VARIABLE);
+    if (plan->groups != 1 || (tile != NULL && tile[0] != '\0')) {
+        return false;
+    }
+    const int64_t ps = predict(plan, plan->sms) + hopper_costs.call_ps;
+    return plan->group[0].cut.parts > 1 ||
+           hopper_plain_product_ps(plan->group[0].problem, plan->sms) * 100 < ps * (100 - PLAIN_GAIN_PERCENT);
+#endif
+}
+
+static int32_t run_plain_product(const struct problem *group) {
+#ifdef NVFP4_WITHOUT_EXTENDED
+    (void)group;
+    return CUSTOM_KERNEL_ERROR_UNSUPPORTED;
+#else
+    const struct extension extension = {.plain = true, .limit = INFINITY, .alpha = 1};
+    struct problem problem = *group;
+    problem.extension = &extension;
+    return hopper_run_extended(&problem);
+#endif
+}
+
 int32_t hopper_run_grouped(const struct problem *groups, int64_t count) {
     struct grouped_plan plan;
     uint8_t *scratch = NULL;
@@ -301,6 +336,9 @@ int32_t hopper_run_grouped(const struct problem *groups, int64_t count) {
         plan.group[i].problem = &groups[i];
     }
     RETURN_IF_FAILED(select_cuts(&plan, plan.sms));
+    if (prefers_plain_product(&plan)) {
+        return run_plain_product(groups);
+    }
     RETURN_IF_FAILED(gpu_check_ctas("hopper", tiles_of(&plan)));
     place_operands(&plan);
     RETURN_IF_FAILED(gpu_acquire_scratch(groups, plan.scratch_bytes, &scratch));

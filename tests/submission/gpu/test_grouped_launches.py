@@ -95,18 +95,32 @@ def test_a_tile_that_is_named_cuts_every_group(fake, name, tile, monkeypatch):
     assert status == ARGUMENT and message.startswith("NVFP4_GROUPED_CONFIG is 'm1'; expected one of ")
 
 
-def test_the_shortest_tiles_share_k_only_if_the_list_ends_sooner(fake):
+def test_the_shortest_tiles_share_k_only_if_the_list_ends_sooner(fake, monkeypatch):
     def ctas(*sizes):
         assert call(fake, HOPPER, sizes)[0] == OK
         return fake.log("launch")[-1][2]
 
+    assert ctas((248, 128 * 131, 7168), (48, 128, 7168)) == 132, "the last SM has time for the short one"
+    rows, n, k = BENCHMARKS[0]
+    assert ctas(*[(m, n, k) for m in rows]) == 256 + 32
+    monkeypatch.setenv("NVFP4_GROUPED_CONFIG", "m48")  # without a name, one group takes the extended GEMM
     assert ctas((48, 128, 7168)) == 2, "one tile: its halves run at once"
     assert ctas((48, 128, 384)) == 1, "three stages are too short to share"
     assert ctas((48, 128 * 132, 7168)) == 132, "a tile for each SM"
-    assert ctas((248, 128 * 131, 7168), (48, 128, 7168)) == 132, "the last SM has time for the short one"
     assert ctas((0, 128, 7168), (48, 128, 7168)) == 2, "a group of no rows has no tiles to share"
-    rows, n, k = BENCHMARKS[0]
-    assert ctas(*[(m, n, k) for m in rows]) == 256 + 32
+
+
+def test_one_group_takes_the_extended_gemm_on_hopper_where_it_is_faster_and_no_tile_is_named(fake, monkeypatch):
+    def extended(*sizes):
+        assert call(fake, HOPPER, sizes)[0] == OK
+        return "extended" in fake.log("launch")[-1][1]
+
+    assert extended((128, 4096, 7168)), "its tiles would share K"
+    assert extended((128, 7168, 16384)), "it shares K, which the whole tiles are too long for"
+    assert not extended((128, 7168, 2048)), "a wave of whole tiles"
+    assert not extended((128, 4096, 7168), (8, 64, 64))
+    monkeypatch.setenv("NVFP4_GROUPED_CONFIG", "m128")
+    assert not extended((128, 4096, 7168))
 
 
 @GROUPED_BACKENDS
