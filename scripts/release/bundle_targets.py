@@ -52,9 +52,13 @@ class Target:
     left_out: tuple[str, ...] = ()  # globs of sources to exclude
     # Sources that only one member of struct backend needs: member, globs, macro that compiles without them.
     own: tuple[tuple[str, tuple[str, ...], str], ...] = ()
+    # A problem's member of struct backend may hand calls to another one: the problem's name, that member.
+    also_needed: tuple[tuple[str, str], ...] = ()
 
 
-def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) -> Target:
+def _gpu_target(
+    gpu: str, folder: str, *archs: str, also: tuple[str, ...] = (), also_needed: tuple[tuple[str, str], ...] = ()
+) -> Target:
     """`also`: further C flags."""
     sources = tuple(f"submission/{folder}/**/*{end}" for end in (".c", ".cu", ".h"))
     headers = (
@@ -69,6 +73,7 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
         (*C_FLAGS, *also, f"-DNVFP4_HAVE_{folder.upper()}"),
         nvcc_flags=(*NVCC_HOST_FLAGS, *(f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs)),
         backend=f"submission/{folder}/{folder}_backend.c",
+        also_needed=also_needed,
         own=(
             (
                 "run_grouped",
@@ -117,7 +122,8 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
 
 TARGETS = {
     "b200": _gpu_target("B200", "blackwell", "100a"),
-    "h200": _gpu_target("H200", "hopper", "90a"),
+    # One group whose tiles would share K is a plain product of the extended GEMM (hopper_grouped_backend.c).
+    "h200": _gpu_target("H200", "hopper", "90a", also_needed=(("gemm", "run_extended"),)),
     # No leaderboard has these GPUs; the target is for a machine of one's own.  sm_121a needs CUDA 12.9.
     "geforce": _gpu_target("GEFORCE", "geforce", "120a", "121a", also=("-DNVFP4_HAVE_SM_121",)),
     "cpu": Target(
@@ -136,8 +142,9 @@ TARGETS = {
 def plan(target: str, problem: Problem = DEFAULT) -> Target:
     """The target without the sources that only other problems need, which would make nvcc take half as long again."""
     found = TARGETS[target]
+    needed = {problem.backend_member, *(member for name, member in found.also_needed if name == problem.name)}
     for member, sources, macro in found.own:
-        if member != problem.backend_member:
+        if member not in needed:
             flags = {name: (*getattr(found, name), f"-D{macro}") for name in ("c_flags", "nvcc_flags")}
             found = replace(found, left_out=(*found.left_out, *sources), **flags)
     return found

@@ -69,11 +69,12 @@ def shaping(command):
     return sorted(set(kept))
 
 
-# Sources that only the grouped GEMM, the extended one, experts, the quantizer or the package's operators need.  That a
-# bundle links without them is shown by its trial (test_bundle.py).
+# Sources that only the grouped GEMM, the extended one, or experts, the quantizer and the package's operators need.
+# That a bundle links without them is shown by its trial (test_bundle.py).
 GROUPED = re.compile(r"submission/\w+/grouped/|submission/gpu/(gpu_(grouped|schedule|gemv)|gemv)\.")
-EXTENDED = re.compile(
-    r"submission/\w+/(extended|experts|quantize)/|submission/torch/|submission/gpu/(gpu_(extended|quantize|pad)|pad_rows)\."
+EXTENDED = re.compile(r"submission/\w+/extended/|submission/gpu/gpu_extended\.")
+OTHERS = re.compile(
+    r"submission/\w+/(experts|quantize)/|submission/torch/|submission/gpu/(gpu_(quantize|pad)|pad_rows)\."
 )
 
 
@@ -83,7 +84,8 @@ def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands,
     compilations, link = loader_commands(target, PROBLEMS[problem])
     without = target != "cpu" and problem == "dual_gemm"
     assert all((WITHOUT_GROUPED in command) == without for command in compilations)
-    assert all((WITHOUT_EXTENDED in command) == (target != "cpu") for command in compilations)
+    extended = target == "h200" and problem == "gemm"  # one group may be a plain product of the extended GEMM
+    assert all((WITHOUT_EXTENDED in command) == (target != "cpu" and not extended) for command in compilations)
     made = make_commands(root, int(target != "cpu"))
     by_source = {command[-1]: command for command in made if "-c" in command}
     others = {folder for folders in FOLDERS.values() for folder in folders} - set(FOLDERS[target])
@@ -92,7 +94,8 @@ def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands,
         for name in by_source
         if Path(name).parts[1] not in others
         and (target == "cpu" or not name.endswith(("_avx2.c", "_avx512.c", "_amx.c")))
-        and not EXTENDED.search(name)
+        and not OTHERS.search(name)
+        and (extended or not EXTENDED.search(name))
         and not (without and GROUPED.search(name))
     }
     assert {command[-1] for command in compilations} == wanted
@@ -136,14 +139,15 @@ def test_a_target_has_the_sources_of_its_parts(root, target):
             if path.suffix in {".c", ".h", ".cu", ".cuh"}:
                 wanted.add(path.relative_to(root).as_posix())
     wanted.add("submission/custom_kernel.h")
-    # No leaderboard needs the extended GEMM, so a GPU's bundle leaves it out, except headers that others include.
+    # Most leaderboards do not need the extended GEMM: a GPU's bundle leaves it out, except headers that others include.
     everything, found = collect_sources(target, problem=PROBLEMS["group_gemm"]), collect_sources(target)
     left_out = wanted - set(everything)
-    assert set(everything) <= wanted and all(EXTENDED.search(name) for name in left_out)
+    assert set(everything) <= wanted and all(EXTENDED.search(name) or OTHERS.search(name) for name in left_out)
     # The dual GEMM's bundle also leaves out the grouped GEMM.
     assert set(found) <= set(everything) and all(GROUPED.search(name) for name in set(everything) - set(found))
     kernels = {name for name in found if name.endswith((".cu", ".cuh"))}
-    assert not any(GROUPED.search(name) or (EXTENDED.search(name) and "/gpu/" not in name) for name in kernels)
+    assert not any(GROUPED.search(name) for name in kernels)
+    assert not any((EXTENDED.search(name) or OTHERS.search(name)) and "/gpu/" not in name for name in kernels)
     assert list(found) == sorted(found)
 
 
