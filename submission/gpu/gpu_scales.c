@@ -9,16 +9,21 @@ static int64_t at_most(int64_t x, int64_t limit) {
     return x < limit ? x : limit;
 }
 
-int32_t gpu_launch_permute_scales(const struct problem *problem, const void *kernel,
-                                  struct permute_scales_params params, const char *pdl_variable) {
-    params.groups = problem->k / NVFP4_GROUP_ELEMS;
-    params.batches = problem->l;
-    params.scale_layout = problem->scale_layout;
+int64_t gpu_complete_permute_scales(const struct problem *problem, struct permute_scales_params *params) {
+    params->groups = problem->k / NVFP4_GROUP_ELEMS;
+    params->batches = problem->l;
+    params->scale_layout = problem->scale_layout;
     int64_t most_tile_rows = 0;
-    for (int i = 0; i < params.count; i++) {
-        int64_t tile_rows = scale_tile_rows(params.tensors[i].rows);
+    for (int i = 0; i < params->count; i++) {
+        int64_t tile_rows = scale_tile_rows(params->tensors[i].rows);
         most_tile_rows = tile_rows > most_tile_rows ? tile_rows : most_tile_rows;
     }
+    return most_tile_rows;
+}
+
+int32_t gpu_launch_permute_scales(const struct problem *problem, const void *kernel,
+                                  struct permute_scales_params params, const char *pdl_variable) {
+    const int64_t most_tile_rows = gpu_complete_permute_scales(problem, &params);
     struct launch launch = {
         .kernel = kernel,
         .grid = {ceil_div(params.tiles_k, PERMUTE_SCALES_CTA_TILES), at_most(most_tile_rows, MAX_GRID_YZ),

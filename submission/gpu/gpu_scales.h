@@ -12,8 +12,11 @@
  * to `k`. */
 int64_t gpu_permuted_bytes(const struct problem *problem, int64_t rows, int64_t k);
 
-/* Launches a backend's kernel that permutes scale factors.  `params` says which tensors, how many, and tiles_k;
- * the rest of it follows from the problem. */
+/* Sets what follows from the problem, where `params` says which tensors, how many, and tiles_k.  Returns the
+ * rows of scale tiles of the largest tensor. */
+int64_t gpu_complete_permute_scales(const struct problem *problem, struct permute_scales_params *params);
+
+/* Launches a backend's kernel that permutes scale factors, with the parameters that that function completes. */
 int32_t gpu_launch_permute_scales(const struct problem *problem, const void *kernel,
                                   struct permute_scales_params params, const char *pdl_variable);
 

@@ -122,15 +122,15 @@ static int32_t encode_maps(const struct problem *problem, const struct launch_pl
     return hopper_encode_b("b2", problem, problem->b2, b_rows, &maps->b2);
 }
 
-static int32_t launch_permute_scales(const struct problem *problem, const struct launch_plan *plan,
-                                     const struct operands *operands) {
-    struct permute_scales_params params = {
+static struct permute_scales_params permuted_scales(const struct problem *problem,
+                                                    const struct launch_plan *plan,
+                                                    const struct operands *operands) {
+    return (struct permute_scales_params){
         .tensors = {{problem->sfb1, operands->permuted_sfb1, problem->n},
                     {problem->sfb2, operands->permuted_sfb2, problem->n}},
         .tiles_k = plan->stages_k * STAGE_SCALE_TILES,
         .count = 2,
     };
-    return gpu_launch_permute_scales(problem, hopper_permute_scales_kernel(), params, HOPPER_PDL_VARIABLE);
 }
 
 /* One launch of the GEMM: some columns of C, with one tile. */
@@ -214,12 +214,10 @@ static int32_t launch_all(const struct problem *problem, const struct launch_pla
         RETURN_IF_FAILED(
             make_dual_gemm(problem, plan, &operands, choice->rest_tile, choice->first_columns, rest, &second));
     }
+    const struct permute_scales_params scales = permuted_scales(problem, plan, &operands);
     RETURN_IF_FAILED(hopper_launch_dequantize(problem, plan->stages_k, &plan->ahead,
                                               hopper_configs[choice->tile].tile_m, operands.a,
-                                              operands.counters));
-    if (plan->permute_scales) {
-        RETURN_IF_FAILED(launch_permute_scales(problem, plan, &operands));
-    }
+                                              operands.counters, plan->permute_scales ? &scales : NULL));
     RETURN_IF_FAILED(launch_dual_gemm(problem, plan, &operands, &first));
     return rest > 0 ? launch_dual_gemm(problem, plan, &operands, &second) : CUSTOM_KERNEL_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef HOPPER_DEQUANTIZE_KERNEL_CUH
 #define HOPPER_DEQUANTIZE_KERNEL_CUH
 
+#include "../gpu/permute_scales.cuh"
 #include "grouped/hopper_grouped_config.h"
 #include "hopper_dequantize.cuh"
 #include "hopper_kernels.h"
@@ -72,6 +73,33 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
         for (uint32_t i = unit; i < count; i += gridDim.y * blockDim.x) {
             counters[i] = 0;
         }
+    }
+}
+
+/* The same, and B's scale factors are permuted, in one launch: CTAs of A first, then those of the scale
+ * factors, whose first PERMUTE_SCALES_THREADS threads work. */
+static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
+    prepare_kernel(const __grid_constant__ hopper_prepare_params p) {
+    if (blockIdx.x < p.a_ctas) {
+        const uint32_t row = blockIdx.x / p.parts;
+        const uint32_t unit = blockIdx.x % p.parts * blockDim.x + threadIdx.x;
+        dequantize_unit(p.a, (uint4 *)p.a.a_fp16 + (int64_t)row * p.a.row_units + unit, unit, row % p.rows,
+                        row / p.rows, row);
+        if (row == 0) {
+            for (uint32_t i = unit; i < p.count; i += p.parts * blockDim.x) {
+                p.counters[i] = 0;
+            }
+        }
+        return;
+    }
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    const uint32_t cta = blockIdx.x - p.a_ctas, tile = cta / p.scale_ctas_k,
+                   tile_row = tile % p.scale_tile_rows, slice = tile / p.scale_tile_rows;
+    const uint32_t batch = slice / p.scales.count, tensor = slice % p.scales.count;
+    if (threadIdx.x < PERMUTE_SCALES_THREADS && tile_row < scale_tile_rows(p.scales.tensors[tensor].rows)) {
+        permute_tile_row(p.scales, batch, tensor, permuted_batch(p.scales, batch, tensor), tile_row,
+                         permuted_first_tile(cta % p.scale_ctas_k));
     }
 }
 

@@ -82,6 +82,10 @@ const void *hopper_dequantize_first_kernel(void) {
     return (const void *)hopper::dequantize_first_kernel;
 }
 
+const void *hopper_prepare_kernel(void) {
+    return (const void *)hopper::prepare_kernel;
+}
+
 const void *hopper_permute_scales_kernel(void) {
     return (const void *)permute_scales_kernel;
 }

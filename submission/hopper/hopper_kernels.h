@@ -42,6 +42,17 @@ struct dequantize_params {
     uint32_t row_units, full_chunks;            /* units of 16 bytes written a row; chunks that K fills */
 };
 
+/* Both in one launch: the dequantization of `rows` rows of each batch of A, a row by `parts` CTAs, and the
+ * permutation of B's scale factors. */
+struct hopper_prepare_params {
+    struct dequantize_params a;
+    struct permute_scales_params scales;
+    uint32_t *counters; /* words to set to zero */
+    uint32_t count;
+    uint32_t rows, parts, a_ctas;
+    uint32_t scale_ctas_k, scale_tile_rows; /* CTAs along K; rows of scale tiles of the largest tensor */
+};
+
 /* The persistent GEMM.  If there are items, another kernel has dequantized the first parts of the first band of
  * A, else all of A. */
 struct hopper_persistent_params {
@@ -78,6 +89,7 @@ const void *hopper_narrow_dual_gemm_kernel(int index, int split_k);
 const void *hopper_dequantize_kernel(void); /* struct dequantize_params */
 /* Its parameters: struct dequantize_params, an array of words to set to zero, and their number. */
 const void *hopper_dequantize_first_kernel(void);
+const void *hopper_prepare_kernel(void);        /* struct hopper_prepare_params */
 const void *hopper_gemv_kernel(void);           /* struct gemv_params */
 const void *hopper_permute_scales_kernel(void); /* struct permute_scales_params */
 

@@ -157,14 +157,27 @@ static int32_t encode_b(const char *name, const struct extended_plan *plan, cons
     return gpu_encode(name, &b, map);
 }
 
-/* Dequantizes A, or puts an A of 16 bits in the order of K that B's dequantization makes. */
-static int32_t launch_dequantize(const struct extended_plan *plan, uint8_t *a_fp16, uint32_t *counters) {
+/* The addresses in scratch memory. */
+struct extended_scratch {
+    uint8_t *a, *sfb1, *sfb2;
+    uint32_t *counters;
+};
+
+/* Dequantizes A, or puts an A of 16 bits in the order of K that B's dequantization makes; and permutes B's
+ * scale factors if needed. */
+static int32_t launch_before(const struct extended_plan *plan, const struct extended_scratch *scratch) {
     const struct problem *problem = plan->problem;
+    const struct permute_scales_params scales = {
+        .tensors = {{problem->sfb1, scratch->sfb1, plan->b_rows}, {problem->sfb2, scratch->sfb2, plan->b_rows}},
+        .tiles_k = plan->stages_k * STAGE_SCALE_TILES,
+        .count = plan->joint ? 1 : 2,
+    };
     if (problem->extension->a_type == CUSTOM_KERNEL_A_NVFP4) {
         return hopper_launch_dequantize(problem, plan->stages_k, &plan->ahead,
-                                        hopper_configs[plan->choice.tile].tile_m, a_fp16, counters);
+                                        hopper_configs[plan->choice.tile].tile_m, scratch->a, scratch->counters,
+                                        plan->permute_scales ? &scales : NULL);
     }
-    struct dequantize_params params = hopper_dequantize_params(problem, plan->stages_k, a_fp16);
+    struct dequantize_params params = hopper_dequantize_params(problem, plan->stages_k, scratch->a);
     const int64_t units = params.row_units / ARRANGED_UNITS, threads = hopper_dequantize_threads(units);
     struct launch launch = {
         .kernel = hopper_arrange_kernel(),
@@ -174,24 +187,11 @@ static int32_t launch_dequantize(const struct extended_plan *plan, uint8_t *a_fp
         .pdl_variable = HOPPER_PDL_VARIABLE,
     };
     void *arguments[] = {&params};
-    return gpu_launch(problem, &launch, arguments);
+    RETURN_IF_FAILED(gpu_launch(problem, &launch, arguments));
+    return plan->permute_scales
+               ? gpu_launch_permute_scales(problem, hopper_permute_scales_kernel(), scales, HOPPER_PDL_VARIABLE)
+               : CUSTOM_KERNEL_OK;
 }
-
-static int32_t launch_permute_scales(const struct extended_plan *plan, uint8_t *sfb1, uint8_t *sfb2) {
-    struct permute_scales_params params = {
-        .tensors = {{plan->problem->sfb1, sfb1, plan->b_rows}, {plan->problem->sfb2, sfb2, plan->b_rows}},
-        .tiles_k = plan->stages_k * STAGE_SCALE_TILES,
-        .count = plan->joint ? 1 : 2,
-    };
-    return gpu_launch_permute_scales(plan->problem, hopper_permute_scales_kernel(), params,
-                                     HOPPER_PDL_VARIABLE);
-}
-
-/* The addresses in scratch memory. */
-struct extended_scratch {
-    uint8_t *a, *sfb1, *sfb2;
-    uint32_t *counters;
-};
 
 /* One launch of the GEMM: some columns of C, with one tile. */
 struct extended_gemm {
@@ -287,10 +287,7 @@ static int32_t launch_all(const struct extended_plan *plan, uint8_t *memory) {
     if (rest > 0) {
         RETURN_IF_FAILED(make_gemm(plan, &scratch, choice->rest_tile, choice->first_columns, rest, &second));
     }
-    RETURN_IF_FAILED(launch_dequantize(plan, scratch.a, scratch.counters));
-    if (plan->permute_scales) {
-        RETURN_IF_FAILED(launch_permute_scales(plan, scratch.sfb1, scratch.sfb2));
-    }
+    RETURN_IF_FAILED(launch_before(plan, &scratch));
     RETURN_IF_FAILED(launch_gemm(plan, &first));
     return rest > 0 ? launch_gemm(plan, &second) : CUSTOM_KERNEL_OK;
 }

@@ -59,8 +59,9 @@ def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, lay
         units = padded_k // 128 * 16
         threads = min(units, 1024)
         launches = [[m, up(units, threads), batches, threads, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
-        if permutes:
-            launches += [permute_launch(padded_k // 64, n, 2 * batches)]
+        if permutes:  # by the same launch
+            ctas = m * up(units, threads) * batches + up(padded_k // 64, 4) * up(n, 128) * 2 * batches
+            launches = [[ctas, 1, 1, max(threads, 256), 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
         grid = [up(n, tile_n) * splits, up(m, tile_m), batches]
         resources = tiles.table[HOPPER]["resources"][tile]
         shared = resources["shared_bytes"]
@@ -268,24 +269,33 @@ def test_dependent_launch_is_on_unless_the_environment_says_0(fake, monkeypatch,
         monkeypatch.setenv(f"NVFP4_{name.upper()}_DEPENDENT_LAUNCH", value)
     assert fake.call(name, layout=ROWS)[0] == OK
     launches = fake.log("launch")
-    assert len(launches) == (3 if name == HOPPER else 2)
+    assert len(launches) == 2
     assert {line[-2] for line in launches} == {on}
 
 
-@BACKENDS
-def test_a_large_permutation_stays_within_the_grids_limits(fake, monkeypatch, name):
-    if name == HOPPER:
-        with_tile(monkeypatch, HOPPER, "m64n128")  # few rows of A would take a narrow tile, which permutes nothing
-    count, rows = (2, "n") if name == HOPPER else (3, "m")  # a size that may be that large
-    for size, batches, grid in (
-        (128 * 65535, 1, [16, 65535, count]),
-        (128 * 65535 + 1, 1, [16, 65535, count]),
-        (1, 65535 // count, [16, 1, 65535 // count * count]),
-        (1, 65535 // count + 1, [16, 1, 65535]),
+@pytest.mark.parametrize("name", [BLACKWELL, GEFORCE])
+def test_a_large_permutation_stays_within_the_grids_limits(fake, name):
+    for m, batches, grid in (
+        (128 * 65535, 1, [16, 65535, 3]),
+        (128 * 65535 + 1, 1, [16, 65535, 3]),
+        (1, 65535 // 3, [16, 1, 65535 // 3 * 3]),
+        (1, 65535 // 3 + 1, [16, 1, 65535]),
     ):
-        shape = {"m": 1, "n": 1, "k": 4096, "batches": batches} | {rows: size}
-        assert fake.call(name, **shape, layout=ROWS)[0] == OK
+        assert fake.call(name, m=m, n=1, k=4096, batches=batches, layout=ROWS)[0] == OK
         assert fake.log("launch")[-2][2:5] == grid
+
+
+def test_hoppers_permutation_has_a_launch_of_its_own_where_one_grid_cannot_hold_both(fake, monkeypatch):
+    with_tile(monkeypatch, HOPPER, "m64n128")  # few rows of A would take a narrow tile, which permutes nothing
+    tile_rows, units = 65535, 4096 // 128 * 16
+    most = (2**31 - 1) // (2 * 16 * tile_rows + 1)  # batches: 16 CTAs along K of each row of tiles, and one of A
+    assert fake.call(HOPPER, m=1, n=128 * tile_rows, k=4096, batches=most, layout=ROWS)[0] == OK
+    first, _ = fake.log("launch")
+    assert first[2:6] == [most * (2 * 16 * tile_rows + 1), 1, 1, units] and "prepare" in first[1]
+    assert fake.call(HOPPER, m=1, n=128 * tile_rows, k=4096, batches=most + 1, layout=ROWS)[0] == OK
+    permute, dequantize, _ = fake.log("launch")
+    assert permute[2:6] == [16, tile_rows, 2 * (most + 1), 256] and "permute" in permute[1]
+    assert dequantize[2:6] == [1, 1, most + 1, units] and "dequantize_kernel" in dequantize[1]
 
 
 @BACKENDS
