@@ -56,15 +56,20 @@ static __device__ __forceinline__ uint32_t e2m1_word(const float *x) {
         : "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "f"(x[4]), "f"(x[5]), "f"(x[6]), "f"(x[7]));
     return word;
 }
+
 #else
 /* A word whose low byte is cvt.rn.satfinite.e2m1x2.f32's code of |x|, for chips without it.  The code is
  * round(2 |x|) below 2, round(|x|) + 2 from 2 to 4 and round(|x| / 2) + 4 above: the least of the three. Adding
  * 2^23 rounds to an integer and leaves it in the low bits.  Bytes 1 and 2 are 0. */
-static __device__ __forceinline__ uint32_t e2m1_magnitude(float x) {
-    const float magnitude = fminf(fabsf(x), 6.0f), integers = 8388608.0f; /* fminf makes a NaN 6 */
+static __device__ __forceinline__ uint32_t e2m1_below_7(float magnitude) {
+    const float integers = 8388608.0f;
     const float below_2 = __fmaf_rn(magnitude, 2.0f, integers), below_4 = __fadd_rn(magnitude, integers + 2),
                 from_4 = __fmaf_rn(magnitude, 0.5f, integers + 4);
     return __float_as_uint(fminf(fminf(below_2, below_4), from_4));
+}
+
+static __device__ __forceinline__ uint32_t e2m1_magnitude(float x) {
+    return e2m1_below_7(fminf(fabsf(x), 6.0f)); /* fminf makes a NaN 6 */
 }
 
 /* Bytes `byte` of four words. */
@@ -74,13 +79,12 @@ static __device__ __forceinline__ uint32_t bytes_of(uint32_t byte, uint32_t w0, 
     return prmt(prmt(w0, w1, of_two), prmt(w2, w3, of_two), 0x5410);
 }
 
-/* Eight codes of products: a NaN among them has no sign, since arithmetic only makes the NaN 0x7fffffff (PTX
- * ISA, Floating Point Instructions). */
-static __device__ __forceinline__ uint32_t e2m1_word(const float *x) {
+/* Eight codes, of which words have the magnitudes in their low bytes; the signs are x's. */
+static __device__ __forceinline__ uint32_t join_codes(const uint32_t (&magnitude)[8], const float *x) {
     uint32_t pairs[4], signs[2];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        pairs[i] = e2m1_magnitude(x[2 * i]) + (e2m1_magnitude(x[2 * i + 1]) << 4);
+        pairs[i] = magnitude[2 * i] + (magnitude[2 * i + 1] << 4);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -90,7 +94,59 @@ static __device__ __forceinline__ uint32_t e2m1_word(const float *x) {
     return bytes_of(0, pairs[0], pairs[1], pairs[2], pairs[3]) | (signs[0] >> 4 & 0x08080808u) |
            (signs[1] & 0x80808080u);
 }
+
+/* Eight codes of products: a NaN among them has no sign, since arithmetic only makes the NaN 0x7fffffff (PTX
+ * ISA, Floating Point Instructions). */
+static __device__ __forceinline__ uint32_t e2m1_word(const float *x) {
+    uint32_t magnitude[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        magnitude[i] = e2m1_magnitude(x[i]);
+    }
+    return join_codes(magnitude, x);
+}
+
+#define E2M1_BY_ARITHMETIC
 #endif
+
+/* The codes of products with `factor`. */
+template <int numbers>
+static __device__ __forceinline__ void e2m1_scaled_words(const float (&values)[numbers], float factor,
+                                                         uint32_t (&codes)[numbers / 8]) {
+    float scaled[numbers];
+#pragma unroll
+    for (int i = 0; i < numbers; i++) {
+        scaled[i] = __fmul_rn(values[i], factor);
+    }
+#pragma unroll
+    for (int i = 0; i < numbers / 8; i++) {
+        codes[i] = e2m1_word(scaled + 8 * i);
+    }
+}
+
+/* The same; `largest` is the largest of the group's magnitudes.  Where arithmetic makes the codes and it shows
+ * that none of them is NaN or needs a limit, the factor is not negative, and signs are the values' own. */
+template <int numbers>
+static __device__ __forceinline__ void e2m1_words(const float (&values)[numbers], float factor, float largest,
+                                                  uint32_t (&codes)[numbers / 8]) {
+#ifdef E2M1_BY_ARITHMETIC
+    if (__fmul_rn(largest, factor) < 7.0f) {
+#pragma unroll
+        for (int i = 0; i < numbers / 8; i++) {
+            uint32_t magnitude[8];
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                magnitude[j] = e2m1_below_7(__fmul_rn(fabsf(values[8 * i + j]), factor));
+            }
+            codes[i] = join_codes(magnitude, values + 8 * i);
+        }
+        return;
+    }
+#else
+    (void)largest;
+#endif
+    e2m1_scaled_words(values, factor, codes);
+}
 
 /* A scale that is not positive and finite becomes NaN, which makes every scale factor NaN (custom_kernel.h). */
 static __device__ __forceinline__ float quantization_scale(float scale) {
@@ -104,11 +160,27 @@ struct group_scale {
     float factor;
 };
 
+#define E4M3_MOST       448.0f
+#define E4M3_MAGNITUDES 128
+
+static __device__ __forceinline__ float wanted_scale(float largest, float scale) {
+    return __fmul_rn(__fmul_rn(largest, scale), 1.0f / 6);
+}
+
+/* Below E4M3_MAGNITUDES, since no scale factor is negative. */
+static __device__ __forceinline__ uint32_t scale_byte(float wanted) {
+    return cvt_rn_satfinite_e4m3x2_f32(wanted, 0.0f);
+}
+
+static __device__ __forceinline__ float factor_of_scale(uint32_t byte, float scale) {
+    const float held = cvt_f32_f16((uint16_t)cvt_rn_f16x2_e4m3x2((uint16_t)byte));
+    return byte == 0 ? 0.0f : __fdiv_rn(scale, held);
+}
+
 static __device__ __forceinline__ struct group_scale scale_of_group(float largest, float scale) {
-    const float wanted = __fmul_rn(__fmul_rn(largest, scale), 1.0f / 6);
-    const uint16_t byte = cvt_rn_satfinite_e4m3x2_f32(wanted, 0.0f);
-    const float held = cvt_f32_f16((uint16_t)cvt_rn_f16x2_e4m3x2(byte));
-    return {(uint8_t)byte, wanted > 448.0f, byte == 0 ? 0.0f : __fdiv_rn(scale, held)};
+    const float wanted = wanted_scale(largest, scale);
+    const uint32_t byte = scale_byte(wanted);
+    return {(uint8_t)byte, wanted > E4M3_MOST, factor_of_scale(byte, scale)};
 }
 
 static __device__ __forceinline__ struct nvfp4_group quantize_group(const float (&values)[NVFP4_GROUP_ELEMS],

@@ -1,8 +1,8 @@
 /* The quantizer's kernels (custom_kernel.h, custom_kernel_quantize()), the same for every GPU backend.
  *
- * A thread has eight consecutive numbers of a row, 16 bytes or 32, so that a warp's loads are of consecutive
- * lines; two threads have a group, and eight, a team, the word of four scale factors that blocked layouts keep
- * together.
+ * A thread has a unit of consecutive numbers of a row: a group of 16, of which 16 bits each are 32 bytes; or
+ * eight, where numbers of 32 bits or RMSNorm's rows want more threads.  A team of threads has the word of four
+ * scale factors that blocked layouts keep together.
  *
  * Each kernel waits for the kernel before it and only then lets the one after it start: that one may read,
  * before its own wait, what it takes for weights, and these may be what this kernel or the one before writes.
@@ -18,17 +18,18 @@
 
 /* ---- the types of x ---- */
 
-/* A thread's eight numbers as they are in memory. */
-template <int type> struct unit {
+/* A thread's numbers as they are in memory. */
+template <int type, int numbers> struct unit {
     static constexpr int number_bytes = type == CUSTOM_KERNEL_FP32 ? 4 : 2;
-    static constexpr int words = QUANTIZE_UNIT * number_bytes / 4;
+    static constexpr int words = numbers * number_bytes / 4;
     uint32_t word[words];
 };
 
 /* Numbers `first` and on. */
-template <int type>
-static __device__ __forceinline__ struct unit<type> load_unit(const void *from, int64_t first, bool aligned) {
-    using U = struct unit<type>;
+template <int type, int numbers>
+static __device__ __forceinline__ struct unit<type, numbers> load_unit(const void *from, int64_t first,
+                                                                       bool aligned) {
+    using U = struct unit<type, numbers>;
     U raw;
     const uint8_t *at = (const uint8_t *)from + first * U::number_bytes;
     if (aligned) {
@@ -53,10 +54,10 @@ static __device__ __forceinline__ struct unit<type> load_unit(const void *from, 
     return raw;
 }
 
-template <int type>
+template <int type, int numbers>
 static __device__ __forceinline__ void store_unit(void *to, int64_t first, bool aligned,
-                                                  const struct unit<type> &raw) {
-    using U = struct unit<type>;
+                                                  const struct unit<type, numbers> &raw) {
+    using U = struct unit<type, numbers>;
     uint8_t *at = (uint8_t *)to + first * U::number_bytes;
     if (aligned) {
 #pragma unroll
@@ -77,10 +78,10 @@ static __device__ __forceinline__ void store_unit(void *to, int64_t first, bool 
     }
 }
 
-template <int type>
-static __device__ __forceinline__ void unpack(const struct unit<type> &raw, float (&values)[QUANTIZE_UNIT]) {
+template <int type, int numbers>
+static __device__ __forceinline__ void unpack(const struct unit<type, numbers> &raw, float (&values)[numbers]) {
 #pragma unroll
-    for (int i = 0; i < QUANTIZE_UNIT; i++) {
+    for (int i = 0; i < numbers; i++) {
         if constexpr (type == CUSTOM_KERNEL_FP32) {
             values[i] = __uint_as_float(raw.word[i]);
         } else if constexpr (type == CUSTOM_KERNEL_BF16) {
@@ -92,11 +93,11 @@ static __device__ __forceinline__ void unpack(const struct unit<type> &raw, floa
     }
 }
 
-template <int type>
-static __device__ __forceinline__ struct unit<type> pack(const float (&values)[QUANTIZE_UNIT]) {
-    struct unit<type> raw;
+template <int type, int numbers>
+static __device__ __forceinline__ struct unit<type, numbers> pack(const float (&values)[numbers]) {
+    struct unit<type, numbers> raw;
 #pragma unroll
-    for (int i = 0; i < QUANTIZE_UNIT; i++) {
+    for (int i = 0; i < numbers; i++) {
         if constexpr (type == CUSTOM_KERNEL_FP32) {
             raw.word[i] = __float_as_uint(values[i]);
         } else if (i % 2 == 0) {
@@ -116,43 +117,64 @@ struct unit_place {
     bool exists;
 };
 
+template <int numbers>
 static __device__ __forceinline__ struct unit_place place_of(const struct quantize_params &p, uint32_t word) {
     const int32_t row = (int32_t)((uint64_t)word * p.word_divider >> (31 + p.word_shift));
     const int32_t of_row = (int32_t)word - row * p.words_k;
-    const int32_t column = of_row * SCALE_TILE_K + threadIdx.x % QUANTIZE_TEAM * QUANTIZE_UNIT;
+    const int32_t column = of_row * SCALE_TILE_K + threadIdx.x % (SCALE_TILE_K / numbers) * numbers;
     return {row, of_row, column, row < p.m && column < p.k};
 }
 
-/* Quantizes a team's numbers and stores them; all lanes of the warp execute it.  Returns true in one lane of
- * each group whose scale factor 448 cut. */
+/* What a group's numbers are multiplied by, for each scale factor's byte: divisions, made once a CTA, in shared
+ * memory. */
+static __device__ __forceinline__ void fill_factors(float (&factors)[E4M3_MAGNITUDES], float scale) {
+    for (int i = threadIdx.x; i < E4M3_MAGNITUDES; i += blockDim.x) {
+        factors[i] = factor_of_scale((uint8_t)i, scale);
+    }
+}
+
+/* Quantizes a team's numbers and stores them; all lanes of the warp execute it.  `factors`: the CTA's table,
+ * if `tabled`.  Returns true in one lane of each group whose scale factor 448 cut. */
+template <bool tabled, int numbers>
 static __device__ __forceinline__ bool store_team(const struct quantize_params &p,
                                                   const struct unit_place &place, float scale,
-                                                  const float (&values)[QUANTIZE_UNIT]) {
+                                                  const float *factors, const float (&values)[numbers]) {
+    constexpr int of_group = NVFP4_GROUP_ELEMS / numbers; /* threads */
     float largest = fabsf(values[0]);
 #pragma unroll
-    for (int i = 1; i < QUANTIZE_UNIT; i++) {
+    for (int i = 1; i < numbers; i++) {
         largest = max_nan_f32(largest, fabsf(values[i]));
     }
-    largest = max_nan_f32(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
-    const struct group_scale found = scale_of_group(largest, scale);
-    float scaled[QUANTIZE_UNIT];
-#pragma unroll
-    for (int i = 0; i < QUANTIZE_UNIT; i++) {
-        scaled[i] = __fmul_rn(values[i], found.factor);
+    if constexpr (of_group == 2) {
+        largest = max_nan_f32(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
+    }
+    const float wanted = wanted_scale(largest, scale);
+    const uint32_t found = scale_byte(wanted);
+    uint32_t codes[numbers / 8];
+    if constexpr (tabled) {
+        e2m1_words(values, factors[found], largest, codes);
+    } else {
+        e2m1_scaled_words(values, factor_of_scale(found, scale), codes);
     }
     if (place.exists) {
-        *(uint32_t *)(p.codes + (int64_t)place.row * (p.k / 2) + place.column / 2) = e2m1_word(scaled);
+        uint8_t *to = p.codes + (int64_t)place.row * (p.k / 2) + place.column / 2;
+        if constexpr (numbers == NVFP4_GROUP_ELEMS) {
+            *(uint2 *)to = make_uint2(codes[0], codes[1]);
+        } else {
+            *(uint32_t *)to = codes[0];
+        }
     }
-    const int lane = threadIdx.x % QUANTIZE_TEAM, groups = p.k / NVFP4_GROUP_ELEMS;
-    const uint32_t byte = place.exists ? found.byte : 0;
+    const int lane = threadIdx.x % (SCALE_TILE_K / numbers), groups = p.k / NVFP4_GROUP_ELEMS;
+    const uint32_t byte = place.exists ? found : 0;
+    const bool first = place.exists && lane % of_group == 0;
     if (p.scale_layout == CUSTOM_KERNEL_SCALES_ROWS && groups % SCALE_TILE_GROUPS != 0) {
-        if (place.exists && lane % 2 == 0) {
+        if (first) {
             p.scales[(int64_t)place.row * groups + place.column / NVFP4_GROUP_ELEMS] = (uint8_t)byte;
         }
     } else {
-        uint32_t word = byte << lane / 2 * 8;
-        word |= __shfl_xor_sync(ALL_LANES, word, 2);
-        word |= __shfl_xor_sync(ALL_LANES, word, 4);
+        uint32_t word = byte << lane / of_group * 8;
+        word |= __shfl_xor_sync(ALL_LANES, word, of_group);
+        word |= __shfl_xor_sync(ALL_LANES, word, 2 * of_group);
         if (lane == 0 && place.row < p.rows) {
             const int64_t offset =
                 p.scale_layout == CUSTOM_KERNEL_SCALES_ROWS
@@ -161,7 +183,7 @@ static __device__ __forceinline__ bool store_team(const struct quantize_params &
             *(uint32_t *)(p.scales + offset) = word;
         }
     }
-    return place.exists && lane % 2 == 0 && found.saturated;
+    return first && wanted > E4M3_MOST;
 }
 
 /* Adds the warp's number of cut groups. */
@@ -185,45 +207,51 @@ static __device__ __forceinline__ float read_scale(const float *scale) {
 template <int type, bool gated>
 static __global__ void __launch_bounds__(QUANTIZE_THREADS)
     quantize_kernel(const __grid_constant__ quantize_params p) {
-    const uint32_t first = blockIdx.x * QUANTIZE_CTA_WORDS + threadIdx.x / QUANTIZE_TEAM;
+    constexpr int numbers = type == CUSTOM_KERNEL_FP32 ? QUANTIZE_UNIT : NVFP4_GROUP_ELEMS;
+    constexpr int teams = QUANTIZE_THREADS / (SCALE_TILE_K / numbers), words = QUANTIZE_CTA_WORDS / teams;
+    using U = struct unit<type, numbers>;
+    __shared__ float factors[E4M3_MAGNITUDES];
+    const uint32_t first = blockIdx.x * QUANTIZE_CTA_WORDS + threadIdx.x / (SCALE_TILE_K / numbers);
     const bool aligned = p.aligned;
-    struct unit_place place[QUANTIZE_WORDS];
-    struct unit<type> raw[QUANTIZE_WORDS], up[gated ? QUANTIZE_WORDS : 1];
+    struct unit_place place[words];
+    U raw[words], up[gated ? words : 1];
 #pragma unroll
-    for (int i = 0; i < QUANTIZE_WORDS; i++) {
-        place[i] = place_of(p, first + i * QUANTIZE_TEAMS);
+    for (int i = 0; i < words; i++) {
+        place[i] = place_of<numbers>(p, first + i * teams);
     }
     griddepcontrol_wait();
     griddepcontrol_launch_dependents();
     const float scale = read_scale(p.scale);
 #pragma unroll
-    for (int i = 0; i < QUANTIZE_WORDS; i++) {
+    for (int i = 0; i < words; i++) {
         const int64_t at = place[i].row * p.x_row + place[i].column;
         raw[i] = {0};
         if (place[i].exists) {
-            raw[i] = load_unit<type>(p.x, at, aligned);
+            raw[i] = load_unit<type, numbers>(p.x, at, aligned);
         }
         if constexpr (gated) {
             up[i] = {0};
             if (place[i].exists) {
-                up[i] = load_unit<type>(p.x, at + p.k, aligned);
+                up[i] = load_unit<type, numbers>(p.x, at + p.k, aligned);
             }
         }
     }
+    fill_factors(factors, scale);
+    __syncthreads();
     uint32_t saturated = 0;
 #pragma unroll
-    for (int i = 0; i < QUANTIZE_WORDS; i++) {
-        float values[QUANTIZE_UNIT];
-        unpack<type>(raw[i], values);
+    for (int i = 0; i < words; i++) {
+        float values[numbers];
+        unpack(raw[i], values);
         if constexpr (gated) {
-            float others[QUANTIZE_UNIT];
-            unpack<type>(up[i], others);
+            float others[numbers];
+            unpack(up[i], others);
 #pragma unroll
-            for (int j = 0; j < QUANTIZE_UNIT; j++) {
+            for (int j = 0; j < numbers; j++) {
                 values[j] = activate(p, values[j], others[j]);
             }
         }
-        saturated += store_team(p, place[i], scale, values);
+        saturated += store_team<true>(p, place[i], scale, factors, values);
     }
     count_saturated(p, saturated);
 }
@@ -234,24 +262,24 @@ template <int type>
 static __device__ __forceinline__ void load_normed(const struct quantize_params &p,
                                                    const struct unit_place &place, bool first,
                                                    float (&values)[QUANTIZE_UNIT]) {
-    struct unit<type> raw = {0};
+    struct unit<type, QUANTIZE_UNIT> raw = {0};
     if (place.exists) {
-        raw = load_unit<type>(p.x, place.row * p.x_row + place.column, p.aligned);
+        raw = load_unit<type, QUANTIZE_UNIT>(p.x, place.row * p.x_row + place.column, p.aligned);
     }
-    unpack<type>(raw, values);
+    unpack(raw, values);
     if (p.residual != nullptr && place.exists) {
         const int64_t at = (int64_t)place.row * p.k + place.column;
         float residual[QUANTIZE_UNIT];
-        unpack<type>(load_unit<type>(p.residual, at, p.aligned), residual);
+        unpack(load_unit<type, QUANTIZE_UNIT>(p.residual, at, p.aligned), residual);
 #pragma unroll
         for (int i = 0; i < QUANTIZE_UNIT; i++) {
             values[i] = __fadd_rn(values[i], residual[i]);
         }
         raw = pack<type>(values);
         if (first) {
-            store_unit<type>(p.sum, at, p.aligned, raw);
+            store_unit(p.sum, at, p.aligned, raw);
         }
-        unpack<type>(raw, values);
+        unpack(raw, values);
     }
 }
 
@@ -309,7 +337,7 @@ static __global__ void __launch_bounds__(QUANTIZE_NORM_THREADS)
         }
         float weight[QUANTIZE_UNIT];
         if (p.weight != nullptr && place.exists) {
-            unpack<type>(load_unit<type>(p.weight, place.column, p.aligned), weight);
+            unpack(load_unit<type, QUANTIZE_UNIT>(p.weight, place.column, p.aligned), weight);
         }
 #pragma unroll
         for (int i = 0; i < QUANTIZE_UNIT; i++) {
@@ -319,7 +347,8 @@ static __global__ void __launch_bounds__(QUANTIZE_NORM_THREADS)
         const bool padding = place.word >= p.words_k; /* a thread without a word must not store one */
         struct unit_place to = place;
         to.row = padding ? p.rows : place.row;
-        saturated += store_team(p, to, scale, values);
+        /* No table: few groups of a thread would not pay for its start (measured:H200). */
+        saturated += store_team<false>(p, to, scale, nullptr, values);
     }
     count_saturated(p, saturated);
 }

@@ -9,10 +9,10 @@ extern "C" {
 #endif
 
 enum {
-    QUANTIZE_UNIT = 8,      /* numbers of a thread at a time: two threads have a group */
-    QUANTIZE_TEAM = 8,      /* threads that make a word of four scale factors */
+    QUANTIZE_UNIT = 8,      /* numbers of a thread at a time, of fp32 or with RMSNorm; else a group */
+    QUANTIZE_TEAM = 8,      /* threads with such units that make a word of four scale factors */
     QUANTIZE_THREADS = 256, /* of a CTA, without RMSNorm */
-    QUANTIZE_WORDS = 4,     /* words that a thread takes part in, without RMSNorm: loads under way */
+    QUANTIZE_WORDS = 4,     /* words that such a thread takes part in, without RMSNorm: loads under way */
     QUANTIZE_TEAMS = QUANTIZE_THREADS / QUANTIZE_TEAM,
     QUANTIZE_CTA_WORDS = QUANTIZE_TEAMS * QUANTIZE_WORDS,
     QUANTIZE_NORM_THREADS = 512, /* most threads of a CTA with RMSNorm, which takes a row: the partial sums */
