@@ -88,7 +88,7 @@ void locations_reset(struct cluster *cluster);
 void locations_free(struct sync_table *table);
 /* fence.sc, .acq_rel, .acquire, .release: with relaxed accesses after or before it, it releases and acquires
  * (PTX ISA, Memory Consistency Model: release and acquire patterns). */
-void vclock_fence(struct run *run, bool acquires, bool releases);
+void vclock_fence(struct run *run, bool acquires, bool releases, bool narrow /* scope .cta */);
 /* Call after vclock_fence for a fence.sc of a scope wider than the CTA (membar.gl too): such a fence
  * also combines with relaxed signals of other threads. */
 void vclock_fence_sc(struct run *run);
@@ -105,6 +105,12 @@ static inline enum sync_order sync_order(bool ordered, bool of_cta) {
     return !ordered ? SYNC_RELAXED : of_cta ? SYNC_ORDERED_CTA : SYNC_ORDERED;
 }
 void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool release);
+/* True if another cluster did this before a fence and a relaxed signal, which a warp of this cluster has seen,
+ * and the running instruction comes after that warp and waits for the signal's value.  An acquiring fence is
+ * all that is missing between the two.  needs_barrier: true only if a barrier is in between, where no compiler
+ * moves a load. */
+bool noticed_behind_fence(const struct run *run, uint32_t cluster, uint32_t clock_index, uint32_t value,
+                          bool needs_barrier);
 /* Reports that the running warp acquires what another CTA released although one of the two accesses has scope
  * .cta, which does not include the other thread.  `signal`: the releasing instruction, NULL if unknown. */
 void report_narrow_scope(struct run *run, const struct insn *signal);

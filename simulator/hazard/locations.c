@@ -3,12 +3,14 @@
 #include <stdlib.h>
 
 #include "hazard.h"
+#include "ptx/dependence.h"
 #include "releases.h"
 
 #define FLAG_CLOCK_BYTES ((size_t)64 << 20) /* limit for the clocks of all flags of a cluster */
 #define FIRST_FLAGS      64
 #define MOST_FLAGS       (1u << 16)
 #define SC_FENCES        4 /* fence.sc remembered for each warp */
+#define NOTICES          8 /* relaxed signals of other clusters remembered for each warp */
 
 /* The fence.sc of a warp.  Two fence.sc are in one order whatever carries it from the first thread to the
  * second: other threads and relaxed flags too (PTX ISA, memory consistency model: Fence-SC order). */
@@ -17,6 +19,15 @@ struct sc_fences {
     struct vector_clock *covered[SC_FENCES];
     uint32_t time[SC_FENCES], next;
     uint32_t noticed; /* the warp's time when it last saw a relaxed signal */
+    bool narrow;      /* its last releasing fence has scope .cta */
+    /* A ring of the last relaxed signals behind fences of other clusters that the warp has seen: its time then,
+     * the notes that it knew then (releases.h), and the access.  waits: whether `asked` waits for its value. */
+    struct notice {
+        uint32_t time, heard;
+        const struct insn *insn, *asked;
+        bool waits;
+    } notice[NOTICES];
+    uint32_t notices;
 };
 
 /* Flags in memory that strong accesses of this cluster use: a hash table by address. */
@@ -181,9 +192,12 @@ void vclock_fence_sc(struct run *run) {
     vclock_publish(run, *covered);
 }
 
-void vclock_fence(struct run *run, bool acquires, bool releases) {
+void vclock_fence(struct run *run, bool acquires, bool releases, bool narrow) {
     if (!run->launch->checks) {
         return;
+    }
+    if (releases && (narrow || (run->cluster->sync != NULL && run->cluster->sync->sc != NULL))) {
+        sc_of_warp(run)->narrow = narrow;
     }
     struct vector_clock **noticed = warp_fence_clock(run, true), **fenced = warp_fence_clock(run, false);
     if (acquires && *noticed != NULL) {
@@ -246,6 +260,12 @@ static void hear_location(struct run *run, uint64_t address, enum sync_order ord
     struct vector_clock *clock = ordered ? run->warp->clock : *noticed;
     const uint32_t clock_index = run->cluster->heard_index;
     if (clock->acquired[clock_index] < heard) {
+        if (!ordered && !narrow) {
+            struct sc_fences *own = sc_of_warp(run);
+            warp_tick(run->warp); /* a barrier before now has an earlier time */
+            own->notice[own->notices++ % NOTICES] = (struct notice){
+                .time = run->warp->clock->acquired[run->warp->number], .heard = heard, .insn = run->insn};
+        }
         if (ordered && (narrow || order == SYNC_ORDERED_CTA)) {
             report_narrow_scope(run, NULL);
         }
@@ -308,8 +328,43 @@ static void sync_address(struct run *run, uint64_t address, enum sync_order orde
         vclock_observe(run, clock);
     }
     if (release && (address & WINDOW_MASK) == 0) {
-        races_released(run, address, clock, order == SYNC_ORDERED_CTA);
+        const struct sc_fences *sc = run->cluster->sync->sc;
+        const bool narrow = !ordered && sc != NULL && sc[run->warp->number].narrow;
+        races_released(run, address, clock, narrow || order == SYNC_ORDERED_CTA);
     }
+}
+
+/* The notice of a warp that was the first to tell of what another cluster did then; NULL for none. */
+static struct notice *first_notice(const struct run *run, struct sc_fences *of, uint32_t cluster,
+                                   uint32_t clock_index, uint32_t value) {
+    const uint32_t kept = of->notices < NOTICES ? of->notices : NOTICES;
+    for (uint32_t i = of->notices - kept; i != of->notices; i++) {
+        struct notice *notice = &of->notice[i % NOTICES];
+        if (heard_of(run, notice->heard, cluster, clock_index, value, false)) {
+            return notice;
+        }
+    }
+    return NULL;
+}
+
+bool noticed_behind_fence(const struct run *run, uint32_t cluster, uint32_t clock_index, uint32_t value,
+                          bool needs_barrier) {
+    struct sc_fences *sc = run->cluster->sync == NULL ? NULL : run->cluster->sync->sc;
+    const struct vector_clock *clock = run->warp->clock;
+    for (uint32_t i = 0; sc != NULL && i < all_warps(run->cluster); i++) {
+        struct notice *notice = first_notice(run, &sc[i], cluster, clock_index, value);
+        if (notice == NULL || (needs_barrier ? clock->met : clock->acquired)[i] < notice->time) {
+            continue;
+        }
+        if (notice->asked != run->insn) {
+            notice->asked = run->insn;
+            notice->waits = waits_for_load(run->launch->module, notice->insn, run->insn);
+        }
+        if (notice->waits) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Only the first address of a store or an atomic passes a message: those to many places are data.  Lanes may

@@ -3,6 +3,7 @@
 #include "dependence.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* What the value may have reached. */
 struct reached {
@@ -113,28 +114,125 @@ static bool make_flags(struct reached *reached) {
     return made;
 }
 
-bool depends_on_load(const struct module *module, const struct insn *from, const struct insn *to) {
-    struct reached reached = {.module = module};
+/* Marks all that may depend on the value that `from` loads.  False: no memory. */
+static bool follow_load(struct reached *reached, const struct insn *from) {
+    const struct module *module = reached->module;
     const struct function *loads = function_at(module, (uint32_t)(from - module->code));
-    bool found = false;
-    if (loads != NULL && make_flags(&reached)) {
-        reach_results(&reached, loads, from);
-        while (reached.grew) {
-            reached.grew = false;
-            for (uint32_t i = 0; i < module->nfunctions; i++) {
-                const struct function *function = module->functions[i];
-                for (uint32_t pc = function->first_pc; pc < function->end_pc; pc++) {
-                    follow(&reached, function, &module->code[pc]);
-                }
+    if (loads == NULL || !make_flags(reached)) {
+        return false;
+    }
+    reach_results(reached, loads, from);
+    while (reached->grew) {
+        reached->grew = false;
+        for (uint32_t i = 0; i < module->nfunctions; i++) {
+            const struct function *function = module->functions[i];
+            for (uint32_t pc = function->first_pc; pc < function->end_pc; pc++) {
+                follow(reached, function, &module->code[pc]);
             }
         }
+    }
+    return true;
+}
+
+static void free_flags(struct reached *reached) {
+    for (uint32_t i = 0; reached->registers != NULL && i < reached->module->nfunctions; i++) {
+        free(reached->registers[i]);
+    }
+    free(reached->registers);
+}
+
+bool depends_on_load(const struct module *module, const struct insn *from, const struct insn *to) {
+    struct reached reached = {.module = module};
+    bool found = false;
+    if (follow_load(&reached, from)) {
         for (uint32_t i = 0; i < module->nfunctions && !found; i++) {
             found = arrives(&reached, module->functions[i], to);
         }
     }
-    for (uint32_t i = 0; reached.registers != NULL && i < module->nfunctions; i++) {
-        free(reached.registers[i]);
-    }
-    free(reached.registers);
+    free_flags(&reached);
     return found;
+}
+
+/* ---- ways through a function ---- */
+
+static bool named(const struct insn *insn, const char *name) {
+    const size_t length = strlen(name);
+    return strncmp(insn->name, name, length) == 0 && (insn->name[length] == '\0' || insn->name[length] == '.');
+}
+
+struct ways {
+    const struct reached *reached;
+    const struct function *function;
+    bool stop;      /* at branches that depend on the value */
+    uint8_t *been;  /* by instruction of the function */
+    uint32_t *left; /* where ways go on that were not followed yet */
+    uint32_t count;
+};
+
+static void go_to(struct ways *ways, uint32_t pc) {
+    const struct function *function = ways->function;
+    if (pc >= function->first_pc && pc < function->end_pc && !ways->been[pc - function->first_pc]) {
+        ways->been[pc - function->first_pc] = 1;
+        ways->left[ways->count++] = pc;
+    }
+}
+
+/* Fills `been` with the instructions that may follow `from`. */
+static void go_from(struct ways *ways, const struct insn *from) {
+    const struct insn *code = ways->reached->module->code;
+    memset(ways->been, 0, ways->function->end_pc - ways->function->first_pc);
+    go_to(ways, (uint32_t)(from - code) + 1);
+    while (ways->count > 0) {
+        const uint32_t pc = ways->left[--ways->count];
+        const struct insn *insn = &code[pc];
+        const bool branches = named(insn, "bra"), ends = named(insn, "ret") || named(insn, "exit");
+        const bool chooses = named(insn, "brx");
+        if (ways->stop && (branches || chooses || ends) && has_source(ways->reached, ways->function, insn)) {
+            continue;
+        }
+        if (branches) {
+            go_to(ways, insn->control.target);
+        }
+        for (uint32_t i = 0; chooses && i < insn->control.targets->count; i++) {
+            go_to(ways, insn->control.targets->pc[i]);
+        }
+        if (insn->guard != 0 || !(branches || chooses || ends)) {
+            go_to(ways, pc + 1);
+        }
+    }
+}
+
+static bool passes_barrier(const struct ways *ways) {
+    bool passes = false;
+    for (uint32_t pc = ways->function->first_pc; pc < ways->function->end_pc; pc++) {
+        const struct insn *insn = &ways->reached->module->code[pc];
+        passes |= ways->been[pc - ways->function->first_pc] &&
+                  (insn->cls == CL_BARRIER || insn->cls == CL_MBARRIER || is_signal(insn));
+    }
+    return passes;
+}
+
+bool waits_for_load(const struct module *module, const struct insn *from, const struct insn *to) {
+    struct reached reached = {.module = module};
+    const uint32_t pc = (uint32_t)(to - module->code);
+    struct ways ways = {.reached = &reached, .function = function_at(module, (uint32_t)(from - module->code))};
+    bool waits = false;
+    if (ways.function != NULL && ways.function == function_at(module, pc) && follow_load(&reached, from)) {
+        const uint32_t size = ways.function->end_pc - ways.function->first_pc,
+                       at = pc - ways.function->first_pc;
+        ways.been = calloc(size, sizeof *ways.been);
+        ways.left = calloc(size, sizeof *ways.left);
+        if (ways.been != NULL && ways.left != NULL) {
+            go_from(&ways, from);
+            const bool follows = ways.been[at] != 0;
+            ways.stop = true;
+            go_from(&ways, from);
+            waits =
+                has_source(&reached, ways.function, to) || (follows ? !ways.been[at] : !passes_barrier(&ways));
+        }
+    }
+    free(ways.been);
+    free(ways.left);
+    free_flags(&reached);
+    return waits;
 }

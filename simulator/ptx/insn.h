@@ -161,6 +161,7 @@ struct texture_fields {
 struct fence_fields {
     bool acquires, releases; /* memory model: fence.sc, .acq_rel, .acquire, .release, membar */
     bool sc;                 /* fence.sc or membar of a scope wider than the cluster */
+    bool narrow;             /* scope .cta */
     bool async_proxy;        /* fence.proxy.async */
     bool inits;              /* fence.mbarrier_init */
     bool acquires_map;       /* fence.proxy.tensormap::generic.acquire: the map's address is the operand */

@@ -149,8 +149,8 @@ static inline bool noted(const struct access *access, const struct line *line,
 static void meet_uses(const struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
     struct lines *lines = access->allocation->lines;
     line_lock(&lines->line[index]);
-    const struct line_access own = {access->run,   access->allocation, index << RECORD_SHIFT, mask,
-                                    access->epoch, access->flags,      access->lane,          access->lanes};
+    struct line_access own = {access->run,   access->allocation, index << RECORD_SHIFT, mask, access->epoch,
+                              access->flags, access->lane,       access->lanes,         false};
     bool kept = races_meet(&own, &lines->uses[index]);
     if (lines->uses[index].more != NULL) {
         __atomic_store_n(&lines->any_uses, true, __ATOMIC_RELAXED);

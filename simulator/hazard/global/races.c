@@ -7,9 +7,15 @@
 #include <stdlib.h>
 
 #define LISTED        16 /* further readers and atomics go to a hash table, where a warp finds its own use */
+#define MANY          UINT32_MAX
 #define FIRST_READERS 32 /* initial size of that table; a power of two */
 
-enum order { ORDERED, NO_ORDER, NO_FENCE };
+enum order {
+    ORDERED,
+    NO_ORDER,
+    NO_ACQUIRE, /* all but a fence after a relaxed signal */
+    NO_FENCE    /* between the proxies */
+};
 
 /* True if the access comes after what was done then. */
 static bool comes_after(const struct line_access *access, const struct line_time *time) {
@@ -28,6 +34,14 @@ static bool comes_later(const struct line_access *access, const struct line_time
                : noticed_of(access->run, time->cluster, time->clock_index, time->value);
 }
 
+/* True if every chip gets the access right after what was done then, although no fence follows the relaxed
+ * signal that told of it (hazard/README.md, between clusters). */
+static bool noticed(const struct line_access *access, const struct line_time *time) {
+    return time->cluster != access->run->cluster->number &&
+           noticed_behind_fence(access->run, time->cluster, time->clock_index, time->value,
+                                !(access->flags & ACCESS_ATOMIC));
+}
+
 static enum order order_of(const struct line_access *access, const struct line_use *use) {
     const struct run *run = access->run;
     const unsigned flags = access->flags;
@@ -35,7 +49,7 @@ static enum order order_of(const struct line_access *access, const struct line_u
     const struct vector_clock *clock = access->epoch->clock;
     const uint32_t heard = run->cluster->heard_index;
     if (!comes_after(access, time)) {
-        return NO_ORDER;
+        return !((flags | use->flags) & ACCESS_ASYNC) && noticed(access, time) ? NO_ACQUIRE : NO_ORDER;
     }
     if (!(flags & ACCESS_ASYNC) || !(use->flags & ACCESS_WRITE) || (use->flags & ACCESS_ASYNC)) {
         return ORDERED;
@@ -70,6 +84,15 @@ static struct judgement judge(const struct line_access *access, const struct lin
     const struct run *run = access->run;
     const bool write = access->flags & ACCESS_WRITE, wrote = use->flags & ACCESS_WRITE;
     const bool one_strong = (access->flags ^ use->flags) & ACCESS_ATOMIC;
+    if (order == NO_ACQUIRE) {
+        return access->stale
+                   ? (struct judgement){SIM_ERROR, race,
+                                        "no fence follows the flag that orders the two, and an SM "
+                                        "that loaded the line before may read it from its L1"}
+                   : (struct judgement){SIM_REVIEW, race,
+                                        "a release or a fence precedes the flag that orders the two and none "
+                                        "follows it, but this access waits for the signal's value"};
+    }
     if (order == NO_FENCE) {
         return (struct judgement){SIM_ERROR, "missing-proxy-fence",
                                   "ordinary stores and a bulk copy, with no fence.proxy.async in between"};
@@ -398,10 +421,33 @@ static bool keep_in_table(const struct line_access *access, struct line_uses *us
     return true;
 }
 
+/* Notes whether an L1 may have old bytes of the line: stores of other SMs do not reach it, only a fence empties
+ * it. */
+static void note_fetch(struct line_access *access, struct line_uses *uses) {
+    const struct run *run = access->run;
+    const uint32_t own = (uint32_t)run->cluster->number + 1;
+    if (access->flags & ACCESS_WRITE) {
+        uses->stale |= uses->fetched != 0 && uses->fetched != own;
+        return;
+    }
+    if (access->flags & (ACCESS_ATOMIC | ACCESS_ASYNC)) {
+        return;
+    }
+    uses->fetched = uses->fetched == 0 || uses->fetched == own ? own : MANY;
+    for (uint32_t i = 0; i < uses->count && !uses->stale; i++) {
+        const struct line_use *use = use_at(uses, i);
+        uses->stale = (use->flags & ACCESS_WRITE) && use->time.cluster + 1 != own &&
+                      !comes_after(access, &use->time) && !noticed(access, &use->time);
+    }
+    access->stale = uses->stale;
+}
+
 /* Empties the record of a line that an earlier launch used last. */
 static void begin_launch(const struct line_access *access, struct line_uses *uses) {
     uses->launch = access->run->launch->order.number;
     uses->count = 0;
+    uses->fetched = 0;
+    uses->stale = false;
     if (uses->more != NULL) {
         free(uses->more->readers.use); /* its bytes were in the budget of that launch */
         uses->more->readers = (struct readers){.count = 0};
@@ -409,7 +455,7 @@ static void begin_launch(const struct line_access *access, struct line_uses *use
     }
 }
 
-bool races_meet(const struct line_access *access, struct line_uses *uses) {
+bool races_meet(struct line_access *access, struct line_uses *uses) {
     struct run *run = access->run;
     const struct epoch *epoch = access->epoch;
     const bool write = access->flags & ACCESS_WRITE;
@@ -422,6 +468,7 @@ bool races_meet(const struct line_access *access, struct line_uses *uses) {
     if (uses->launch != run->launch->order.number) {
         begin_launch(access, uses);
     }
+    note_fetch(access, uses);
     struct line_use *earlier = NULL;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < uses->count; i++) {

@@ -35,6 +35,8 @@ struct line_uses {
     struct line_use first;
     struct more_uses *more; /* the other uses; NULL: none */
     uint32_t launch, count; /* count: elements of the list, which starts with `first` and goes on in `more` */
+    uint32_t fetched; /* 1 + the cluster whose ordinary loads have brought the line to an L1, MANY: several */
+    bool stale;       /* another cluster may have stored after that, so that this L1 has old bytes */
 };
 /* An access of the running warp to the line at offset `start` of an allocation. */
 struct line_access {
@@ -46,9 +48,10 @@ struct line_access {
     unsigned flags;
     int lane;
     struct lane_pattern lanes;
+    bool stale; /* it may find old bytes in an L1; filled by races_meet */
 };
 /* Checks the access against the earlier uses and records it.  False: no memory. */
-bool races_meet(const struct line_access *access, struct line_uses *uses);
+bool races_meet(struct line_access *access, struct line_uses *uses);
 void uses_free(struct line_uses *uses);
 
 #endif

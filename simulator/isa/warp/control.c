@@ -223,7 +223,7 @@ void decode_griddepcontrol(struct decoder *d) {
 /* ---- fences ---- */
 
 static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
-    vclock_fence(run, insn->fence.acquires, insn->fence.releases);
+    vclock_fence(run, insn->fence.acquires, insn->fence.releases, insn->fence.narrow);
     if (insn->fence.sc) {
         vclock_fence_sc(run);
     }
@@ -264,9 +264,11 @@ void decode_fence(struct decoder *d) {
     bool async = false, tensormap = false, plain = !proxy && !init;
     bool only_acquires = false, only_releases = false, sc = d->mnemonic.text[0] == 'm'; /* membar is fence.sc */
     bool wide = false; /* the scope includes threads of other clusters */
+    bool narrow = false;
     for (int word = mod_of(d, COUNTED(words)); word >= 0; word = mod_of(d, COUNTED(words))) {
         sc |= word == 0;
         wide |= word >= 6 && word <= 8;
+        narrow |= word == 4;
         only_acquires |= word == 2;
         only_releases |= word == 3;
         async |= word == 9 || word == 10;
@@ -275,6 +277,7 @@ void decode_fence(struct decoder *d) {
     d->insn->fence.acquires = plain && !only_releases;
     d->insn->fence.releases = plain && !only_acquires;
     d->insn->fence.sc = plain && sc && wide;
+    d->insn->fence.narrow = narrow;
     d->insn->fence.async_proxy = proxy && async;
     d->insn->fence.inits = init;
     d->insn->fence.acquires_map = tensormap && d->nop == 2;
