@@ -115,6 +115,9 @@ struct backend {
     /* Computes `count` >= 1 groups, all with m >= 1, which share scale layout, device and queue.  NULL if the
      * backend has no grouped GEMM. */
     int32_t (*run_grouped)(const struct problem *groups, int64_t count);
+    /* Refuses what run_grouped would refuse because of the groups, and launches nothing; their pointers may be
+     * those of operands that are not padded yet.  NULL if run_grouped takes every group. */
+    int32_t (*check_grouped)(const struct problem *groups, int64_t count);
     /* Computes one batch of a problem with an extension.  NULL if the backend has no extended GEMM. */
     int32_t (*run_extended)(const struct problem *problem);
     /* Computes the products of experts; there is at least one row of A.  NULL if the backend has none. */

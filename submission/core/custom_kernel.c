@@ -184,12 +184,32 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
     return problem.m > 0 ? run(backend, &problem) : CUSTOM_KERNEL_OK;
 }
 
+/* Refuses what the backend would refuse of any groups, before the first of several launches. */
+static int32_t check_all_groups(const struct backend *backend, const struct problem *groups, int64_t count) {
+    int before = 0;
+    if (count <= GROUPS_AT_ONCE || backend->check_grouped == NULL) {
+        return CUSTOM_KERNEL_OK;
+    }
+    RETURN_IF_FAILED(acquire_device(backend, groups, &before));
+    int32_t status = CUSTOM_KERNEL_OK;
+    for (int64_t first = 0; first < count && status == CUSTOM_KERNEL_OK; first += GROUPS_AT_ONCE) {
+        struct problem padded[GROUPS_AT_ONCE];
+        int64_t some = 0;
+        for (; some < GROUPS_AT_ONCE && first + some < count; some++) {
+            padded[some] = padded_sizes(backend, &groups[first + some]);
+        }
+        status = backend->check_grouped(padded, some);
+    }
+    return release_device(backend, groups, before, status);
+}
+
 static int32_t run_all_groups(int32_t id, int32_t device, struct problem *groups, int64_t count) {
     const struct backend *backend = NULL;
     RETURN_IF_FAILED(choose_backend(id, device, &backend));
     if (backend->run_grouped == NULL) {
         return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "backend %s has no grouped GEMM", backend->name);
     }
+    RETURN_IF_FAILED(check_all_groups(backend, groups, count));
     for (int64_t first = 0; first < count; first += GROUPS_AT_ONCE) {
         const int64_t rest = count - first;
         RETURN_IF_FAILED(run_grouped(backend, groups + first, rest < GROUPS_AT_ONCE ? rest : GROUPS_AT_ONCE));

@@ -81,11 +81,21 @@ static int32_t copy_all(const struct backend *backend, const struct problem *pro
     return CUSTOM_KERNEL_OK;
 }
 
+struct problem padded_sizes(const struct backend *backend, const struct problem *problem) {
+    struct problem padded = *problem;
+    if (problem->k % K_MULTIPLE_ELEMS != 0) {
+        padded.b_k = keeps_codes(backend->ends_rows, problem->k) ? problem->k : 0;
+        padded.k = round_up(problem->k, K_MULTIPLE_ELEMS);
+    }
+    return padded;
+}
+
 int32_t pad_problem(const struct backend *backend, struct problem *problem, uint8_t **memory) {
     const struct extension *extension = problem->extension;
     const int64_t k = problem->k, l = problem->l, m = problem->m;
     const bool joint = extension != NULL && (extension->stacked || extension->interleave != 0);
     const int64_t b_rows = joint ? 2 * problem->n : problem->n;
+    const struct problem sizes = padded_sizes(backend, problem);
     struct copies copies = {.count = 0};
     *memory = NULL;
     if (k % K_MULTIPLE_ELEMS == 0) {
@@ -93,9 +103,7 @@ int32_t pad_problem(const struct backend *backend, struct problem *problem, uint
     }
     add_elements(&copies, &problem->a, l, m, k,
                  extension != NULL && extension->a_type != CUSTOM_KERNEL_A_NVFP4);
-    if (keeps_codes(backend->ends_rows, k)) {
-        problem->b_k = k;
-    } else {
+    if (sizes.b_k == 0) {
         add_elements(&copies, &problem->b1, l, b_rows, k, false);
         add_elements(&copies, &problem->b2, l, b_rows, k, false);
     }
@@ -103,7 +111,8 @@ int32_t pad_problem(const struct backend *backend, struct problem *problem, uint
     add_scales(&copies, &problem->sfb1, l, b_rows, k, problem->scale_layout);
     add_scales(&copies, &problem->sfb2, l, b_rows, k, problem->scale_layout);
     RETURN_IF_FAILED(copy_all(backend, problem, &copies, memory));
-    problem->k = round_up(k, K_MULTIPLE_ELEMS);
+    problem->k = sizes.k;
+    problem->b_k = sizes.b_k;
     return CUSTOM_KERNEL_OK;
 }
 

@@ -19,4 +19,7 @@ int32_t pad_experts(const struct backend *backend, struct experts *experts, uint
 int32_t release_padded(const struct backend *backend, const struct problem *problem, uint8_t *memory,
                        int32_t status);
 
+/* The problem with the sizes that pad_problem() gives it, and its pointers as they are. */
+struct problem padded_sizes(const struct backend *backend, const struct problem *problem);
+
 #endif

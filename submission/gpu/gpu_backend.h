@@ -3,9 +3,10 @@
  *
  * A backend's file ends with one line, in which `run` is its function for the dual GEMM:
  *
- *     GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run, GPU_GROUPED(hopper_run_grouped),
- *                 GPU_EXTENDED(hopper_run_extended), GPU_QUANTIZE(hopper_run_quantize, hopper_pad),
- *                 GPU_EXPERTS(hopper_run_experts), false, CAPABILITY_H100);
+ *     GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run,
+ *                 GPU_GROUPED(hopper_run_grouped, hopper_check_grouped), GPU_EXTENDED(hopper_run_extended),
+ *                 GPU_QUANTIZE(hopper_run_quantize, hopper_pad), GPU_EXPERTS(hopper_run_experts), false,
+ *                 CAPABILITY_H100);
  */
 #ifndef GPU_BACKEND_H
 #define GPU_BACKEND_H
@@ -22,17 +23,17 @@ enum {
 };
 
 /* Bundles for one problem leave out the code of the others. */
-#ifdef NVFP4_WITHOUT_GROUPED
-#define GPU_GROUPED(function) NULL
-#else
-#define GPU_GROUPED(function) function
-#endif
 #ifdef NVFP4_WITHOUT_EXTENDED
 #define GPU_EXTENDED(function) NULL
 #else
 #define GPU_EXTENDED(function) function
 #endif
-/* The members that a backend's folder quantize/ defines. */
+/* The members that a backend's folders grouped/ and quantize/ define. */
+#ifdef NVFP4_WITHOUT_GROUPED
+#define GPU_GROUPED(run_, check_) .run_grouped = NULL
+#else
+#define GPU_GROUPED(run_, check_) .run_grouped = run_, .check_grouped = check_
+#endif
 #ifdef NVFP4_WITHOUT_QUANTIZE
 #define GPU_QUANTIZE(run_, pad_) .run_quantize = NULL
 #else
@@ -47,7 +48,7 @@ enum {
 
 /* Defines a struct backend; the compute capabilities that it has code for come last.  All kernels for experts
  * read B through tensor maps, which give zeros past the end of a row. */
-#define GPU_BACKEND(object, id_, name_, run_, run_grouped_, run_extended_, quantize_, run_experts_,            \
+#define GPU_BACKEND(object, id_, name_, run_, grouped_, run_extended_, quantize_, run_experts_,                \
                     ends_rows_, ...)                                                                           \
     static int available(int32_t device, char *detail, size_t detail_bytes) {                                  \
         static const int capabilities[] = {__VA_ARGS__};                                                       \
@@ -59,7 +60,7 @@ enum {
         .name = name_,                                                                                         \
         .available = available,                                                                                \
         .run = run_,                                                                                           \
-        .run_grouped = run_grouped_,                                                                           \
+        grouped_,                                                                                              \
         .run_extended = run_extended_,                                                                         \
         quantize_,                                                                                             \
         .run_experts = run_experts_,                                                                           \

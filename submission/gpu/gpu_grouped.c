@@ -125,6 +125,11 @@ int32_t gpu_run_grouped(const struct grouped_tiling *tiling, const struct proble
     return gpu_release_scratch(groups, scratch, status);
 }
 
+int32_t gpu_check_grouped(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count) {
+    struct tiled_groups tiled;
+    return tile_groups(tiling, groups, count, &tiled);
+}
+
 int32_t gpu_permute_groups_scales(const struct tiled_groups *tiled, int64_t first, int64_t count,
                                   const void *kernel, const char *pdl_variable) {
     for (int64_t i = first; i < first + count; i++) {

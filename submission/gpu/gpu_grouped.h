@@ -53,6 +53,9 @@ struct grouped_tiling {
  * memory for scale factors that have to be permuted; and launches all groups. */
 int32_t gpu_run_grouped(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count);
 
+/* struct backend's `check_grouped`. */
+int32_t gpu_check_grouped(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count);
+
 /* Permutes the scale factors of `count` groups from number `first` on with the backend's kernel, a launch for
  * each group that needs it. */
 int32_t gpu_permute_groups_scales(const struct tiled_groups *tiled, int64_t first, int64_t count,

@@ -143,8 +143,17 @@ static bool is_tiled_gemv(const struct problem *groups, int64_t count) {
     return bytes >= TILED_GEMV_BYTES;
 }
 
+static bool runs_on_cuda_cores(const struct problem *groups, int64_t count) {
+    return gpu_prefers_gemv(groups, count) && !is_tiled_gemv(groups, count);
+}
+
+int32_t blackwell_check_grouped(const struct problem *groups, int64_t count) {
+    return runs_on_cuda_cores(groups, count) ? gpu_check_groups("blackwell", groups, count)
+                                             : gpu_check_grouped(&tiling, groups, count);
+}
+
 int32_t blackwell_run_grouped(const struct problem *groups, int64_t count) {
-    if (gpu_prefers_gemv(groups, count) && !is_tiled_gemv(groups, count)) {
+    if (runs_on_cuda_cores(groups, count)) {
         return gpu_run_gemv("blackwell", groups, count, blackwell_gemv_kernel(), BLACKWELL_PDL_VARIABLE);
     }
     return gpu_run_grouped(&tiling, groups, count);

@@ -102,3 +102,8 @@ int32_t geforce_run_grouped(const struct problem *groups, int64_t count) {
     }
     return gpu_run_grouped(&tiling, groups, count);
 }
+
+int32_t geforce_check_grouped(const struct problem *groups, int64_t count) {
+    return gpu_prefers_gemv(groups, count) ? gpu_check_groups("geforce", groups, count)
+                                           : gpu_check_grouped(&tiling, groups, count);
+}

@@ -322,20 +322,34 @@ static int32_t run_plain_product(const struct problem *group) {
 #endif
 }
 
+/* Checks the groups and cuts them into tiles. */
+static int32_t cut_all_groups(const struct problem *groups, int64_t count, struct grouped_plan *plan) {
+    RETURN_IF_FAILED(gpu_count_sms(groups->device, &plan->sms));
+    RETURN_IF_FAILED(gpu_check_groups("hopper", groups, count));
+    plan->groups = count;
+    plan->scratch_bytes = plan->arrivals = 0;
+    for (int64_t i = 0; i < count; i++) {
+        plan->group[i].problem = &groups[i];
+    }
+    return select_cuts(plan, plan->sms);
+}
+
+int32_t hopper_check_grouped(const struct problem *groups, int64_t count) {
+    struct grouped_plan plan;
+    if (gpu_prefers_gemv(groups, count)) {
+        return gpu_check_groups("hopper", groups, count);
+    }
+    RETURN_IF_FAILED(cut_all_groups(groups, count, &plan));
+    return gpu_check_ctas("hopper", tiles_of(&plan));
+}
+
 int32_t hopper_run_grouped(const struct problem *groups, int64_t count) {
     struct grouped_plan plan;
     uint8_t *scratch = NULL;
     if (gpu_prefers_gemv(groups, count)) {
         return gpu_run_gemv("hopper", groups, count, hopper_gemv_kernel(), HOPPER_PDL_VARIABLE);
     }
-    RETURN_IF_FAILED(gpu_count_sms(groups->device, &plan.sms));
-    RETURN_IF_FAILED(gpu_check_groups("hopper", groups, count));
-    plan.groups = count;
-    plan.scratch_bytes = plan.arrivals = 0;
-    for (int64_t i = 0; i < count; i++) {
-        plan.group[i].problem = &groups[i];
-    }
-    RETURN_IF_FAILED(select_cuts(&plan, plan.sms));
+    RETURN_IF_FAILED(cut_all_groups(groups, count, &plan));
     if (prefers_plain_product(&plan)) {
         return run_plain_product(groups);
     }

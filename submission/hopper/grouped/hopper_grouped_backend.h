@@ -4,7 +4,8 @@
 
 #include "../../core/backend.h"
 
-/* struct backend's `run_grouped`. */
+/* struct backend's `run_grouped` and `check_grouped`. */
 int32_t hopper_run_grouped(const struct problem *groups, int64_t count);
+int32_t hopper_check_grouped(const struct problem *groups, int64_t count);
 
 #endif

@@ -170,6 +170,21 @@ def test_limits_name_the_group(fake, name):
 
 
 @GROUPED_BACKENDS
+def test_groups_of_a_later_launch_are_checked_before_the_first_one(fake, name):
+    most = (2**31 - 1) // 8
+    for good, bad, text in (
+        ((1, 8, 80), (1, most + 1, 64), f"group[300].n is {most + 1}; expected at most {most}"),
+        ((3, 8, 80), (most - 127, most, 64), "the number of CTAs for the tiles of all groups is "),
+    ):
+        sizes = [good] * 300 + [bad]
+        status, message = call(fake, name, sizes)
+        assert status == UNSUPPORTED and message.startswith(text), message
+        assert fake.log("launch", "malloc") == []
+        sizes[300] = good
+        assert call(fake, name, sizes)[0] == OK and fake.log("launch")
+
+
+@GROUPED_BACKENDS
 def test_a_failing_runtime_call_frees_everything(fake, name):
     sizes = [(100, 100, 64), (40, 300, 320)]
     launches = 4 if name == HOPPER else 3
