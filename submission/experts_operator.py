@@ -20,6 +20,7 @@ from .operator_checks import (
     GROUP,
     K_MULTIPLE,
     SCALE_DTYPES,
+    aligned,
     check_given,
     check_tensor,
     require,
@@ -170,7 +171,8 @@ def _experts(call: _Call) -> tuple[torch.Tensor, ...]:
     sfa_layout, sfb_layout = _check(call)
     c, *sfc = found = _allocate(call)
     device, options = call.a.get_device(), call.options
-    tensors = (call.a, call.b1, call.b2, call.sfa, call.sfb1, call.sfb2, c)
+    scales = aligned([one for one in (call.sfa, call.sfb1, call.sfb2) if one is not None])
+    tensors = (call.a, call.b1, call.b2, *scales, *((None,) * (3 - len(scales))), c)
     optional = (call.scale_gate, call.scale_up, call.token_scale, call.scale_c, sfc[0] if sfc else None)
     raise_status(_call(_ARGS.pack(
         _ARGS.size, 0, device, _LAYOUTS[sfb_layout], call.b1.shape[0], call.a.shape[-2], call.n, 2 * call.a.shape[-1],
@@ -214,8 +216,8 @@ def _numbers(value: torch.Tensor | float | None, b: torch.Tensor) -> torch.Tenso
     """One float32 number for each expert, from a tensor of as many or of one, or from a Python number."""
     if isinstance(value, (int, float)):
         return torch.full((b.shape[0],), value, dtype=torch.float32, device=b.device)
-    if value is not None and value.dim() < 2 and value.numel() == 1 and b.shape[0] != 1:
-        return value.expand(b.shape[0]).contiguous()
+    if value is not None and value.numel() == 1 and b.shape[0] != 1:
+        return value.reshape(1).expand(b.shape[0]).contiguous()
     return value if value is None or value.dim() == 1 else value.reshape(-1)
 
 

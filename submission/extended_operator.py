@@ -32,6 +32,7 @@ from .operators import (
     raise_status,
     read_options,
     register,
+    without_gradient,
 )
 from .scale_layouts import Factors, ScaleLayout, for_library, view_shape
 
@@ -299,6 +300,8 @@ def gated_gemm(
         options = OPTIONS[scale_layout, out_dtype, weights]
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype, weights)
+    if sfa is None and a.requires_grad:
+        a = without_gradient(a)
     if isinstance(scale_gate, (int, float)):
         scale_gate = number_like(scale_gate, a)
     if isinstance(scale_up, (int, float)):
@@ -358,6 +361,8 @@ def plain_gemm(
         options = OPTIONS[scale_layout, out_dtype, APART]
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype)
+    if sfa is None and a.requires_grad:
+        a = without_gradient(a)
     if isinstance(scale, (int, float)):
         scale = number_like(scale, a)
     if options & TO_NVFP4:

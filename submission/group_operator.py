@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from . import group_submission
-from .operators import NAMESPACE
+from .operators import register_in_python
 
 _SCHEMA = "grouped(Tensor[] a, Tensor[] b, Tensor[] sfa, Tensor[] sfb, SymInt[] sizes, Tensor(a!)[] c) -> ()"
 _SIZES = 4  # M, N, K and L of a group
@@ -30,19 +30,7 @@ def _fake(*_: object) -> None:
     """The outputs are arguments."""
 
 
-def _register() -> torch.library.Library | None:
-    """Registers the operator; None if another copy of this package in this process already has."""
-    if hasattr(torch.ops.nvfp4_gemm, "grouped"):
-        return None
-    library = torch.library.Library(NAMESPACE, "FRAGMENT")
-    library.define(_SCHEMA)
-    for key in ("CPU", "CUDA"):
-        library.impl("grouped", _grouped, key)
-    torch.library.register_fake(f"{NAMESPACE}::grouped", _fake, lib=library)
-    return library
-
-
-_library = _register()
+register_in_python(_SCHEMA, _grouped, _fake)
 
 
 def custom_kernel_grouped(data: Sequence[Sequence[object]], queue: int | None = None) -> list[torch.Tensor]:

@@ -112,7 +112,8 @@ def _torch_numbers(torch_library: ctypes.CDLL, offset: int) -> list[int]:
     """The values of _NUMBERS.  dtypes are read from tensors, because not every torch has a function for each."""
     numbers = []
     for dtype in (_FP4, torch.float8_e4m3fn, _OUTPUT):
-        tensor, number = torch.empty(0, dtype=dtype), ctypes.c_int32()
+        # A view, because torch's deterministic mode fills new tensors and cannot fill e2m1.
+        tensor, number = torch.empty(0, dtype=torch.uint8).view(dtype), ctypes.c_int32()
         torch_library.aoti_torch_get_dtype(ctypes.c_void_p(id(tensor) + offset), ctypes.byref(number))
         numbers.append(number.value)
     return [*numbers, torch_library.aoti_torch_device_type_cpu(), torch_library.aoti_torch_device_type_cuda()]

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 import torch
 
-from .checkpoint import QuantizedLinear, Source, dequantize, quantize_linear, read_linear, tensors_of
+from .checkpoint import (
+    PROJECTIONS,
+    QuantizedLinear,
+    Source,
+    dequantize,
+    padded,
+    projections_of,
+    quantize_linear,
+    read_linear,
+    tensor_of,
+    tensors_of,
+)
 from .experts_operator import grouped_gated_gemm, grouped_plain_gemm
 from .extended_operator import NVFP4, gated_gemm, plain_gemm
+from .operators import without_gradient
 from .quantize_operator import quantize_nvfp4
 from .scale_layouts import LINEAR
 
-_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
-_HALVES = (torch.float16, torch.bfloat16)
+_DTYPES = {torch.float32: torch.bfloat16, torch.float16: torch.float16, torch.bfloat16: torch.bfloat16}
+_K_MULTIPLE = 64  # calls copy nothing where K is a multiple of it
 
 
 class Errors(NamedTuple):
@@ -28,24 +40,64 @@ def _relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return ((found.double() - wanted).norm() / wanted.norm()).item()
 
 
-def _output_dtype(x: torch.Tensor) -> torch.dtype:
-    return x.dtype if x.dtype in _HALVES else torch.bfloat16
+class _Layer(torch.nn.Module):
+    """What both modules share: weights that keep their formats, and checks of x."""
+
+    hidden: int
+    intermediate: int
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
+        """Moves buffers and does not cast them: codes, scale factors and scales have formats of their own."""
+
+        def move(tensor: torch.Tensor) -> torch.Tensor:
+            moved = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+        return super()._apply(move, recurse)
+
+    def extra_repr(self) -> str:
+        return f"hidden={self.hidden}, intermediate={self.intermediate}"
+
+    def _rows(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.dtype]:
+        """x as rows of consecutive numbers, and the output's dtype."""
+        if x.requires_grad:
+            x = without_gradient(x)
+        if x.dtype not in _DTYPES:
+            raise TypeError(f"x has dtype {x.dtype}; expected {' or '.join(map(str, _DTYPES))}")
+        if x.dim() == 0 or x.shape[-1] != self.hidden:
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected (..., {self.hidden})")
+        rows = x.reshape(-1, self.hidden)
+        return rows if rows.stride(1) == 1 else rows.contiguous(), _DTYPES[x.dtype]
 
 
-def _same_inputs(gate: QuantizedLinear, up: QuantizedLinear, name: str) -> None:
-    if not torch.equal(gate.input_scale, up.input_scale):
+def _checked(
+    gate: QuantizedLinear, up: QuantizedLinear, down: QuantizedLinear, name: str = ""
+) -> tuple[QuantizedLinear, QuantizedLinear, QuantizedLinear]:
+    """Checks that three layers fit, and pads an intermediate width that is no multiple of 64 with zeros."""
+    rows, half_k = gate.codes.shape
+    for other, codes, shape in (("up", up.codes, (rows, half_k)), ("down", down.codes, (2 * half_k, rows // 2))):
+        if codes.shape != shape:
+            raise ValueError(
+                f"{name}{other}_proj has codes of shape {tuple(codes.shape)}; expected {shape}, as {name}gate_proj's "
+                f"have {(rows, half_k)}"
+            )
+    if not gate.input_scale.is_meta and not torch.equal(gate.input_scale, up.input_scale):
         raise ValueError(
             f"{name}gate_proj and {name}up_proj differ in the scale of their input, {gate.input_scale.item()} and "
             f"{up.input_scale.item()}; expected the same, as they share it"
         )
+    more = -rows % _K_MULTIPLE
+    return padded(gate, rows=more), padded(up, rows=more), padded(down, k=more)
 
 
-class GatedMLP(torch.nn.Module):
-    """down(swish(gate(x)) * up(x)), hidden -> intermediate -> hidden, with NVFP4 weights; widths are multiples of 64.
+class GatedMLP(_Layer):
+    """down(swish(gate(x)) * up(x)), hidden -> intermediate -> hidden, with NVFP4 weights; widths are multiples of 16,
+    hidden fastest of 64.
 
     x (..., hidden) in float32, float16 or bfloat16; returns (..., hidden) in x's dtype, bfloat16 for float32.  With
     16-bit activations (quantize=False; CPU and Hopper), x is not quantized, nor is what lies between the products.
-    There is no gradient.
+    Casts such as .to(torch.bfloat16) move the buffers and leave their formats.  A backward pass through the module
+    raises an error.
     """
 
     def __init__(
@@ -59,24 +111,28 @@ class GatedMLP(torch.nn.Module):
         alpha: float = 1.0,
         beta: float = 0.0,
     ) -> None:
-        """limit, alpha, beta: gated_gemm()'s.  Raises ValueError if the input's scales of gate and up differ."""
+        """limit, alpha, beta: gated_gemm()'s.  Raises ValueError if shapes, or the input's scales of gate and up,
+        differ.
+        """
         super().__init__()
-        _same_inputs(gate, up, "")
+        self.intermediate, self.hidden = gate.codes.shape[0], 2 * gate.codes.shape[1]
         self.quantize, self.limit, self.alpha, self.beta = quantize, limit, alpha, beta
-        for name, linear in zip(_PROJECTIONS, (gate, up, down), strict=True):
+        for name, linear in zip(PROJECTIONS, _checked(gate, up, down), strict=True):
             for field, value in (*linear._asdict().items(), ("product_scale", linear.product_scale)):
                 self.register_buffer(f"{name}_{field}", value)
 
     @classmethod
     def load(cls, source: Source, prefix: str = "", **options: object) -> Self:
         """From a checkpoint: a mapping of tensors, a safetensors file or a model's folder; `prefix` such as
-        "model.layers.0.mlp.".  Takes the names of compressed-tensors and of ModelOpt.  options: those of GatedMLP().
+        "model.layers.0.mlp.".  Takes the names of compressed-tensors and of ModelOpt, and w1, w3, w2 for gate_proj,
+        up_proj, down_proj.  A checkpoint without scales of inputs needs quantize=False.  options: those of GatedMLP().
 
         Raises KeyError if a tensor is missing, ValueError if one has another format, and ImportError if the source is
         a file and the package safetensors is not installed.
         """
         tensors = tensors_of(source, prefix)
-        return cls(*(read_linear(tensors, prefix + name) for name in _PROJECTIONS), **options)
+        inputs = bool(options.get("quantize", True))
+        return cls(*(read_linear(tensors, name, inputs) for name in projections_of(tensors, prefix)), **options)
 
     @classmethod
     def random(
@@ -84,11 +140,14 @@ class GatedMLP(torch.nn.Module):
     ) -> Self:
         """Random weights, for inputs of the normal distribution."""
         shapes = ((intermediate, hidden), (intermediate, hidden), (hidden, intermediate))
-        weights = (torch.randn(shape, device=device) * shape[1] ** -0.5 for shape in shapes)
+        weights = (torch.randn(shape, device=device, dtype=torch.float32) * shape[1] ** -0.5 for shape in shapes)
         return cls(*(quantize_linear(one, most) for one, most in zip(weights, (6, 6, 16), strict=True)), **options)
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, quantize={self.quantize}"
+
     def linear(self, name: str) -> QuantizedLinear:
-        """The layer "gate_proj", "up_proj" or "down_proj"."""
+        """The layer "gate_proj", "up_proj" or "down_proj", with what pads an intermediate width to a multiple of 64."""
         return QuantizedLinear(*(getattr(self, f"{name}_{field}") for field in QuantizedLinear._fields))
 
     def _gated(self, x: torch.Tensor, factors: torch.Tensor | None, **output: object) -> torch.Tensor | tuple:
@@ -108,7 +167,7 @@ class GatedMLP(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., hidden) -> (..., hidden)."""
-        dtype, rows = _output_dtype(x), x.reshape(-1, x.shape[-1])
+        rows, dtype = self._rows(x)
         if self.quantize:
             codes, factors = quantize_nvfp4(rows, self.gate_proj_input_scale)
             between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=self.down_proj_input_scale)
@@ -127,10 +186,15 @@ class GatedMLP(torch.nn.Module):
         return gate * torch.sigmoid(self.alpha * gate) * (up + self.beta)
 
     def errors(self, x: torch.Tensor) -> Errors:
-        """How far quantizing the activations (rows, hidden) takes the output, and the kernels; both matter apart."""
+        """How far quantizing the activations (..., hidden), at least one row, takes the output, and the kernels; both
+        matter apart.
+        """
+        x, dtype = self._rows(x)
+        if x.shape[0] == 0:
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected at least one row")
         down = self.weight("down_proj")
         if not self.quantize:
-            x = x.to(_output_dtype(x))
+            x = x.to(dtype).contiguous()
             between = self._gated(x, None, out_dtype=x.dtype)
             products = (between, self._between(x.double())), (self(x), between.double() @ down.T)
             return Errors(0.0, max(_relative(*one) for one in products))
@@ -143,12 +207,12 @@ class GatedMLP(torch.nn.Module):
         return Errors(of_format, max(first, _relative(self(x), same_codes)))
 
 
-class MoE(torch.nn.Module):
+class MoE(_Layer):
     """A mixture of experts, each a gated MLP with NVFP4 weights: the `top_k` experts of the highest router's scores
     compute a token, and their outputs are added with the scores' softmax as weights.
 
     x (..., hidden) as GatedMLP takes it.  The numbers of tokens of the experts stay on the device, so a CUDA graph can
-    be replayed with other tokens.  There is no gradient.
+    be replayed with other tokens.  Casts and backward passes are as GatedMLP's.
     """
 
     def __init__(
@@ -171,18 +235,17 @@ class MoE(torch.nn.Module):
                 f"top_k is {top_k} and router has {router.shape[0]} rows, with {len(experts)} experts; expected 1 to "
                 "that many, and a row for each"
             )
-        for number, (gate, up, _) in enumerate(experts):
-            _same_inputs(gate, up, f"experts.{number}.")
+        self.intermediate, self.hidden = experts[0][0].codes.shape[0], 2 * experts[0][0].codes.shape[1]
+        experts = [_checked(*one, name=f"experts.{number}.") for number, one in enumerate(experts)]
         self.top_k, self.normalize, self.limit, self.alpha, self.beta = top_k, normalize, limit, alpha, beta
         self.register_buffer("router", router.clone())
         # A token is quantized once for all its experts, so that none saturates that one of them would not.
         shared = torch.stack([one[0].input_scale for one in experts]).amin(0)
         self.register_buffer("input_scale", shared)
-        for place, name in enumerate(_PROJECTIONS):
+        for place, name in enumerate(PROJECTIONS):
             all_of = [one[place] for one in experts]
             self.register_buffer(f"{name}_codes", torch.stack([one.codes for one in all_of]))
-            factors = torch.stack([one.factors.view(torch.uint8) for one in all_of])
-            self.register_buffer(f"{name}_factors", factors.view(torch.float8_e4m3fn))
+            self.register_buffer(f"{name}_factors", torch.stack([one.factors for one in all_of]))
             weight = torch.cat([one.weight_scale for one in all_of])
             inputs = torch.cat([one.input_scale for one in all_of]) if name == "down_proj" else shared
             self.register_buffer(f"{name}_scale", weight / inputs)
@@ -194,9 +257,9 @@ class MoE(torch.nn.Module):
         "experts.0.gate_proj" and so on.
         """
         tensors = tensors_of(source, prefix)
-        router = tensors[f"{prefix}gate.weight"]
+        router = tensor_of(tensors, f"{prefix}gate.weight")
         names = [f"{prefix}experts.{number}." for number in range(router.shape[0])]
-        experts = [[read_linear(tensors, name + one) for one in _PROJECTIONS] for name in names]
+        experts = [[read_linear(tensors, one) for one in projections_of(tensors, name)] for name in names]
         return cls(router, experts, top_k, **options)
 
     @classmethod
@@ -211,14 +274,14 @@ class MoE(torch.nn.Module):
     ) -> Self:
         """Random weights, for inputs of the normal distribution."""
         gated = [GatedMLP.random(hidden, intermediate, device) for _ in range(experts)]
-        linears = [[one.linear(name) for name in _PROJECTIONS] for one in gated]
-        router = torch.randn(experts, hidden, device=device) * hidden**-0.5
+        linears = [[one.linear(name) for name in PROJECTIONS] for one in gated]
+        router = torch.randn(experts, hidden, device=device, dtype=torch.float32) * hidden**-0.5
         return cls(router, linears, top_k, **options)
 
     def expert(self, number: int) -> GatedMLP:
         """One of the experts as a module of its own, with the scale that all share for their input."""
         linears = []
-        for name in _PROJECTIONS:
+        for name in PROJECTIONS:
             codes, factors = (getattr(self, f"{name}_{field}")[number] for field in ("codes", "factors"))
             inputs = self.between_scale[number : number + 1] if name == "down_proj" else self.input_scale
             scale = getattr(self, f"{name}_scale")[number : number + 1] * inputs
@@ -226,7 +289,10 @@ class MoE(torch.nn.Module):
         return GatedMLP(*linears, limit=self.limit, alpha=self.alpha, beta=self.beta)
 
     def errors(self, x: torch.Tensor) -> Errors:
-        """As GatedMLP.errors(), the larger ones of its experts, each with the tokens (rows, hidden) that choose it."""
+        """As GatedMLP.errors(), the larger ones of its experts, each with the tokens that choose it."""
+        x, _ = self._rows(x)
+        if x.shape[0] == 0:
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected at least one row")
         _, chosen = self.route(x)
         used = [number for number in range(self.router.shape[0]) if (chosen == number).any()]
         found = [self.expert(number).errors(x[(chosen == number).any(-1)]) for number in used]
@@ -240,14 +306,14 @@ class MoE(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., hidden) -> (..., hidden)."""
-        dtype, rows = _output_dtype(x), x.reshape(-1, x.shape[-1])
+        rows, dtype = self._rows(x)
         weights, chosen = self.route(rows)
         order = torch.argsort(chosen.flatten(), stable=True)  # each expert's tokens in a row
         tokens = order // self.top_k
         counts = torch.zeros(self.router.shape[0], dtype=torch.int32, device=x.device)
         counts.scatter_add_(0, chosen.flatten(), torch.ones_like(chosen.flatten(), dtype=torch.int32))
         codes, factors = quantize_nvfp4(rows, self.input_scale)
-        factors = factors.view(torch.uint8)[tokens].view(torch.float8_e4m3fn)
+        factors = factors.view(torch.uint8)[tokens]
         between = grouped_gated_gemm(
             codes[tokens], self.gate_proj_codes, self.up_proj_codes, factors, self.gate_proj_factors,
             self.up_proj_factors, counts=counts, scale_gate=self.gate_proj_scale, scale_up=self.up_proj_scale,

@@ -36,11 +36,13 @@ def check_tensor(
     shape: tuple[int, ...],
     device: torch.device,
     order: tuple[int, ...] = (),
+    *,
+    like: str = "a",
 ) -> None:
     """Requires one of the dtypes, this shape and device, and memory without gaps; the tensor may be a fake one.
 
     order: the dimensions from the outermost in memory to the innermost.  By default those of one problem; three and six
-    dimensions end with L, which is the outermost.
+    dimensions end with L, which is the outermost.  like: the argument whose device it is.
     """
     order = order or _MEMORY_ORDER[len(shape)]
     require(
@@ -58,17 +60,17 @@ def check_tensor(
             strides[place] = distance
             distance *= max(1, shape[place])
         require(False, lambda: f"{name} has strides {tensor.stride()}; expected {tuple(strides)}")
-    require(tensor.device == device, lambda: f"{name} is on {tensor.device}; expected {device}, as a")
+    require(tensor.device == device, lambda: f"{name} is on {tensor.device}; expected {device}, as {like}")
 
 
-def check_number(name: str, number: torch.Tensor | None, count: int, device: torch.device) -> None:
+def check_number(name: str, number: torch.Tensor | None, count: int, device: torch.device, *, like: str = "a") -> None:
     """Requires `count` float32 numbers, if any are given."""
     if number is None:
         return
     require(number.dtype == torch.float32, lambda: f"{name} has dtype {number.dtype}; expected torch.float32")
     require(number.numel() == count, lambda: f"{name} has {number.numel()} numbers; expected {count}")
     require(number.is_contiguous(), lambda: f"{name} has strides {number.stride()}; expected numbers without gaps")
-    require(number.device == device, lambda: f"{name} is on {number.device}; expected {device}, as a")
+    require(number.device == device, lambda: f"{name} is on {number.device}; expected {device}, as {like}")
 
 
 def check_given(name: str, tensor: torch.Tensor | None, alone: bool) -> None:
@@ -126,7 +128,7 @@ def resolved(factors: list[Factors], device: torch.device) -> list[tuple[Factors
 
 def aligned(scales: list[torch.Tensor]) -> list[torch.Tensor]:
     """Copies those plain scale factors that lie at an odd row of a tensor with short rows."""
-    return [scale.clone() if scale.dim() == 2 and scale.data_ptr() % ALIGNMENT_BYTES else scale for scale in scales]
+    return [scale.clone() if scale.dim() <= 3 and scale.data_ptr() % ALIGNMENT_BYTES else scale for scale in scales]
 
 
 def layout_of_batches(sfa: torch.Tensor) -> tuple[str, bool]:

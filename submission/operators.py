@@ -95,6 +95,46 @@ def register(name: str, fake: Callable[..., object], in_python: Callable[..., ob
     return True
 
 
+def register_in_python(schema: str, implementation: Callable[..., object], fake: Callable[..., object]) -> None:
+    """Defines an operator that the library's table does not have, unless another copy of this package has."""
+    name = schema.partition("(")[0]
+    if _is_defined(name):
+        return
+    _library.define(schema)
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, implementation, key)
+    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_library)
+
+
+def _refuse_gradient(_: torch.Tensor) -> torch.Tensor:
+    raise RuntimeError(
+        f"{NAMESPACE}: a backward pass asks for the gradient of activations, and these operators have none; expected "
+        "activations that need no gradient, as x.detach() and torch.no_grad() give"
+    )
+
+
+register_in_python("no_gradient(Tensor gradient) -> Tensor", _refuse_gradient, torch.empty_like)
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """The same tensor.  torch alone would warn in a backward pass and go on without the gradient."""
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(*_: object) -> None:
+        pass
+
+    @staticmethod
+    def backward(_: object, gradient: torch.Tensor) -> torch.Tensor:
+        return torch.ops.nvfp4_gemm.no_gradient(gradient)
+
+
+without_gradient = _WithoutGradient.apply  # for an argument that requires a gradient
+
+
 def in_c() -> bool:
     """True if this copy of the package has registered operators, and torch calls each of them in C."""
     return _of_c == _defined

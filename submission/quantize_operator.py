@@ -17,7 +17,7 @@ import torch
 from . import submission
 from .extended_operator import address, number_like
 from .operator_checks import check_number, check_tensor, require
-from .operators import current_queue, raise_status, register
+from .operators import current_queue, raise_status, register, without_gradient
 from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED, SWIZZLED_8X4, view_shape
 
 _TYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float32: 3}  # enum custom_kernel_output
@@ -78,13 +78,13 @@ def _check(call: _Call) -> None:
         x.stride(1) == 1 and (x.shape[0] <= 1 or x.stride(0) >= x.shape[1]),
         lambda: f"x has strides {x.stride()}; expected rows of consecutive numbers that do not overlap",
     )
-    check_number("global_scale", call.global_scale, 1, x.device)
+    check_number("global_scale", call.global_scale, 1, x.device, like="x")
     if call.weight is not None:
-        check_tensor("weight", call.weight, (x.dtype,), (call.k,), x.device)
+        check_tensor("weight", call.weight, (x.dtype,), (call.k,), x.device, like="x")
     if call.residual is not None:
-        check_tensor("residual", call.residual, (x.dtype,), tuple(x.shape), x.device)
+        check_tensor("residual", call.residual, (x.dtype,), tuple(x.shape), x.device, like="x")
     if call.saturated is not None:
-        check_tensor("saturated", call.saturated, (torch.int64,), tuple(call.saturated.shape), x.device)
+        check_tensor("saturated", call.saturated, (torch.int64,), tuple(call.saturated.shape), x.device, like="x")
         require(
             call.saturated.numel() == 1, lambda: f"saturated has {call.saturated.numel()} numbers; expected one int64"
         )
@@ -171,12 +171,14 @@ def quantize_nvfp4(
     gated_gemm() and plain_gemm() take them: "linear" (M, K/16); "swizzled128x4" the view (32, 4, ceil(M/128), 4,
     ceil(K/64)); "swizzled8x4" (ceil(M/8) * 8, ceil(K/64) * 4), in blocks of 8 rows.  Padding is zero.
 
-    CPU or CUDA; the kernel runs on the device's current queue.  There is no gradient.  Raises RuntimeError or
-    ValueError, naming the argument.
+    CPU or CUDA; the kernel runs on the device's current queue.  A backward pass through x raises RuntimeError.
+    Raises RuntimeError or ValueError, naming the argument.
     """
     options = _LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout)
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
+    if x.requires_grad:
+        x = without_gradient(x)
     if x.dim() != 2:
         x = _rows(x)
     if saturated is None:
@@ -205,10 +207,14 @@ def rms_norm_quantize_nvfp4(
     options = _NORM | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
+    if x.requires_grad:
+        x = without_gradient(x)
     if x.dim() != 2:
         x = _rows(x)
     if residual is None:
         return _run(x, options, global_scale, saturated, weight, epsilon)
+    if residual.requires_grad:
+        residual = without_gradient(residual)
     return _run_sum(x, _rows(residual), options, global_scale, saturated, weight, epsilon)
 
 
@@ -230,4 +236,6 @@ def silu_mul_quantize_nvfp4(
     options = _GATED | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
+    if x.requires_grad:
+        x = without_gradient(x)
     return _run(_rows(x), options, global_scale, saturated, None, 0.0, limit, alpha, beta)

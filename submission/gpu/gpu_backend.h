@@ -48,8 +48,8 @@ enum {
 
 /* Defines a struct backend; the compute capabilities that it has code for come last.  All kernels for experts
  * read B through tensor maps, which give zeros past the end of a row. */
-#define GPU_BACKEND(object, id_, name_, run_, grouped_, run_extended_, quantize_, run_experts_,                \
-                    ends_rows_, ...)                                                                           \
+#define GPU_BACKEND(object, id_, name_, run_, grouped_, run_extended_, quantize_, run_experts_, ends_rows_,    \
+                    ...)                                                                                       \
     static int available(int32_t device, char *detail, size_t detail_bytes) {                                  \
         static const int capabilities[] = {__VA_ARGS__};                                                       \
         return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,         \

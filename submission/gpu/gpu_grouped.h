@@ -29,7 +29,7 @@ struct tiled_group {
 };
 
 struct tiled_groups {
-    int tile, sms;                                      /* sms: SMs of the device */
+    int tile, sms;                            /* sms: SMs of the device */
     struct tiled_group group[GROUPS_AT_ONCE]; /* the longest tiles first */
     int64_t count, tiles, scratch_bytes;
 };

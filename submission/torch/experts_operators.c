@@ -81,8 +81,8 @@ static int32_t read_matrices(const struct torch_call *call, const struct options
 }
 
 /* One operand's scale factors; *layout is their enum custom_kernel_scale_layout. */
-static int32_t read_factors(const struct torch_call *call, int place, int codes, int32_t stated,
-                            int32_t *layout, const void **data) {
+static int32_t read_factors(struct torch_call *call, int place, int codes, int32_t stated, int32_t *layout,
+                            const void **data) {
     struct factors factors = {.tensor = tensor_at(call, place),
                               .codes = tensor_at(call, codes),
                               .by_expert = tensor_at(call, codes)->dimensions == 3,
@@ -93,14 +93,15 @@ static int32_t read_factors(const struct torch_call *call, int place, int codes,
                            "%s has layout 'swizzled8x4'; expected 'linear' or 'swizzled128x4' for experts",
                            factors.tensor->name);
     }
-    RETURN_IF_FAILED(check_factors(&factors, k_of(tensor_at(call, A)) / NVFP4_GROUP_ELEMS));
-    RETURN_IF_FAILED(tensor_data(factors.tensor, &found));
-    *data = found;
+    const int64_t groups = k_of(tensor_at(call, A)) / NVFP4_GROUP_ELEMS;
+    RETURN_IF_FAILED(check_factors(&factors, groups));
     *layout = library_layout(&factors);
+    RETURN_IF_FAILED(factors_for_library(call, &factors, groups, *layout, &found));
+    *data = found;
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t read_all_factors(const struct torch_call *call, const struct options *options,
+static int32_t read_all_factors(struct torch_call *call, const struct options *options,
                                 struct custom_kernel_experts_args *args) {
     int32_t second = 0;
     RETURN_IF_FAILED(read_factors(call, SFA, A, options->sfa_layout, &args->sfa_layout, &args->sfa));

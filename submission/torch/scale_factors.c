@@ -136,49 +136,51 @@ static int32_t copy_small_blocks(const struct torch_tensor *as, int64_t rows, in
     return copy_bytes(as, 4, sizes, into, plain, from, blocks);
 }
 
-static int32_t copy_rows(const struct torch_tensor *as, int64_t bytes, void *into, const void *from) {
-    const int64_t step = 1;
-    return copy_bytes(as, 1, &bytes, into, &step, from, &step);
+/* Rows of any distance. */
+static int32_t copy_rows(const struct torch_tensor *as, int64_t rows, int64_t row_bytes, void *into,
+                         int64_t into_bytes, const void *from, int64_t from_bytes) {
+    const int64_t sizes[] = {rows, row_bytes}, to[] = {into_bytes, 1}, of[] = {from_bytes, 1};
+    return copy_bytes(as, 2, sizes, into, to, from, of);
+}
+
+/* Factors in another layout than the library's, of one problem: first to whole rows of whole blocks. */
+static int32_t convert(struct torch_call *call, const struct factors *factors, int64_t groups, bool to_blocks,
+                       void **data) {
+    const struct torch_tensor *tensor = factors->tensor;
+    const int64_t rows = factors->rows, padded = padded_rows(rows, FACTORS_128X4),
+                  wide = round_up(groups, SCALE_TILE_GROUPS);
+    const bool whole = factors->layout == FACTORS_128X4 || (rows == padded && groups == wide);
+    const void *from = *data;
+    RETURN_IF_FAILED(new_copy(call, padded * wide, !whole, tensor, data));
+    RETURN_IF_FAILED(factors->layout == FACTORS_128X4 ? copy_blocks(tensor, padded, wide, *data, from, false)
+                     : factors->layout == FACTORS_8X4
+                         ? copy_small_blocks(tensor, padded_rows(rows, FACTORS_8X4), wide, *data, from)
+                         : copy_rows(tensor, rows, groups, *data, wide, from, groups));
+    if (!to_blocks && groups == wide) {
+        return CUSTOM_KERNEL_OK;
+    }
+    from = *data;
+    RETURN_IF_FAILED(new_copy(call, to_blocks ? padded * wide : rows * groups, false, tensor, data));
+    return to_blocks ? copy_blocks(tensor, padded, wide, *data, from, true)
+                     : copy_rows(tensor, rows, groups, *data, groups, from, wide);
 }
 
 int32_t factors_for_library(struct torch_call *call, const struct factors *factors, int64_t groups,
                             int32_t layout, void **data) {
     const struct torch_tensor *tensor = factors->tensor;
     const bool to_blocks = layout == CUSTOM_KERNEL_SCALES_BLOCKED;
-    const int64_t rows = factors->rows, padded = padded_rows(rows, FACTORS_128X4);
-    void *from;
     RETURN_IF_FAILED(tensor_data(tensor, data));
-    if (rows == 0 || (factors->layout == FACTORS_128X4 && to_blocks)) {
+    if (factors->rows == 0 || (factors->layout == FACTORS_128X4 && to_blocks)) {
         return CUSTOM_KERNEL_OK;
     }
-    if (groups % SCALE_TILE_GROUPS != 0 && (factors->layout != FACTORS_LINEAR || to_blocks)) {
-        return set_message(
-            CUSTOM_KERNEL_ERROR_ARGUMENT,
-            "%s has layout '%s', which a copy to the layout of b's factors converts only where K is "
-            "a multiple of 64; expected 'linear' or 'swizzled128x4' for both",
-            tensor->name, layouts[factors->layout]);
+    if (factors->layout != FACTORS_LINEAR || to_blocks) {
+        return convert(call, factors, groups, to_blocks, data);
     }
-    from = *data;
-    if (factors->layout == FACTORS_128X4) {
-        RETURN_IF_FAILED(new_copy(call, padded * groups, false, tensor, data));
-        return copy_blocks(tensor, padded, groups, *data, from, false);
-    }
-    if (factors->layout == FACTORS_LINEAR && !to_blocks) {
-        if ((uintptr_t)from % POINTER_ALIGNMENT_BYTES == 0) {
-            return CUSTOM_KERNEL_OK;
-        }
-        RETURN_IF_FAILED(new_copy(call, rows * groups, false, tensor, data));
-        return copy_rows(tensor, rows * groups, *data, from);
-    }
-    /* By rows first; rows up to the block's last are zeros. */
-    RETURN_IF_FAILED(new_copy(call, padded * groups, rows < padded, tensor, data));
-    RETURN_IF_FAILED(factors->layout == FACTORS_8X4
-                         ? copy_small_blocks(tensor, padded_rows(rows, FACTORS_8X4), groups, *data, from)
-                         : copy_rows(tensor, rows * groups, *data, from));
-    if (!to_blocks) {
+    const void *from = *data;
+    const int64_t bytes = elements_of(tensor);
+    if ((uintptr_t)from % POINTER_ALIGNMENT_BYTES == 0) {
         return CUSTOM_KERNEL_OK;
     }
-    from = *data;
-    RETURN_IF_FAILED(new_copy(call, padded * groups, false, tensor, data));
-    return copy_blocks(tensor, padded, groups, *data, from, true);
+    RETURN_IF_FAILED(new_copy(call, bytes, false, tensor, data));
+    return copy_rows(tensor, 1, bytes, *data, bytes, from, bytes);
 }

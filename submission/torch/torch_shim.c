@@ -39,7 +39,9 @@ static const char *load_dtypes(void *torch) {
 #define X(name, bytes) {DTYPE_##name, "aoti_torch_dtype_" #name},
         TORCH_DTYPES(X)
 #undef X
-            {DTYPE_float4_e2m1fn_x2, "torch_dtype_float4_e2m1fn_x2"}, /* its name in torch 2.11 */
+        /* Their names in torch 2.11. */
+        {DTYPE_float4_e2m1fn_x2, "torch_dtype_float4_e2m1fn_x2"},
+        {DTYPE_float8_e8m0fnu, "torch_dtype_float8_e8m0fnu"},
     };
     for (int i = 0; i < DTYPES; i++) {
         torch_shim.dtypes[i] = -1;
@@ -51,7 +53,7 @@ static const char *load_dtypes(void *torch) {
             torch_shim.dtypes[dtypes[i].dtype] = number();
         }
     }
-    for (int i = 0; i < DTYPES; i++) {
+    for (int i = 0; i < DTYPES_NEEDED; i++) {
         if (torch_shim.dtypes[i] < 0) {
             return dtypes[i].function;
         }

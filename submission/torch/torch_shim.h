@@ -39,7 +39,8 @@
     X(void, aoti_torch_check,                                                                                  \
       (bool condition, const char *function, const char *file, uint32_t line, const char *message))
 
-/* Every dtype that messages name, as torch.NAME, and its bytes; a message lists several in this order. */
+/* Every dtype that messages name, as torch.NAME, and its bytes; a message lists several in this order.  The
+ * operators need those up to int64; a torch may lack others. */
 #define TORCH_DTYPES(X)                                                                                        \
     X(float4_e2m1fn_x2, 1)                                                                                     \
     X(float8_e4m3fn, 1)                                                                                        \
@@ -56,6 +57,9 @@
     X(uint64, 8)                                                                                               \
     X(float64, 8)                                                                                              \
     X(float8_e5m2, 1)                                                                                          \
+    X(float8_e8m0fnu, 1)                                                                                       \
+    X(float8_e4m3fnuz, 1)                                                                                      \
+    X(float8_e5m2fnuz, 1)                                                                                      \
     X(bool, 1)                                                                                                 \
     X(complex64, 8)                                                                                            \
     X(complex128, 16)
@@ -64,7 +68,8 @@ enum torch_dtype {
 #define X(name, bytes) DTYPE_##name,
     TORCH_DTYPES(X)
 #undef X
-        DTYPES
+        DTYPES,
+    DTYPES_NEEDED = DTYPE_int64 + 1,
 };
 
 struct torch_shim {

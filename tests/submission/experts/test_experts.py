@@ -147,9 +147,20 @@ def test_numbers_for_all_experts_may_be_one():
     tensors, options = arguments(problem)
     scales = {"scale_gate": 0.5, "scale_up": 0.25, "scale_c": 3.0}
     want = grouped_gated_gemm(*tensors, **options | {name: torch.full((3,), x) for name, x in scales.items()})
-    for numbers in (scales, {name: torch.tensor(x) for name, x in scales.items()}):
+    for numbers in (scales, *({name: torch.full(of, x) for name, x in scales.items()} for of in ((), (1,), (1, 1)))):
         found = grouped_gated_gemm(*tensors, **options | numbers)
         assert all(torch.equal(x.view(torch.uint8), y.view(torch.uint8)) for x, y in zip(found, want, strict=True))
+
+
+def test_plain_factors_at_any_row_of_a_larger_tensor_are_taken():
+    for tokens in (kit.COUNTS, kit.PADDED):
+        tensors, options = arguments(random_problem((2, 2), 64, 80, Extension(), tokens=tokens))
+        want = grouped_gated_gemm(*tensors, **options)
+        for place in (3, 4):
+            room = torch.zeros(tensors[place].numel() + 5, dtype=torch.uint8)
+            room[5:] = tensors[place].flatten()
+            moved = [*tensors[:place], room[5:].view(tensors[place].shape), *tensors[place + 1 :]]
+            assert torch.equal(grouped_gated_gemm(*moved, **options), want)
 
 
 def test_torchs_own_checks_and_fake_tensors_know_the_operator():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import pytest
 import torch
@@ -119,6 +121,109 @@ def test_wrong_checkpoints_are_refused_by_name(convention):
         GatedMLP.load(tensors | {inputs: tensors[inputs] * 2}, PREFIX)
     with pytest.raises(ValueError, match=r"up_proj\.input\w*_scale is \[0\.0\]; expected one positive number"):
         GatedMLP.load(tensors | {inputs: torch.zeros(1)}, PREFIX)
+    narrow = {
+        name.replace("up_proj", "gate_proj"): value for name, value in tensors_of(5, convention, PREFIX, 64)[0].items()
+    }
+    with pytest.raises(
+        ValueError, match=r"^up_proj has codes of shape \(192, 64\); expected \(64, 64\), as gate_proj's"
+    ):
+        GatedMLP.load(tensors | {name: value for name, value in narrow.items() if "gate" in name}, PREFIX)
+
+
+@pytest.mark.parametrize("quantize", [True, False])
+def test_a_shard_of_any_width_is_padded_once(quantize):
+    """As a tensor-parallel rank has it: some rows of gate and up, the same columns of down."""
+    tensors, weights = tensors_of(6, "compressed-tensors")
+    first, last = 16, 96
+    shard = {}
+    for name, value in tensors.items():
+        if value.dim() < 2:
+            shard[name] = value
+        elif "down_proj" in name:
+            of_k = INTERMEDIATE // value.shape[1]
+            shard[name] = value[:, first // of_k : last // of_k]
+        else:
+            shard[name] = value[first:last]
+    mlp, x = GatedMLP.load(shard, PREFIX, quantize=quantize), torch.randn(9, HIDDEN)
+    part = {
+        name: weight[:, first:last] if name == "down_proj" else weight[first:last] for name, weight in weights.items()
+    }
+    x = x.bfloat16().float()  # no rounding of x where it stays in 16 bits
+    assert relative(mlp(x), in_float64(part, x, quantized=quantize)) < 2 * OF_KERNELS
+    assert mlp.intermediate == last - first and mlp.down_proj_codes.shape == (HIDDEN, 128 // 2)
+
+
+def test_weights_for_16_bits_need_no_scales_of_inputs():
+    tensors, weights = tensors_of(7, "compressed-tensors")
+    tensors = {name: value for name, value in tensors.items() if "input" not in name}
+    with pytest.raises(KeyError, match=r"gate_proj\.input_global_scale is missing"):
+        GatedMLP.load(tensors, PREFIX)
+    x = torch.randn(5, HIDDEN, dtype=torch.bfloat16)
+    assert relative(GatedMLP.load(tensors, PREFIX, quantize=False)(x), in_float64(weights, x)) < OF_KERNELS
+
+
+def test_other_names_of_the_projections():
+    tensors, _ = tensors_of(8, "modelopt")
+    others = tensors
+    for name, other in (("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2")):
+        others = {key.replace(name, other): value for key, value in others.items()}
+    x = torch.randn(3, HIDDEN)
+    assert torch.equal(GatedMLP.load(others, PREFIX)(x), GatedMLP.load(tensors, PREFIX)(x))
+
+
+MODULES = (
+    lambda **to: GatedMLP.random(128, 80, **to),
+    lambda **to: GatedMLP.random(128, 80, quantize=False, **to),
+    lambda **to: MoE.random(128, 64, experts=4, top_k=2, **to),
+)
+
+
+@pytest.mark.parametrize("make", MODULES)
+def test_a_module_is_cast_copied_and_stored_like_any_other(make):
+    module, x = make(), torch.randn(5, 128)
+    want = module(x)
+    for other in (
+        copy.deepcopy(module).to(torch.bfloat16),
+        copy.deepcopy(module).half().double(),
+        pickle.loads(pickle.dumps(module)),
+    ):
+        assert torch.equal(other(x), want)
+    empty = make(device="meta")
+    assert empty(x.to("meta")).shape == want.shape
+    empty.load_state_dict(module.state_dict(), assign=True)
+    assert torch.equal(empty(x), want)
+    assert "hidden=128" in repr(module)
+
+
+@pytest.mark.parametrize("make", MODULES)
+def test_a_module_takes_any_strides_and_refuses_other_inputs_by_name(make):
+    module, x = make(), torch.randn(6, 128)
+    want = module(x)
+    assert torch.equal(module(x.T.contiguous().T), want) and torch.equal(
+        module(x.view(2, 3, 128)), want.view(2, 3, 128)
+    )
+    wide = torch.zeros(12, 200)
+    wide[::2, 8:136] = x
+    assert torch.equal(module(wide[::2, 8:136]), want)
+    for wrong, words in (
+        (x[:, :64], r"x has shape \(6, 64\); expected \(\.\.\., 128\)"),
+        (x.double(), "x has dtype torch.float64; expected torch.float32 or torch.float16 or torch.bfloat16"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            module(wrong)
+    with pytest.raises(ValueError, match="expected at least one row"):
+        module.errors(x[:0])
+
+
+@pytest.mark.filterwarnings("ignore:nvfp4_gemm")  # torch's own, about the same
+@pytest.mark.parametrize("make", MODULES)
+def test_a_backward_pass_is_refused(make):
+    """Also beside a residual, where the gradient would be wrong without a word."""
+    module, x = make(), torch.randn(3, 128, requires_grad=True)
+    with pytest.raises(RuntimeError, match="asks for the gradient of activations, and these operators have none"):
+        (x + module(x)).sum().backward()
+    with torch.no_grad():
+        assert torch.equal(module(x), module(x.detach()))
 
 
 def test_a_missing_package_is_named():

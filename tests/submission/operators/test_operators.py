@@ -190,6 +190,19 @@ except RuntimeError as error:
         assert torch.equal(one.view(torch.uint8), wanted.view(torch.uint8))
 
 
+def test_the_package_runs_under_torchs_deterministic_mode():
+    """It fills new tensors, which torch cannot do with e2m1."""
+    code = """
+import torch
+torch.use_deterministic_algorithms(True)
+from tests.submission.operators.test_operators import CALLS
+for call in CALLS.values():
+    call()
+"""
+    done = forked.run(code)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_older_library_is_refused_with_the_version_needed():
     lacks = "real(self, 'lacking_' + name if name.startswith('custom_kernel_torch') else name)"
     done = run_hidden(lacks, "")

@@ -126,7 +126,7 @@ def change(place, to):
         (change(4, lambda s: s[:, :4]), "sfb1 has shape (72, 4, 2); expected (72, 12, 2)"),
         (change(3, lambda s: s[..., 0]), "sfa has shape (40, 12); expected (40, 12, 2)"),
         (change(1, lambda b: b.view(torch.int8)), "b1 has dtype torch.int8; expected torch.float4_e2m1fn_x2 or "),
-        (change(4, lambda s: s.view(torch.float8_e5m2)), "sfb1 has dtype torch.float8_e5m2; expected "),
+        (change(4, lambda s: s.view(torch.float8_e8m0fnu)), "sfb1 has dtype torch.float8_e8m0fnu; expected "),
         (change(2, lambda b: b.contiguous()), "b2 has strides (192, 2, 1); expected (96, 1, 6912)"),
         (change(5, lambda s: s.to("meta")), "on meta"),
     ],
