@@ -23,6 +23,7 @@ from eval.output import outlets, protocol
 from eval.output.outlets import tell
 from eval.output.protocol import DescriptorError, Protocol
 from eval.output.text import TOLD_CHARACTERS, clean, shortened
+from eval.sandbox import CACHES
 from reference.problems import DEFAULT, PROBLEMS, problem_of_submission, short_name
 from reference.problems.interface import BOARD, FULL, KINDS, Problem
 
@@ -219,6 +220,9 @@ def _judge(options: argparse.Namespace, closed: set[int]) -> int:
         return protocol.EXIT_BAD_CASES
     from eval.workers import template
 
+    if options.baseline:  # one submission could change what the other one finds in a cache that both share
+        for name in CACHES:
+            os.environ.pop(name, None)
     template.prepare()
     with _sleeping_threads():
         from eval import evaluation

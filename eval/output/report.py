@@ -133,7 +133,7 @@ def print_failures(results: Sequence[Result]) -> None:
     for (error, printed), failed in alike.items():
         shapes = list(dict.fromkeys(shape_text(result) for result in failed))
         where = shapes[0] if len(failed) == 1 else f"{len(failed)} cases ({'; '.join(shapes)})"
-        print(f"FAIL {where}: {clean(error)}")
+        print(f"FAIL {where}: {clean(error)}".replace("\n", "\n  "))  # an error's own lines look like no other
         for line in clean(printed).splitlines()[-PRINTED_LINES:]:
             print(f"  submission: {line}")
 

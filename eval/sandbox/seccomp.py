@@ -18,12 +18,14 @@ _FILTER_FLAG_TSYNC = 1
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
-_X32_BIT = 0x40000000  # x86-64's second table of numbers, for 32-bit pointers
 
-# BPF: load a word at an absolute offset, mask it, jump, jump if equal, jump if any bit of a mask is set, return.
-_LOAD, _AND, _JUMP, _JUMP_EQUAL, _JUMP_ANY, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x45, 0x06
+# BPF: load a word at an absolute offset, mask it, jump, jump if equal, if larger, if any bit of a mask is set, return.
+_LOAD, _AND, _JUMP, _JUMP_EQUAL, _JUMP_LARGER, _JUMP_ANY, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x25, 0x45, 0x06
 _AT_NUMBER, _AT_ARCH, _AT_ARGUMENTS = 0, 4, 16
 _ARGUMENT_BYTES = 8
+# mseal, of Linux 6.10, on every architecture. Later calls, which nobody has judged, have larger numbers, and so has
+# x86-64's second table, for 32-bit pointers.
+_NEWEST = 462
 
 REFUSED = (
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd", "kcmp",
@@ -45,7 +47,10 @@ _OWN_ONLY = {
 _WHICH = {"setpriority": 0, "ioprio_set": 1}
 # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID and NET (linux/sched.h).
 _NEW_NAMESPACES = 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
-_SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 5, 0xF
+_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF
+# Commands that have another process signalled (F_SETOWN, F_SETOWN_EX, F_NOTIFY, FIOSETOWN, SIOCSPGRP) or that hold up
+# whoever opens a file (F_SETLEASE).
+_COMMANDS = {"fcntl": (8, 15, 1024, 1026), "ioctl": (0x8901, 0x8902)}
 
 
 class _Instruction(ctypes.Structure):
@@ -73,12 +78,12 @@ _ALLOWED = _instruction(_RETURN, _ALLOW)
 
 
 def _head(machine: str) -> list[_Instruction]:
-    """Refuses other architectures' calls and loads the number of the call."""
-    head = [_instruction(_LOAD, _AT_ARCH), _instruction(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0)]
-    head += [_refuse(errno.ENOSYS), _instruction(_LOAD, _AT_NUMBER)]
-    if machine == "x86_64":
-        head += [_instruction(_JUMP_ANY, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
-    return head
+    """Refuses other architectures' and unknown calls, and loads the number of the call."""
+    absent = _refuse(errno.ENOSYS)
+    return [
+        _instruction(_LOAD, _AT_ARCH), _instruction(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0), absent,
+        _instruction(_LOAD, _AT_NUMBER), _instruction(_JUMP_LARGER, _NEWEST, 0, 1), absent,
+    ]  # fmt: skip
 
 
 def _rule(name: str, *body: _Instruction) -> list[_Instruction]:
@@ -104,6 +109,9 @@ def program(machine: str, protected: Sequence[int], signals_scoped: bool, own: i
     head += _rule("clone", _load(0), _instruction(_JUMP_ANY, _NEW_NAMESPACES, 0, 1), _refuse(), _ALLOWED)
     # Its flags are in memory, which a filter cannot read; the C library then uses clone.
     head += _rule("clone3", _refuse(errno.ENOSYS))
+    for name, commands in _COMMANDS.items():
+        refused = [one for command in commands for one in (_instruction(_JUMP_EQUAL, command, 0, 1), _refuse())]
+        head += _rule(name, _load(1), *refused, _ALLOWED)
     for name, argument in _OWN_ONLY.items():
         which = [_load(0), _instruction(_JUMP_EQUAL, _WHICH[name], 1, 0), _refuse()] if name in _WHICH else []
         head += _rule(name, *which, _load(argument), *_one_of(0, own))
@@ -119,12 +127,9 @@ def program(machine: str, protected: Sequence[int], signals_scoped: bool, own: i
 
 def sockets_program(machine: str) -> list[_Instruction]:
     """A filter that refuses sockets, except pairs that are connected to each other for good."""
-    return [
-        *_head(machine),
-        *_rule("socket", _refuse()),
-        *_rule("socketpair", _load(1), _instruction(_AND, _SOCK_TYPE_MASK), *_one_of(_SOCK_STREAM, _SOCK_SEQPACKET)),
-        _ALLOWED,
-    ]
+    unix_only = [_load(0), _instruction(_JUMP_EQUAL, _AF_UNIX, 1, 0), _refuse()]
+    connected = [_load(1), _instruction(_AND, _SOCK_TYPE_MASK), *_one_of(_SOCK_STREAM, _SOCK_SEQPACKET)]
+    return [*_head(machine), *_rule("socket", _refuse()), *_rule("socketpair", *unix_only, *connected), _ALLOWED]
 
 
 def _install(text: list[_Instruction]) -> None:

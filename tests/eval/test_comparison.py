@@ -73,6 +73,7 @@ class Scripted:
 def scripted(monkeypatch):
     Scripted.made, Scripted.asked, Scripted.running = [], [], None
     monkeypatch.setattr(comparison, "Session", Scripted)
+    monkeypatch.setattr(comparison, "_write_out", lambda: None)
     monkeypatch.setattr(comparison, "measure_tolerance", lambda *_: Tolerance(4.0, 4.0, 2, Spans(2)))
     monkeypatch.setattr("eval.hardware.capacity.available_bytes", lambda device: 10**15)
     monkeypatch.setattr("eval.hardware.chip.attributes", lambda device: chip.Attributes("chip", 1e12, 0.0))

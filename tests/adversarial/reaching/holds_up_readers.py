@@ -1,6 +1,7 @@
 """Cheats: maps libraries that hold up whoever opens them: one whose name in /proc is that of a FIFO, and one under a
 lease, for which the kernel waits 45 seconds."""
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -20,4 +21,5 @@ os.mkfifo(f"{library} (deleted)")
 signal.signal(signal.SIGIO, signal.SIG_IGN)
 held = os.open(leased, os.O_RDONLY)
 also_mapped = mmap.mmap(held, 4096, prot=mmap.PROT_READ)
-fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+with contextlib.suppress(PermissionError):  # where there is no seccomp, it has the lease
+    fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)

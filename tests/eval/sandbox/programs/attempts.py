@@ -1,6 +1,7 @@
 """Enters the sandbox, or not, and tries everything, most of it on the process that is its parent; says how it went."""
 
 import ctypes
+import fcntl
 import json
 import multiprocessing
 import os
@@ -59,6 +60,18 @@ def send_from_pair():
         heard.bind(str(scratch / "heard"))
         (scratch / "heard").rename(scratch / f"heard-{os.getpid()}")
         one.sendto(b"x", str(scratch / f"heard-{os.getpid()}"))
+
+
+def lease():
+    with (elsewhere / "there").open() as file:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+
+
+def have_it_signalled():
+    read, write = os.pipe()
+    fcntl.fcntl(read, fcntl.F_SETOWN, victim)
+    os.close(read)
+    os.close(write)
 
 
 def system_v():
@@ -122,6 +135,8 @@ TRIED = {
     "trace a child": trace,
     "compare processes": lambda: system_call("kcmp", os.getpid(), os.getpid(), 2, 0, 0),
     "read by process_vm_readv": lambda: system_call("process_vm_readv", os.getpid(), 0, 0, 0, 0, 0),
+    "have it signalled by a pipe": have_it_signalled,
+    "hold up who opens a file": lease,
     "connect to an abstract socket": lambda: connect("\0" + listening),
     "connect to a socket with a path": lambda: connect(str(elsewhere.parent / "socket")),
     "send to a path from a pair": send_from_pair,
