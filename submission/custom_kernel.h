@@ -5,7 +5,7 @@
  *     custom_kernel_extended()  what language models need beyond these: scales of tensors and tokens, other
  *                               activations, weights in one tensor, bf16 and NVFP4 output, a plain product
  *     custom_kernel_experts()   the same for a mixture of experts: each expert's weights times its own rows of
- * A, whose number is read on the device
+ *                               A, whose number is read on the device
  *     custom_kernel_quantize()  NVFP4 of activations in fp16, bf16 or fp32, alone, after RMSNorm, or after SiLU
  *
  * How to call: fill an argument struct (set struct_bytes to its sizeof; members you leave out are zero), call
@@ -36,8 +36,8 @@
  * Repeatability.  The same call gives the same bits every time.  In custom_kernel_experts() a row's bits depend
  * on that row and the weights alone.  In the other products a row may differ in its last bits between calls of
  * different m: on a GPU the library chooses tiles by m, n and k, and some tiles share K among CTAs or warps and
- * add up the shares.  On Hopper, custom_kernel() with l = 1 and custom_kernel_extended() give a row the same bits
- * for every m from 1 to 8, from 9 to 16 and from 17 to 32.
+ * add up the shares.  On Hopper, custom_kernel() with l = 1 and custom_kernel_extended() give a row the same
+ * bits for every m from 1 to 8, from 9 to 16 and from 17 to 32.
  *
  * Ownership.  The caller owns all memory.  The library reads the inputs, writes the outputs, and keeps no
  * pointer after the call; on a GPU the tensors must stay valid until the queued work has finished.
@@ -67,8 +67,8 @@ extern "C" {
  *   1.2  custom_kernel_grouped()
  *   1.3  custom_kernel_grouped_python(), for the Python package alone (core/python_groups.h)
  *   1.4  custom_kernel_extended()
- *   1.5  custom_kernel_experts(); custom_kernel_quantize(); an A of 16 bits in custom_kernel_extended(); more
- * than 256 groups; for the Python package alone, custom_kernel_torch_schema() and
+ *   1.5  custom_kernel_experts(); custom_kernel_quantize(); an A of 16 bits in custom_kernel_extended();
+ *        more than 256 groups; for the Python package alone, custom_kernel_torch_schema() and
  *        custom_kernel_torch_register() (torch/torch_register.h) */
 #define CUSTOM_KERNEL_VERSION 0x00010500u
 
@@ -294,11 +294,13 @@ enum custom_kernel_tokens {
 
 /* Sizes: E = experts, T = rows of A in all, which is `rows`, or E * rows for padded tokens.
  *
- *     a             [T][K/2] bytes, sfa its scale factors in sfa_layout: of T rows, or for padded tokens of
- * `rows` rows for each expert, blocked ones padded to whole blocks for each b1, b2        [E][N][K/2] bytes;
- * sfb1, sfb2 their scale factors in scale_layout, blocked ones padded to whole blocks for each expert; with
- * weights in one tensor, b1 is [E][2 N][K/2] c             [T][N] fp16 or bf16, or [T][N/2] codes; then sfc is
- * [T][N/16] scale factors, row by row counts        [E] int32 in memory of `device`, 4-byte aligned
+ *     a           [T][K/2] bytes
+ *     sfa         scale factors of a in sfa_layout: of T rows, or for padded tokens of `rows` rows for each
+ *                 expert, blocked ones padded to whole blocks for each
+ *     b1, b2      [E][N][K/2] bytes; with weights in one tensor, b1 is [E][2 N][K/2]
+ *     sfb1, sfb2  their scale factors in scale_layout, blocked ones padded to whole blocks for each expert
+ *     c           [T][N] fp16 or bf16, or [T][N/2] codes; then sfc is [T][N/16] scale factors, row by row
+ *     counts      [E] int32 in memory of `device`, 4-byte aligned
  *
  * Row i of C, if it belongs to expert e, is what custom_kernel_extended() computes from row i of A and the
  * weights of expert e with scale_gate[e], scale_up[e] and scale_c[e].  Rows that belong to no expert are not

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from . import submission
-from .extended_operator import address, refuse_scale, register_products
+from .extended_operator import address, number_like, refuse_scale, register_products
 from .operator_checks import (
     CODE_DTYPES,
     GROUP,
@@ -108,6 +108,11 @@ def _check_scales(call: _Call, name: str, tensor: torch.Tensor, rows: int, batch
         require(
             tensor.dim() == 3,
             lambda: f"{shown} has shape {tuple(tensor.shape)}; expected three dimensions, experts first",
+        )
+        experts = call.b1.shape[0]
+        require(
+            tensor.shape[0] == experts,
+            lambda: f"{shown} has shape {tuple(tensor.shape)}; expected {experts} experts, as {call.named('b1')}",
         )
     wanted = f"expected {LINEAR!r} or {SWIZZLED!r} for experts"
     require(layout != SWIZZLED_8X4, lambda: f"{shown} has layout {layout!r}; {wanted}")
@@ -212,22 +217,32 @@ def swizzle_expert_scales(linear: torch.Tensor) -> torch.Tensor:
     return memory.reshape(experts, padded, groups).view(linear.dtype)
 
 
-def _numbers(value: torch.Tensor | float | None, b: torch.Tensor) -> torch.Tensor | None:
+def _check_tensors(b: object, b_name: str, value: object, name: str) -> None:
+    for shown, one in ((b_name, b), (name, value)):
+        if not isinstance(one, torch.Tensor):
+            raise TypeError(f"{shown} is a {type(one).__name__}; expected a torch.Tensor")
+
+
+def _numbers(name: str, value: torch.Tensor | float, b: torch.Tensor, b_name: str = "b1") -> torch.Tensor:
     """One float32 number for each expert, from a tensor of as many or of one, or from a Python number."""
     if isinstance(value, (int, float)):
-        return torch.full((b.shape[0],), value, dtype=torch.float32, device=b.device)
-    if value is not None and value.numel() == 1 and b.shape[0] != 1:
-        return value.reshape(1).expand(b.shape[0]).contiguous()
-    return value if value is None or value.dim() == 1 else value.reshape(-1)
+        value = number_like(value, b)
+    _check_tensors(b, b_name, value, name)
+    if value.numel() == 1 and b.shape[:1] != (1,):
+        return value.reshape(1).expand(b.shape[:1]).contiguous()
+    return value if value.dim() == 1 else value.reshape(-1)
 
 
-def _ends(counts: torch.Tensor | None, offsets: torch.Tensor | None, b: torch.Tensor) -> torch.Tensor:
+def _ends(
+    counts: torch.Tensor | None, offsets: torch.Tensor | None, b: torch.Tensor, b_name: str = "b1"
+) -> torch.Tensor:
     """The operator's counts, from offsets."""
     if (counts is None) == (offsets is None):
         raise ValueError(
             f"counts and offsets are {'both None' if counts is None else 'both given'}; expected one of them"
         )
-    return offsets[1:] if offsets.dim() == 1 and offsets.shape[0] == b.shape[0] + 1 else offsets
+    _check_tensors(b, b_name, offsets, "offsets")
+    return offsets[1:] if offsets.dim() == 1 and b.dim() > 0 and offsets.shape[0] == b.shape[0] + 1 else offsets
 
 
 def grouped_gated_gemm(
@@ -299,12 +314,12 @@ def grouped_gated_gemm(
     if counts is None or offsets is not None:
         counts, options = _ends(counts, offsets, b1), options | ENDS
     if scale_gate is not None:
-        scale_gate = _numbers(scale_gate, b1)
+        scale_gate = _numbers("scale_gate", scale_gate, b1)
     if scale_up is not None:
-        scale_up = _numbers(scale_up, b1)
+        scale_up = _numbers("scale_up", scale_up, b1)
     if options & TO_NVFP4:
         if scale_c is not None:
-            scale_c = _numbers(scale_c, b1)
+            scale_c = _numbers("scale_c", scale_c, b1)
         return _run_nvfp4(
             a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta
         )
@@ -336,12 +351,12 @@ def grouped_plain_gemm(
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype) | PLAIN
     if counts is None or offsets is not None:
-        counts, options = _ends(counts, offsets, b), options | ENDS
+        counts, options = _ends(counts, offsets, b, "b"), options | ENDS
     if scale is not None:
-        scale = _numbers(scale, b)
+        scale = _numbers("scale", scale, b, "b")
     if options & TO_NVFP4:
         if scale_c is not None:
-            scale_c = _numbers(scale_c, b)
+            scale_c = _numbers("scale_c", scale_c, b, "b")
         return _run_nvfp4(a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale, scale_c)
     if scale_c is not None:
         refuse_scale(scale_c)

@@ -102,17 +102,15 @@ def _check(call: _Call) -> tuple[bool, list[torch.Tensor]]:
     Returns the scale factors as for_library() does.
     """
     a, b1 = call.a, call.b1
+    given, dtypes = ("None", tuple(_A_TYPES)) if call.sfa is None else ("given", CODE_DTYPES)
+    require(
+        (call.sfa is None) == (a.dtype in _A_TYPES),
+        lambda: f"a has dtype {a.dtype}; expected {' or '.join(map(str, dtypes))}, as sfa is {given}",
+    )
     require(a.dim() == 2, lambda: f"a has shape {tuple(a.shape)}; expected (M, K/2)")
     require(b1.dim() == 2, lambda: f"{call.named('b1')} has shape {tuple(b1.shape)}; expected (rows, K/2)")
     joint, halves, half_k = call.options.weights != APART, a.dtype in _A_TYPES, call.k // 2
     require(call.k % _K_MULTIPLE == 0, lambda: f"a has K = {call.k}; expected a multiple of {_K_MULTIPLE}")
-    require(
-        (call.sfa is None) == halves,
-        lambda: (
-            f"sfa is {'None' if call.sfa is None else 'given'} and a has dtype {a.dtype}; expected scale factors "
-            "for e2m1 codes, and None for float16 and bfloat16"
-        ),
-    )
     require(
         not (joint and b1.shape[0] % 2),
         lambda: f"b1 has {b1.shape[0]} rows; expected an even number of gate's and up's",
@@ -151,7 +149,7 @@ def address(tensor: torch.Tensor | None) -> int:
 
 def number_like(value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
     """A Python number as a float32 tensor on the device of `like`."""
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float)) and isinstance(like, torch.Tensor):
         return torch.full((), value, dtype=torch.float32, device=like.device)
     return value
 
@@ -300,8 +298,8 @@ def gated_gemm(
         options = OPTIONS[scale_layout, out_dtype, weights]
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype, weights)
-    if sfa is None and a.requires_grad:
-        a = without_gradient(a)
+    if sfa is None and getattr(a, "requires_grad", True):
+        a = without_gradient("a", a)
     if isinstance(scale_gate, (int, float)):
         scale_gate = number_like(scale_gate, a)
     if isinstance(scale_up, (int, float)):
@@ -361,8 +359,8 @@ def plain_gemm(
         options = OPTIONS[scale_layout, out_dtype, APART]
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype)
-    if sfa is None and a.requires_grad:
-        a = without_gradient(a)
+    if sfa is None and getattr(a, "requires_grad", True):
+        a = without_gradient("a", a)
     if isinstance(scale, (int, float)):
         scale = number_like(scale, a)
     if options & TO_NVFP4:

@@ -60,8 +60,8 @@ class _Layer(torch.nn.Module):
 
     def _rows(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.dtype]:
         """x as rows of consecutive numbers, and the output's dtype."""
-        if x.requires_grad:
-            x = without_gradient(x)
+        if getattr(x, "requires_grad", True):
+            x = without_gradient("x", x)
         if x.dtype not in _DTYPES:
             raise TypeError(f"x has dtype {x.dtype}; expected {' or '.join(map(str, _DTYPES))}")
         if x.dim() == 0 or x.shape[-1] != self.hidden:

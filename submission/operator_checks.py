@@ -16,6 +16,7 @@ from .scale_layouts import LINEAR, SWIZZLED, Factors, resolve
 GROUP = 16  # elements of K that share a scale factor
 K_MULTIPLE = 16
 ALIGNMENT_BYTES = 16
+MOST_DIMENSIONS = 8
 CODE_DTYPES = (torch.float4_e2m1fn_x2, torch.uint8)
 SCALE_DTYPES = (torch.float8_e4m3fn, torch.uint8)
 # Permutations to the order of memory: rows after rows, blocks of scale factors; with a last dimension L, both in turn.
@@ -63,11 +64,19 @@ def check_tensor(
     require(tensor.device == device, lambda: f"{name} is on {tensor.device}; expected {device}, as {like}")
 
 
-def check_number(name: str, number: torch.Tensor | None, count: int, device: torch.device, *, like: str = "a") -> None:
-    """Requires `count` float32 numbers, if any are given."""
+def check_number(
+    name: str,
+    number: torch.Tensor | None,
+    count: int,
+    device: torch.device,
+    *,
+    dtype: torch.dtype = torch.float32,
+    like: str = "a",
+) -> None:
+    """Requires `count` numbers without gaps, if any are given."""
     if number is None:
         return
-    require(number.dtype == torch.float32, lambda: f"{name} has dtype {number.dtype}; expected torch.float32")
+    require(number.dtype == dtype, lambda: f"{name} has dtype {number.dtype}; expected {dtype}")
     require(number.numel() == count, lambda: f"{name} has {number.numel()} numbers; expected {count}")
     require(number.is_contiguous(), lambda: f"{name} has strides {number.stride()}; expected numbers without gaps")
     require(number.device == device, lambda: f"{name} is on {number.device}; expected {device}, as {like}")
@@ -93,7 +102,7 @@ class Rows(NamedTuple):
 
 def by_rows(a: torch.Tensor, sfa: torch.Tensor | None, sfa_layout: str | None) -> Rows:
     """Flattens the leading dimensions of a, and those of sfa if it has the same."""
-    require(a.dim() >= 2, lambda: f"a has shape {tuple(a.shape)}; expected (M, K/2)")
+    require(2 <= a.dim() < MOST_DIMENSIONS, lambda: f"a has shape {tuple(a.shape)}; expected (M, K/2)")
     leading = tuple(a.shape[:-1])
     if len(leading) == 1:
         return Rows(a, sfa, leading)

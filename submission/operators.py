@@ -132,7 +132,14 @@ class _WithoutGradient(torch.autograd.Function):
         return torch.ops.nvfp4_gemm.no_gradient(gradient)
 
 
-without_gradient = _WithoutGradient.apply  # for an argument that requires a gradient
+def without_gradient(name: str, x: torch.Tensor) -> torch.Tensor:
+    """For an argument that requires a gradient; refuses one that is no tensor.
+
+    Called where getattr(x, "requires_grad", True), which costs other calls least.
+    """
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name} is {x!r:.40}; expected a torch.Tensor")
+    return _WithoutGradient.apply(x)
 
 
 def in_c() -> bool:

@@ -84,10 +84,7 @@ def _check(call: _Call) -> None:
     if call.residual is not None:
         check_tensor("residual", call.residual, (x.dtype,), tuple(x.shape), x.device, like="x")
     if call.saturated is not None:
-        check_tensor("saturated", call.saturated, (torch.int64,), tuple(call.saturated.shape), x.device, like="x")
-        require(
-            call.saturated.numel() == 1, lambda: f"saturated has {call.saturated.numel()} numbers; expected one int64"
-        )
+        check_number("saturated", call.saturated, 1, x.device, dtype=torch.int64, like="x")
 
 
 def _allocate(call: _Call) -> tuple[torch.Tensor, ...]:
@@ -139,7 +136,7 @@ _run, _run_sum = torch.ops.nvfp4_gemm.quantize.default, torch.ops.nvfp4_gemm.qua
 
 
 def _rows(x: torch.Tensor) -> torch.Tensor:
-    return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    return x if x.dim() in (0, 2) else x.reshape(-1, x.shape[-1])
 
 
 def _refuse(scale_layout: object) -> int:
@@ -175,10 +172,10 @@ def quantize_nvfp4(
     Raises RuntimeError or ValueError, naming the argument.
     """
     options = _LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout)
+    if getattr(x, "requires_grad", True):
+        x = without_gradient("x", x)
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
-    if x.requires_grad:
-        x = without_gradient(x)
     if x.dim() != 2:
         x = _rows(x)
     if saturated is None:
@@ -205,16 +202,16 @@ def rms_norm_quantize_nvfp4(
     other arguments are quantize_nvfp4()'s.
     """
     options = _NORM | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
+    if getattr(x, "requires_grad", True):
+        x = without_gradient("x", x)
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
-    if x.requires_grad:
-        x = without_gradient(x)
     if x.dim() != 2:
         x = _rows(x)
     if residual is None:
         return _run(x, options, global_scale, saturated, weight, epsilon)
-    if residual.requires_grad:
-        residual = without_gradient(residual)
+    if getattr(residual, "requires_grad", True):
+        residual = without_gradient("residual", residual)
     return _run_sum(x, _rows(residual), options, global_scale, saturated, weight, epsilon)
 
 
@@ -234,8 +231,8 @@ def silu_mul_quantize_nvfp4(
     Returns codes (M, N/2) and scale factors.  The other arguments are quantize_nvfp4()'s.
     """
     options = _GATED | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
+    if getattr(x, "requires_grad", True):
+        x = without_gradient("x", x)
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
-    if x.requires_grad:
-        x = without_gradient(x)
     return _run(_rows(x), options, global_scale, saturated, None, 0.0, limit, alpha, beta)

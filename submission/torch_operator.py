@@ -20,6 +20,7 @@ from . import group_submission, product_submission, submission
 from .operator_checks import (
     CODE_DTYPES,
     GROUP,
+    MOST_DIMENSIONS,
     SCALE_DTYPES,
     Rows,
     aligned,
@@ -39,7 +40,7 @@ _Layouts = tuple[str | None, str | None]  # of sfa, and of sfb1 and sfb2
 def _are_batches(tensors: tuple[torch.Tensor, ...]) -> bool:
     """True if the tensors have a last dimension L."""
     a, b1 = tensors[:2]
-    require(a.dim() >= 2, lambda: f"a has shape {tuple(a.shape)}; expected (M, K/2) or (M, K/2, L)")
+    require(2 <= a.dim() < MOST_DIMENSIONS, lambda: f"a has shape {tuple(a.shape)}; expected (M, K/2) or (M, K/2, L)")
     batches = a.dim() == 3 and b1.dim() == 3
     wanted = "2 dimensions, or 3 as a" if a.dim() == 3 else "2 dimensions"
     require(b1.dim() == 2 or batches, lambda: f"b1 has shape {tuple(b1.shape)}; expected {wanted}")
@@ -120,9 +121,9 @@ def _fake_out(*tensors: torch.Tensor, options: int = 0) -> None:
     *inputs, c = tensors
     like = _fake(*inputs, options=options)
     if inputs[1].dim() == 2 and like.dim() != 2:
-        require(c.shape == like.shape, lambda: f"c has shape {tuple(c.shape)}; expected {tuple(like.shape)}")
+        require(c.shape == like.shape, lambda: f"out has shape {tuple(c.shape)}; expected {tuple(like.shape)}")
         c, like = c.flatten(0, -2), like.flatten(0, -2)
-    check_tensor("c", c, (torch.float16,), tuple(like.shape), inputs[0].device)
+    check_tensor("out", c, (torch.float16,), tuple(like.shape), inputs[0].device)
 
 
 def _dual_gemm_out(*tensors: torch.Tensor, options: int = 0) -> None:

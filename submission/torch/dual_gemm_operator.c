@@ -132,9 +132,15 @@ static int32_t run_out(struct torch_call *call) {
     enum { OUT = INPUTS, OPTIONS };
     struct custom_kernel_args args;
     struct torch_shape shape;
+    call->argument[OUT].tensor.name = "out"; /* the public function's name of it */
     RETURN_IF_FAILED(read_operands(call, OPTIONS, &args, &shape));
     RETURN_IF_FAILED(check_tensor(tensor_at(call, OUT), DTYPE_SET(float16), &shape, tensor_at(call, A)));
     RETURN_IF_FAILED(tensor_data(tensor_at(call, OUT), &args.c));
+    if ((uintptr_t)args.c % POINTER_ALIGNMENT_BYTES != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "out is at %p; expected an address aligned to %d bytes", args.c,
+                           POINTER_ALIGNMENT_BYTES);
+    }
     return custom_kernel(&args);
 }
 

@@ -38,6 +38,12 @@ static int32_t check_matrices(struct extended *given) {
     struct custom_kernel_extended_args *args = &given->args;
     const bool plain = args->activation == CUSTOM_KERNEL_PLAIN, halves = is_16_bits(a);
     const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART;
+    if (halves != (given->sfa == NULL)) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "a has dtype %s; expected %s, as sfa is %s",
+                           dtype_text(a->dtype),
+                           halves ? "torch.float4_e2m1fn_x2 or torch.uint8" : "torch.float16 or torch.bfloat16",
+                           halves ? "given" : "None");
+    }
     RETURN_IF_FAILED(check_activations(a, halves));
     if (b1->dimensions != 2) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has shape %s; expected (rows, K/2)", b1->name,
@@ -47,12 +53,6 @@ static int32_t check_matrices(struct extended *given) {
     if (joint && rows % 2 != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
                            "b1 has %lld rows; expected an even number of gate's and up's", (long long)rows);
-    }
-    if (halves != (given->sfa == NULL)) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                           "sfa is %s and a has dtype %s; expected scale factors for e2m1 codes, and None for "
-                           "float16 and bfloat16",
-                           given->sfa == NULL ? "None" : "given", dtype_text(a->dtype));
     }
     if (!plain) {
         RETURN_IF_FAILED(check_given(given->b2, "b2", !joint));

@@ -79,22 +79,38 @@ int32_t check_weight_codes(const struct torch_tensor *b, int64_t rows, int64_t k
     return check_tensor(b, CODE_DTYPES, &shape, a);
 }
 
-int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const struct torch_tensor *as,
-                     const void **data) {
-    void *found = NULL;
-    *data = NULL;
-    if (numbers == NULL) {
-        return CUSTOM_KERNEL_OK;
+static bool has_gaps(const struct torch_tensor *tensor) {
+    int64_t distance = 1;
+    for (int64_t i = tensor->dimensions - 1; i >= 0; i--) {
+        if (tensor->sizes[i] != 1 && tensor->strides[i] != distance) {
+            return elements_of(tensor) > 0;
+        }
+        distance *= tensor->sizes[i];
     }
-    RETURN_IF_FAILED(check_dtype(numbers, DTYPE_SET(float32)));
-    if (numbers->dimensions > TORCH_MAX_DIMENSIONS || elements_of(numbers) != count) {
+    return false;
+}
+
+int32_t numbers_data(const struct torch_tensor *numbers, uint32_t dtypes, int64_t count,
+                     const struct torch_tensor *as, void **data) {
+    RETURN_IF_FAILED(check_dtype(numbers, dtypes));
+    if (elements_of(numbers) != count) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has %lld numbers; expected %lld", numbers->name,
                            (long long)elements_of(numbers), (long long)count);
     }
-    const struct torch_shape shape = shape_like(numbers);
-    RETURN_IF_FAILED(check_strides(numbers, &shape));
+    if (has_gaps(numbers)) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has strides %s; expected numbers without gaps",
+                           numbers->name, sizes_text(numbers->dimensions, numbers->strides).text);
+    }
     RETURN_IF_FAILED(check_device(numbers, as));
-    RETURN_IF_FAILED(tensor_data(numbers, &found));
+    return tensor_data(numbers, data);
+}
+
+int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const struct torch_tensor *as,
+                     const void **data) {
+    void *found = NULL;
+    if (numbers != NULL) {
+        RETURN_IF_FAILED(numbers_data(numbers, DTYPE_SET(float32), count, as, &found));
+    }
     *data = found;
     return CUSTOM_KERNEL_OK;
 }

@@ -34,6 +34,9 @@ static inline const struct torch_tensor *tensor_at(const struct torch_call *call
     return tensor->handle != NULL ? tensor : NULL;
 }
 
+/* The address of `count` numbers of that dtype, without gaps. */
+int32_t numbers_data(const struct torch_tensor *numbers, uint32_t dtypes, int64_t count,
+                     const struct torch_tensor *as, void **data);
 /* The address of `count` float32 numbers without gaps, or NULL where None is given. */
 int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const struct torch_tensor *as,
                      const void **data);

@@ -73,13 +73,7 @@ static int32_t read_like_x(const struct torch_tensor *tensor, const struct torch
 }
 
 static int32_t read_saturated(const struct torch_tensor *saturated, const struct torch_tensor *x, void **data) {
-    RETURN_IF_FAILED(check_dtype(saturated, DTYPE_SET(int64)));
-    if (elements_of(saturated) != 1) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "saturated has %lld numbers; expected one int64",
-                           (long long)elements_of(saturated));
-    }
-    RETURN_IF_FAILED(check_device(saturated, x));
-    return tensor_data(saturated, data);
+    return numbers_data(saturated, DTYPE_SET(int64), 1, x, data);
 }
 
 static int32_t new_outputs(struct torch_call *call, const struct torch_tensor *x,

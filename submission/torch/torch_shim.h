@@ -9,6 +9,7 @@
 
 /* X(result, name, parameters) */
 #define TORCH_FUNCTIONS(X)                                                                                     \
+    X(int32_t, aoti_torch_is_defined, (void *tensor, bool *is_defined))                                        \
     X(int32_t, aoti_torch_get_dim, (void *tensor, int64_t *dimensions))                                        \
     X(int32_t, aoti_torch_get_sizes, (void *tensor, int64_t **sizes))                                          \
     X(int32_t, aoti_torch_get_strides, (void *tensor, int64_t **strides))                                      \

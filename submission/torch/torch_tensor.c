@@ -29,7 +29,10 @@ int32_t read_tensor(const char *name, void *handle, struct torch_tensor *tensor)
         torch_shim.aoti_torch_get_dtype(handle, &tensor->dtype) != 0 ||
         torch_shim.aoti_torch_get_device_type(handle, &tensor->device_type) != 0 ||
         torch_shim.aoti_torch_get_device_index(handle, &tensor->device_index) != 0) {
-        return torch_failed(name, "read the tensor's metadata");
+        bool given = true; /* torch passes None for a tensor that is not optional */
+        return torch_shim.aoti_torch_is_defined(handle, &given) != 0 || given
+                   ? torch_failed(name, "read the tensor's metadata")
+                   : set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is None; expected a tensor", name);
     }
     tensor->sizes = sizes;
     tensor->strides = strides;

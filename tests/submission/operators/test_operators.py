@@ -119,6 +119,27 @@ def test_codes_at_another_alignment_are_refused_by_name():
         dual_gemm(room[8:].view(M, K // 2), B1, B2, SFA, SFB1, SFB2)
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: dual_gemm(None, B1, B2, SFA, SFB1, SFB2), "a is None; expected a tensor"),
+        (lambda: plain_gemm(A, None, SFA, SFB1), "b is None; expected a tensor"),
+        (lambda: plain_gemm(X, B1, None, SFB1), "a has dtype torch.float32; expected torch.float16 or torch.bfloat16"),
+        (lambda: plain_gemm([1], B1, None, SFB1), r"a is \[1\]; expected a torch.Tensor"),
+        (lambda: dual_gemm(A, B1, B2, SFA, SFB1, SFB2, out=X), "out has dtype torch.float32; expected torch.float16"),
+        (lambda: plain_gemm(A, B1, SFA, SFB1, token_scale=torch.ones(2 * M)[::2]), r"token_scale has strides \(2,\);"),
+        (lambda: grouped_plain_gemm(A, B1[None], SFA, SFB1[None], counts=COUNTS, scale=[1.0]), "scale is a list;"),
+        (lambda: grouped_plain_gemm(A, B1[None], SFA, SFB1[None], offsets=[M]), "offsets is a list;"),
+        (lambda: quantize_nvfp4(None, 1.0), "x is None; expected a torch.Tensor"),
+        (lambda: quantize_nvfp4(torch.tensor(1.0)), r"x has shape \(\); expected \(M, K\)"),
+        (lambda: rms_norm_quantize_nvfp4(X, None, 1e-6, residual=3), "residual is 3; expected a torch.Tensor"),
+    ],
+)  # fmt: skip
+def test_what_is_no_such_tensor_is_named_with_what_is_expected(call, words):
+    with pytest.raises((RuntimeError, TypeError), match=words):
+        call()
+
+
 def test_a_shrunk_storage_is_refused_by_name():
     a = A.clone()
     a.untyped_storage().resize_(100)
