@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
@@ -18,7 +19,8 @@ from typing import NoReturn
 from eval.sandbox import kernel, landlock, privileges, processes
 
 GIVE_UP_S = 4.0  # a process that survives SIGKILL for this long hangs in the kernel
-SURVIVORS = b"survivors"  # what the lifeline carries to the harness if a process outlives the keeper
+# What the keeper says on the lifeline at its end: the worker's exit code, and whether a process survives.
+LAST_WORD = struct.Struct("<i?")
 _LOOK_AGAIN_S = 0.002
 _REAP_S = 5.0  # how often ended orphans are reaped while the worker runs
 _WITHOUT_PIDFD_S = 0.05  # how often to poll the worker on kernels without pidfd (before Linux 5.3)
@@ -99,7 +101,7 @@ def _end_below(worker: int, confined: bool) -> tuple[int | None, bool]:
 
 
 def _watch(worker: int, lifeline: socket.socket, confined: bool) -> NoReturn:
-    """Waits for the worker or the harness to end, ends what is left, and exits as the worker did."""
+    """Waits for the worker or the harness to end, ends what is left, and says how it went."""
     watched: list[socket.socket | int] = [lifeline]
     every = _WITHOUT_PIDFD_S
     with contextlib.suppress(AttributeError, OSError):
@@ -110,15 +112,10 @@ def _watch(worker: int, lifeline: socket.socket, confined: bool) -> NoReturn:
         status, _ = _reap(worker)
     ended, left = _end_below(worker, confined)
     status = status if status is not None else ended
-    if left:
-        with contextlib.suppress(OSError):  # the harness may have ended
-            lifeline.send(SURVIVORS)
-    if status is not None and os.WIFSIGNALED(status):
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to put back
-            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
-        os.kill(os.getpid(), os.WTERMSIG(status))
-    os._exit(_GONE if status is None else os.waitstatus_to_exitcode(status) & 0xFF)
+    code = _GONE if status is None else os.waitstatus_to_exitcode(status)
+    with contextlib.suppress(OSError):  # the harness may have ended
+        lifeline.send(LAST_WORD.pack(code, left))
+    os._exit(0)
 
 
 def keep(lifeline: socket.socket, descriptors: Sequence[int]) -> None:

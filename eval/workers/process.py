@@ -6,8 +6,10 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import time
 from collections.abc import Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ class WorkerProcess:
         self._answer_s = answer_s
         self.left = ""  # the error message if a process survived the worker
         self._begun = False  # whether the submission may have started anything
+        self._over = False  # whether the keeper has said how its worker ended, or has ended itself
+        self._code: int | None = None  # the worker's exit code; negative for a signal
         sandbox.shield()
         try:
             scratch, opened = lifetime.scratch_folder(str(submission))
@@ -44,9 +48,9 @@ class WorkerProcess:
         mine, theirs = channel.pair()
         self.channel = channel.Channel(mine)
         setup = Setup(str(submission), shape, device, str(scratch), tuple(caches))
-        lifeline, self._lifeline = socket.socketpair()
+        lifeline, self._lifeline = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         descriptors = (theirs.fileno(), lifeline.fileno(), log, opened, *caches.values())
-        self._process = template.start(setup, descriptors)
+        template.start(setup, descriptors)
         os.close(log)
         theirs.close()
         lifeline.close()
@@ -79,12 +83,11 @@ class WorkerProcess:
         return content
 
     def _ending(self) -> str:
-        code = self._process.exitcode
-        if code is not None and code < 0:
+        if self._code is not None and self._code < 0:
             with contextlib.suppress(ValueError):  # real-time signals have no names
-                return f"signal {signal.Signals(-code).name}"
-            return f"signal {-code}"
-        return f"exit code {code}"
+                return f"signal {signal.Signals(-self._code).name}"
+            return f"signal {-self._code}"
+        return f"exit code {self._code}"
 
     def printed(self) -> str:
         """The end of what the worker and its descendants wrote to standard output and error."""
@@ -94,20 +97,22 @@ class WorkerProcess:
         lines = self.printed().splitlines()
         return "; it printed: " + shortened(" / ".join(lines[-LOG_LINES_SHOWN:])) if lines else ""
 
+    def _listen(self, patience_s: float) -> None:
+        """Waits for the keeper's last word."""
+        if not self._over and wait([self._lifeline], patience_s):
+            self._over = True
+            with contextlib.suppress(OSError, struct.error):  # the keeper has ended without a word
+                self._code, survivors = keeper.LAST_WORD.unpack(self._lifeline.recv(keeper.LAST_WORD.size))
+                self.left = SURVIVED if survivors else ""
+
     def _end(self, patience_s: float) -> None:
         """Ends the worker, by force after `patience_s`, and every process that it started."""
-        if not self._begun and not patience_s:
-            self._process.kill()  # its keeper may not listen yet
-        self._process.join(patience_s)
+        self._listen(patience_s)
         with contextlib.suppress(OSError):
             self._lifeline.shutdown(socket.SHUT_WR)  # makes the keeper end everything
-        if not self._process.join(KILL_S):
+        self._listen(KILL_S)
+        if self._begun and not self._over:
             self.left = SURVIVED
-            self._process.kill()
-            self._process.join(KILL_S)
-        with contextlib.suppress(OSError):
-            if self._lifeline.recv(len(keeper.SURVIVORS), socket.MSG_DONTWAIT) == keeper.SURVIVORS:
-                self.left = SURVIVED
 
     def close(self, patient: bool = True) -> str:
         """Ends the worker (`patient`: gives it time to exit by itself). Returns what it printed."""
@@ -115,7 +120,6 @@ class WorkerProcess:
         self._end(EXIT_S if patient else 0.0)
         self.channel.close()
         self._lifeline.close()
-        self._process.close()
         printed = self.printed()
         os.close(self._log)
         return printed

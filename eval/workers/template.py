@@ -9,65 +9,24 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import multiprocessing
 import os
 import pickle
-import select
 import signal
 import socket
-import struct
+import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
-from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
 
 from eval.output.protocol import hidden_from_children
 from eval.sandbox import kernel, lifetime
 
-_NUMBER = struct.Struct("<i")  # one int; a status socket carries two in turn: the process id, then the exit code
 _REQUEST_BYTES = 1 << 16
 _MOST_DESCRIPTORS = 16
-_WITHOUT_PIDFD_MS = 50  # how often to poll children on kernels without pidfd (before Linux 5.3)
-
-
-class Child:
-    """The harness's handle to a keeper, and through it to a worker."""
-
-    def __init__(self, status: socket.socket) -> None:
-        self._status = status
-        self._pid = 0
-        self._over = False
-        self.exitcode: int | None = None  # negative for a signal; None while it runs, or if unknown
-
-    def join(self, patience_s: float) -> bool:
-        """Waits for the process to end. Returns whether it has."""
-        deadline = time.monotonic() + patience_s
-        while not self._over and wait([self._status], max(0.0, deadline - time.monotonic())):
-            try:
-                said = self._status.recv(_NUMBER.size)
-            except OSError:
-                said = b""
-            if len(said) != _NUMBER.size:  # the template has ended
-                self._over = True
-            elif not self._pid:
-                (self._pid,) = _NUMBER.unpack(said)
-            else:
-                (self.exitcode,) = _NUMBER.unpack(said)
-                self._over = True
-        return self._over
-
-    def kill(self) -> None:
-        """Kills the process, if it has started and has not ended."""
-        if not self.join(0.0) and self._pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        """Closes the handle."""
-        self._status.close()
+_PROGRAM = (
+    "import sys; sys.path[:] = {path}; from eval.workers.template import serve; serve({socket}, {owner}, {bound})"
+)
 
 
 class _Template:
@@ -78,15 +37,16 @@ class _Template:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # PR_SET_PDEATHSIG refers to the thread that starts the child: only the main one lives as long as the process.
         bound = threading.current_thread() is threading.main_thread()
-        # Not a daemon: daemons and their forks may not start processes, and compilers must.
-        self._process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, os.getpid(), bound))
-        with lifetime.signals_held():
-            self._process.start()
-        theirs.close()
+        program = _PROGRAM.format(path=sys.path, socket=theirs.fileno(), owner=self._owner, bound=bound)
+        with lifetime.signals_held(), theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", program], stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # the harness alone handles a terminal's signals
+            )  # fmt: skip
 
     def alive(self) -> bool:
         """Whether the template still runs."""
-        return os.getpid() == self._owner and self._process.is_alive()
+        return os.getpid() == self._owner and self.process.poll() is None
 
     def fork(self, request: bytes, descriptors: Sequence[int]) -> None:
         """Asks for a fork. If the template has ended, the missing answer reveals it."""
@@ -94,16 +54,15 @@ class _Template:
             socket.send_fds(self._socket, [request], list(descriptors))
 
     def retire(self) -> None:
-        """Lets the template end after its last fork."""
+        """Lets the template end."""
         self._socket.close()
 
     def kill(self) -> None:
         """Kills the template, unless this process is a fork of the template's owner."""
         self._socket.close()
-        if os.getpid() != self._owner:
-            return
-        self._process.kill()
-        self._process.join()
+        if os.getpid() == self._owner:
+            self.process.kill()
+            self.process.wait()
 
 
 _template: _Template | None = None
@@ -134,44 +93,17 @@ def prepare() -> None:
         _current()
 
 
-def start(setup: object, descriptors: Sequence[int]) -> Child:
+def start(setup: object, descriptors: Sequence[int]) -> None:
     """Starts a keeper and its worker, which runs eval.workers.worker.main(setup, *descriptors).
 
     The worker has this process's current environment, folder and module path.
     """
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with _lock, hidden_from_children():
-        _current().fork(pickle.dumps(setup), (theirs.fileno(), *descriptors))
-    theirs.close()
-    return Child(mine)
+        _current().fork(pickle.dumps(setup), descriptors)
 
 
-def _reported(children: dict[int, tuple[int, int]], patience_ms: float | None, requests: int) -> bool:
-    """Waits for a request or the end of a child, and reports ended children. Returns whether there is a request."""
-    poll = select.poll()
-    if requests >= 0:
-        poll.register(requests, select.POLLIN)
-    for _, (pidfd, _) in children.items():
-        if pidfd >= 0:
-            poll.register(pidfd, select.POLLIN)
-        else:
-            patience_ms = _WITHOUT_PIDFD_MS
-    ready = {descriptor for descriptor, _ in poll.poll(patience_ms)}
-    for pid, (pidfd, status) in list(children.items()):
-        ended, code = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            del children[pid]
-            with contextlib.suppress(OSError):
-                os.write(status, _NUMBER.pack(os.waitstatus_to_exitcode(code)))
-            for descriptor in (pidfd, status):
-                if descriptor >= 0:
-                    os.close(descriptor)
-    return requests in ready
-
-
-def _serve(requests: socket.socket, harness: int, bound: bool) -> None:
-    """Serves fork requests. Returns in each fork after its worker.main, and in the template after the last one."""
-    os.setsid()  # the harness alone handles a terminal's signals
+def serve(requests: int, harness: int, bound: bool) -> None:
+    """Serves fork requests until the harness closes its end, or ends (`bound`: even if it is killed)."""
     if sys.platform == "linux":
         with contextlib.suppress(kernel.Refused):
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -181,40 +113,16 @@ def _serve(requests: socket.socket, harness: int, bound: bool) -> None:
         return
     from eval.workers import worker
 
-    children: dict[int, tuple[int, int]] = {}  # by process: its pidfd, and where to report its end
-    asked = True
-    while asked or children:
-        if not _reported(children, None, requests.fileno() if asked else -1):
-            continue
-        raw, descriptors, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, _MOST_DESCRIPTORS)
-        if not raw:
-            asked = False
-            continue
-        pid = os.fork()
-        if pid == 0:
-            requests.close()
-            for pidfd, status in children.values():
-                for descriptor in (pidfd, status):
-                    if descriptor >= 0:
-                        os.close(descriptor)
-            _begin(worker.main, pickle.loads(raw), descriptors)
-            return
-        status, *workers = descriptors
-        for descriptor in workers:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers report to the harness
+    end = socket.socket(fileno=requests)
+    while (request := socket.recv_fds(end, _REQUEST_BYTES, _MOST_DESCRIPTORS))[0]:
+        raw, descriptors, _, _ = request
+        if os.fork() == 0:
+            end.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            if sys.platform == "linux":
+                with contextlib.suppress(kernel.Refused):
+                    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+            worker.main(pickle.loads(raw), *descriptors)
+        for descriptor in descriptors:
             os.close(descriptor)
-        with contextlib.suppress(OSError):
-            os.write(status, _NUMBER.pack(pid))
-        pidfd = -1
-        with contextlib.suppress(AttributeError, OSError):
-            pidfd = os.pidfd_open(pid)
-        children[pid] = (pidfd, status)
-
-
-def _begin(main: Any, setup: object, descriptors: Sequence[int]) -> None:
-    """Runs the worker in the fork."""
-    status, *own = descriptors
-    os.close(status)
-    if sys.platform == "linux":
-        with contextlib.suppress(kernel.Refused):
-            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-    main(setup, *own)

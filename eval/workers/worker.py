@@ -17,7 +17,6 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -296,16 +295,7 @@ def _isolate(setup: Setup, log: int, folders: Sequence[int], mounted: sandbox.St
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    # Spawned processes inherit the parent's tracker of shared memory; the submission's processes get their own.
-    tracker = resource_tracker._resource_tracker
-    if tracker._fd is not None:
-        os.close(tracker._fd)
-        tracker._fd = None
     sys.argv = ["submission.py"]
-    # Processes that the submission spawns import the main module first; it must not be the harness's.
-    main_module = sys.modules["__main__"]
-    main_module.__spec__ = None
-    main_module.__dict__.pop("__file__", None)
     # The CuTe DSL must compile the kernel anew, as on the leaderboard.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
     state = sandbox.enter(Path(setup.scratch), torch.device(setup.device).type, folders, setup.caches, mounted)

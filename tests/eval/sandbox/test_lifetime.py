@@ -64,7 +64,8 @@ def main():
             signal.pthread_sigmask(signal.SIG_BLOCK, lifetime.ENDING_SIGNALS)
         time.sleep(1000)
     process.join()
-    print(process.exitcode, write.recv(9).decode(), flush=True)
+    code, left = keeper.LAST_WORD.unpack(write.recv(9))
+    print(code, "survivors" if left else "", flush=True)
     return 5
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def test_a_worker_sees_the_environment_of_the_moment(two, monkeypatch):
     monkeypatch.setenv("NVFP4_OF_THE_MOMENT", "set")
     monkeypatch.setenv("POPCORN_SEED", "secret")
     template.prepare()
-    prepared = template._template._process.pid
+    prepared = template._template.process.pid
     worker = Running()
     assert worker.template == prepared
     environment = Path(f"/proc/{worker.template}/environ").read_bytes().split(b"\0")
@@ -146,13 +146,13 @@ def state(pid):
         return "Z"
 
 
-def test_an_ended_child_is_known_to_have_ended_without_its_template():
-    import socket
-
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    child = template.Child(mine)
-    assert not child.join(0.0)
-    theirs.close()
-    assert child.join(0.0) and child.exitcode is None
-    child.kill()  # nothing that could be meant
-    child.close()
+def test_a_keeper_that_is_gone_takes_its_worker_along():
+    worker = Running()
+    os.kill(worker.keeper, signal.SIGKILL)
+    with pytest.raises(Failure, match="the worker ended by itself: exit code None"):
+        worker.session.load()
+    worker.session.close()
+    deadline = time.monotonic() + 20
+    while state(worker.pid) != "Z" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert state(worker.pid) == "Z"
