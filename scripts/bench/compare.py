@@ -32,7 +32,7 @@ import torch
 from eval.cases import read_cases
 from eval.hardware import chip
 from eval.output.report import print_table
-from eval.stats import ratio_interval, relative_spread
+from eval.stats import relative_spread
 from reference.problems import DEFAULT, PROBLEMS, short_name
 from scripts.bench import provenance
 from scripts.bench.baselines.dual_baselines import BASELINES, CUDA_BASELINES, baseline
@@ -41,6 +41,7 @@ from scripts.bench.dual.dual_problem import Problem
 from scripts.bench.dual.dual_variants import check, load_shim, ours, wanted
 from scripts.bench.groups import group_variants as grouped
 from scripts.bench.products import product_variants as products
+from scripts.common.bootstrap import ratio_interval
 from submission import group_submission
 from submission.submission import custom_kernel
 

@@ -20,8 +20,8 @@ from statistics import median
 from typing import Any
 
 from eval.output.report import print_table
-from eval.stats import ratio_interval
 from reference.problems import DEFAULT
+from scripts.common.bootstrap import ratio_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 SUBMISSIONS = {

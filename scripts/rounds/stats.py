@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from statistics import geometric_mean, median
 
-from eval import stats
+from eval.stats import Ratio
+from scripts.common import bootstrap
 
 SEED = 20261121
 MIN_SAMPLES = 5
@@ -16,7 +17,7 @@ MAX_NOISE = 0.02
 Samples = dict[str, dict[str, dict[int, float]]]  # shape -> variant -> repeat -> us
 
 
-def _estimate(found: stats.Ratio) -> dict[str, float]:
+def _estimate(found: Ratio) -> dict[str, float]:
     """A ratio with an interval that contains it, in six digits, so that recomputation gives the same JSON."""
     low, high = min(found.low, found.ratio), max(found.high, found.ratio)
     return {"ratio": round(found.ratio, 6), "low": round(low, 6), "high": round(high, 6)}
@@ -50,14 +51,14 @@ def compare(samples: Samples, base: str, candidate: str, seed: int = SEED) -> di
             "base_us": round(median(pair[1]), 4),
             "candidate_us": round(median(pair[0]), 4),
             "samples": len(shared),
-            **_estimate(stats.ratio_interval(*pair, seed=seed)),
+            **_estimate(bootstrap.ratio_interval(*pair, seed=seed)),
         }
     mean = {
         "base_us": round(geometric_mean(median(base_side) for _, base_side in pairs), 4),
         "candidate_us": round(geometric_mean(median(side) for side, _ in pairs), 4),
-        **_estimate(stats.geomean_ratio_interval(pairs, seed=seed)),
+        **_estimate(bootstrap.geomean_ratio_interval(pairs, seed=seed)),
     }
-    return {"seed": seed, "draws": stats.BOOTSTRAP_ROUNDS, "shapes": shapes, "geomean": mean}
+    return {"seed": seed, "draws": bootstrap.BOOTSTRAP_ROUNDS, "shapes": shapes, "geomean": mean}
 
 
 def shape_key(shape: str) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

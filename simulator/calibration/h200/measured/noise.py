@@ -15,7 +15,7 @@ from math import hypot, log
 from statistics import NormalDist, mean, median
 from typing import Any
 
-from eval.stats import CONFIDENCE
+from scripts.common.bootstrap import CONFIDENCE
 from scripts.rounds.model import Tank
 from simulator.calibration.rows import ROOT
 
