@@ -54,30 +54,18 @@ LONG_S = 60.0
 CHEAP = 1 << 34  # multiply-adds: about two seconds on two cores, the reference included
 
 
-def log_test(out: Protocol, index: int, result: Result) -> None:
-    """Writes the protocol's lines for one finished test."""
-    out.log(f"test.{index}.status", "pass" if result.passed else "fail")
+def log_result(out: Protocol, mode: str, key: str, result: Result) -> None:
+    """Writes the protocol's lines for one finished case: a benchmark's figures in ns, a profile in base64."""
     if not result.passed:
-        out.log(f"test.{index}.error", result.error)
-
-
-def log_benchmark(out: Protocol, index: int, result: Result) -> None:
-    """Writes the protocol's lines for one finished benchmark: its figures in ns, or why it failed."""
-    if not result.passed:
-        out.log(f"benchmark.{index}.status", "fail")
-        out.log(f"benchmark.{index}.error", result.error)
-        return
-    for name, value in summarise(result.rounds_us)._asdict().items():
-        out.log(f"benchmark.{index}.{name}", value if name == "runs" else value * NS_PER_US)
-
-
-def log_profile(out: Protocol, index: int, result: Result) -> None:
-    """Writes the protocol's lines for one profile: the report in base64, or why it failed."""
-    if result.passed:
-        out.log(f"benchmark.{index}.report", base64.b64encode(result.report.encode()).decode())
+        out.log(f"{key}.status", "fail")
+        out.log(f"{key}.error", result.error)
+    elif mode == "test":
+        out.log(f"{key}.status", "pass")
+    elif mode == "profile":
+        out.log(f"{key}.report", base64.b64encode(result.report.encode()).decode())
     else:
-        out.log(f"benchmark.{index}.status", "fail")
-        out.log(f"benchmark.{index}.error", result.error)
+        for name, value in summarise(result.rounds_us)._asdict().items():
+            out.log(f"{key}.{name}", value if name == "runs" else value * NS_PER_US)
 
 
 def _tolerances(cases: Sequence[Case], device: torch.device, limits: Limits) -> list[Tolerance | None]:
@@ -139,7 +127,6 @@ def evaluate(
     """
     limits = limits or limits_for(device, mode)
     kind = "test" if mode == "test" else "benchmark"
-    log = {"test": log_test, "profile": log_profile}.get(mode, log_benchmark)
     results: list[Result] = []
     tolerances = _tolerances(cases, device, limits) if mode in BENCHMARKS else [None] * len(cases)
     fresh = _fresh(cases)
@@ -157,7 +144,7 @@ def evaluate(
         result.seconds = time.monotonic() - begin
         results.append(result)
         if out is not None:
-            log(out, index, result)
+            log_result(out, mode, f"{kind}.{index}", result)
         keep(results)
         if fail_fast and not result.passed:
             break

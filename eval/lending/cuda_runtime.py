@@ -17,9 +17,9 @@ _LAZY_PEER_ACCESS = 1  # cudaIpcMemLazyEnablePeerAccess
 _NO_TIMING, _INTERPROCESS = 2, 4  # cudaEventDisableTiming, cudaEventInterprocess
 _LIMIT_PERSISTING_L2 = 6  # cudaLimitPersistingL2CacheSize
 _FUNCTIONS = (
-    "cudaMalloc", "cudaFree", "cudaIpcGetMemHandle", "cudaIpcOpenMemHandle", "cudaIpcCloseMemHandle",
+    "cudaMalloc", "cudaFree", "cudaIpcGetMemHandle", "cudaIpcOpenMemHandle",
     "cudaEventCreateWithFlags", "cudaIpcGetEventHandle", "cudaIpcOpenEventHandle", "cudaEventRecord",
-    "cudaEventSynchronize", "cudaEventElapsedTime", "cudaEventDestroy", "cudaStreamWaitEvent",
+    "cudaEventSynchronize", "cudaEventElapsedTime", "cudaStreamWaitEvent",
     "cudaDeviceSynchronize", "cudaDeviceSetLimit", "cudaDeviceGetAttribute", "cudaGetErrorString",
     "cudaGetLastError", "cudaMemcpyAsync",
 )  # fmt: skip
@@ -66,48 +66,45 @@ class Runtime:
             said = self._functions["cudaGetErrorString"](status) or b""
             raise CudaError(f"{name}: error {status}, {said.decode(errors='replace')}")
 
+    def _made(self, name: str, *arguments: Any) -> int:
+        """Calls a function that returns a pointer through its first argument. Returns the pointer."""
+        made = ctypes.c_void_p()
+        self._call(name, ctypes.byref(made), *arguments)
+        return made.value or 0
+
+    def _handle(self, name: str, what: int) -> str:
+        """Calls a function that makes an interprocess handle. Returns the handle in hexadecimal digits."""
+        handle = _Handle()
+        self._call(name, ctypes.byref(handle), ctypes.c_void_p(what))
+        return bytes(handle.bytes).hex()
+
     def allocate(self, size: int) -> int:
         """Allocates device memory that can be lent. Returns its address."""
-        address = ctypes.c_void_p()
-        self._call("cudaMalloc", ctypes.byref(address), ctypes.c_size_t(size))
-        return address.value or 0
+        return self._made("cudaMalloc", ctypes.c_size_t(size))
 
     def free(self, address: int) -> None:
         """Frees device memory."""
         self._call("cudaFree", ctypes.c_void_p(address))
 
     def memory_handle(self, address: int) -> str:
-        """The handle by which another process opens the memory, in hexadecimal digits."""
-        handle = _Handle()
-        self._call("cudaIpcGetMemHandle", ctypes.byref(handle), ctypes.c_void_p(address))
-        return bytes(handle.bytes).hex()
+        """The handle by which another process opens the memory."""
+        return self._handle("cudaIpcGetMemHandle", address)
 
     def open_memory(self, handle: str) -> int:
         """Maps memory that another process lends. Returns its address here."""
-        address = ctypes.c_void_p()
-        opened = _Handle.from_buffer_copy(bytes.fromhex(handle))
-        self._call("cudaIpcOpenMemHandle", ctypes.byref(address), opened, _LAZY_PEER_ACCESS)
-        return address.value or 0
+        return self._made("cudaIpcOpenMemHandle", _Handle.from_buffer_copy(bytes.fromhex(handle)), _LAZY_PEER_ACCESS)
 
     def event(self, shared: bool = False) -> int:
         """Creates an event: one that can time, or (`shared`) one that other processes can wait for."""
-        event = ctypes.c_void_p()
-        flags = _NO_TIMING | _INTERPROCESS if shared else 0
-        self._call("cudaEventCreateWithFlags", ctypes.byref(event), ctypes.c_uint(flags))
-        return event.value or 0
+        return self._made("cudaEventCreateWithFlags", ctypes.c_uint(_NO_TIMING | _INTERPROCESS if shared else 0))
 
     def event_handle(self, event: int) -> str:
-        """The handle by which another process opens a shared event, in hexadecimal digits."""
-        handle = _Handle()
-        self._call("cudaIpcGetEventHandle", ctypes.byref(handle), ctypes.c_void_p(event))
-        return bytes(handle.bytes).hex()
+        """The handle by which another process opens a shared event."""
+        return self._handle("cudaIpcGetEventHandle", event)
 
     def open_event(self, handle: str) -> int:
         """Opens another process's event."""
-        event = ctypes.c_void_p()
-        opened = _Handle.from_buffer_copy(bytes.fromhex(handle))
-        self._call("cudaIpcOpenEventHandle", ctypes.byref(event), opened)
-        return event.value or 0
+        return self._made("cudaIpcOpenEventHandle", _Handle.from_buffer_copy(bytes.fromhex(handle)))
 
     def record(self, event: int) -> None:
         """Records an event on the default queue."""
@@ -141,16 +138,13 @@ class Runtime:
 class _Bytes:
     """Device memory in the form that torch accepts without a copy."""
 
-    def __init__(self, address: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "strides": None,
-            "version": 3,
-        }
+    __cuda_array_interface__: dict[str, Any]
 
 
 def as_tensor(address: int, size: int, device: torch.device) -> torch.Tensor:
     """Device memory as a uint8 tensor."""
-    return torch.as_tensor(_Bytes(address, size), device=device)
+    memory = _Bytes()
+    memory.__cuda_array_interface__ = {
+        "shape": (size,), "typestr": "|u1", "data": (address, False), "strides": None, "version": 3,
+    }  # fmt: skip
+    return torch.as_tensor(memory, device=device)

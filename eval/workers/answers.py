@@ -6,13 +6,12 @@ Anything but the exact expected form raises Garbled, and no other exception.
 from __future__ import annotations
 
 import json
-import math
-from typing import Any, NoReturn
+from typing import Any
 
 from eval.output.text import clean, shortened
 
 MESSAGE_BYTES = 1 << 20  # the longest message; the worker shortens long texts
-_INTEGER_DIGITS = 19  # of 2^63
+_LARGEST = 2.0**64
 # Eleven days.
 _LONGEST_US = 1e12
 
@@ -21,21 +20,11 @@ class Garbled(ValueError):
     """An answer that does not have the requested form."""
 
 
-def _refuse_constant(text: str) -> NoReturn:
-    raise Garbled(f"{text} is not a number")
-
-
-def _integer(text: str) -> int:
-    if len(text) > _INTEGER_DIGITS + 1:
-        raise Garbled(f"a number of {len(text)} digits")
-    return int(text)
-
-
-def _finite(text: str) -> float:
+def _number(text: str) -> float:
     value = float(text)
-    if not math.isfinite(value):
-        raise Garbled(f"{shortened(text, 40)} is not finite")
-    return value
+    if not abs(value) <= _LARGEST:
+        raise Garbled(f"{shortened(text, 40)} is no number of ordinary size")
+    return value if "." in text or "e" in text.lower() else int(text)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -52,9 +41,9 @@ def strict_json(raw: bytes) -> Any:
     try:
         return json.loads(
             raw.decode(),
-            parse_constant=_refuse_constant,
-            parse_int=_integer,
-            parse_float=_finite,
+            parse_constant=_number,
+            parse_int=_number,
+            parse_float=_number,
             object_pairs_hook=_once,
         )
     except Garbled:

@@ -142,27 +142,24 @@ ROUNDS = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0, 5.0]
 
 def test_the_lines_of_a_benchmark_are_in_nanoseconds():
     out = Lines()
-    evaluation.log_benchmark(out, 3, Result(CASE, rounds_us=ROUNDS))
+    evaluation.log_result(out, "leaderboard", "benchmark.3", Result(CASE, rounds_us=ROUNDS))
     assert [key for key, _ in out.lines] == [
         f"benchmark.3.{name}" for name in ("runs", "mean", "std", "err", "best", "worst")
     ]
     assert [value for _, value in out.lines] == pytest.approx([9, 5000, 2000, 2000 / 3, 2000, 9000])
 
 
-@pytest.mark.parametrize(
-    ("log", "kind"),
-    [(evaluation.log_test, "test"), (evaluation.log_benchmark, "benchmark"), (evaluation.log_profile, "benchmark")],
-)
-def test_the_lines_of_a_failure(log, kind):
+@pytest.mark.parametrize("mode", ["test", "benchmark", "leaderboard", "profile"])
+def test_the_lines_of_a_failure(mode):
     out = Lines()
-    log(out, 1, Result(CASE, error="it broke", rounds_us=[1.0], report="x"))
-    assert out.lines == [(f"{kind}.1.status", "fail"), (f"{kind}.1.error", "it broke")]
+    evaluation.log_result(out, mode, "test.1", Result(CASE, error="it broke", rounds_us=[1.0], report="x"))
+    assert out.lines == [("test.1.status", "fail"), ("test.1.error", "it broke")]
 
 
 def test_the_lines_of_a_test_and_a_profile():
     out = Lines()
-    evaluation.log_test(out, 0, Result(CASE))
-    evaluation.log_profile(out, 2, Result(CASE, report="t\u00e4ble\nof times"))
+    evaluation.log_result(out, "test", "test.0", Result(CASE))
+    evaluation.log_result(out, "profile", "benchmark.2", Result(CASE, report="t\u00e4ble\nof times"))
     assert out.lines[0] == ("test.0.status", "pass")
     assert out.lines[1][0] == "benchmark.2.report"
     assert base64.b64decode(out.lines[1][1]).decode() == "t\u00e4ble\nof times"
