@@ -17,8 +17,9 @@ FORBIDDEN = {
     "scripts": {"tests"},
     "simulator": {"tests"},
 }
-# A submission may import modules of its own folder, as under the leaderboard, which runs it as a script.
-MAY_EDIT_THE_PATH = {"eval/workers/worker.py"}
+# A submission may import modules of its own folder, as under the leaderboard, which runs it as a script. The template
+# of the workers has the harness's own path.
+MAY_EDIT_THE_PATH = {"eval/workers/worker.py", "eval/workers/template.py"}
 PATH_EDIT = re.compile(r"\bsys\.path(?:\[[^\]\n]*\])?\s*\+?=(?!=)|\bsys\.path\.\w+\(")
 MOST_FILES = 16
 NOT_COUNTED = {"__init__.py", "README.md"}
