@@ -14,6 +14,7 @@ struct run_status {
     atomic_uint_fast64_t times[SIM_INCOMPLETE + 1];   /* by verdict */
     atomic_uint_fast64_t hidden[RUN_RULES];           /* by suppression */
     atomic_bool unchecked[SIM_UNCHECKED];
+    struct sim_progress progress; /* of the process that simulated last */
 };
 
 /* A string in every program that is linked with the shim, by which `ptxsim run` recognises it. */

@@ -52,6 +52,14 @@ enum sim_status {
     SIM_RUN_ERROR, /* the launch ran and has an error finding; other failures have the finding launch-refused */
 };
 
+/* How far the launch that runs now has come.  Another thread or process may read it at any time. */
+struct sim_progress {
+    uint64_t ctas; /* of its grid; 0: no launch runs */
+    uint64_t ended;
+    uint64_t began_ns; /* CLOCK_MONOTONIC */
+    char kernel[200];  /* as in the PTX, cut off */
+};
+
 struct sim_options {
     enum sim_mode mode;
     uint64_t seed;
@@ -65,6 +73,7 @@ struct sim_options {
     /* A folder with the machine code that ptxas made of modules (scripts/common/machine_code); the text of a
      * module that it lacks is stored there.  Only with a chip.  NULL: time the PTX. */
     const char *machine_code;
+    struct sim_progress *progress; /* written while launches run; NULL: nobody reads it */
 };
 
 struct sim_finding {
@@ -262,6 +271,8 @@ SIM_API const struct sim_suppression *sim_suppression(const struct sim *sim, siz
 /* Prints findings from number `start` on, without groups that began before it. */
 SIM_API void sim_print_findings(const struct sim *sim, size_t start, FILE *to);
 SIM_API const char *sim_verdict_name(enum sim_verdict verdict);
+/* A kernel's name as reports print it: with its namespaces and numeric template arguments. */
+SIM_API const char *sim_short_name(const char *kernel, char *to, size_t room);
 
 SIM_API const struct sim_counters *sim_counters(const struct sim *sim);
 SIM_API const char *sim_class_name(int index); /* NULL past the end */

@@ -3,8 +3,9 @@
 #define SIM_CLI_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
-#include "sim.h"
+#include "run_status.h"
 
 enum {
     EXIT_NOT_RUN = 4,       /* no kernel was run, or not to its end */
@@ -19,6 +20,9 @@ char *cli_read_file(const char *name, size_t *bytes);
 int cli_read_rules(struct sim *sim, const char *path);
 /* `ptxsim run [OPTION...] -- PROGRAM [ARGUMENT...]`; argv[0] is "run". */
 int cli_run(int argc, char **argv);
+/* Waits until the program ends, and returns what waitpid tells.  After `first` seconds (0: never), then ever more
+ * seldom, one line on stderr says how far the running launch has come (cli/progress.c). */
+int cli_wait(const struct run_status *status, pid_t child, double first);
 
 /* How a program is linked with the CUDA runtime, from its file (cli/program_file.c). */
 enum cli_linkage {

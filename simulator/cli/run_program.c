@@ -15,7 +15,9 @@
 #include "cli.h"
 #include "run_status.h"
 
-#define SHIM "libptxsim_cuda.so"
+#define SHIM           "libptxsim_cuda.so"
+#define FIRST_PROGRESS 10
+#define MOST_PROGRESS  86400
 
 static const char usage[] =
     "usage: ptxsim run [options] -- PROGRAM [ARGUMENT...]\n"
@@ -30,6 +32,7 @@ static const char usage[] =
     "finding\n"
     "  --json FILE           write findings and counters; further processes write FILE.PID\n"
     "  --counters            print counters\n"
+    "  --progress SECONDS    when to say first how far a launch has come (default 10; 0: never)\n"
     "  --suppressions FILE   hide the findings that match the rules in FILE\n"
     "Reports go to standard error, the verdict last.\n"
     "exit status: 0 clean, 1 review, 2 error, 3 incomplete; 4 no kernel was run; 5 clean or review, but the\n"
@@ -39,6 +42,7 @@ struct run {
     const char *json, *rules, *timed, *timeline, *chip;
     struct sim *sim; /* only reads the suppressions, runs nothing */
     struct run_status *status;
+    double progress; /* seconds until the first line of progress; 0: none */
     char status_path[PATH_MAX], folder[PATH_MAX], program[PATH_MAX];
 };
 
@@ -232,11 +236,9 @@ static int start(struct run *run, char **arguments) {
     if (child == 0) {
         execute(run, arguments);
     }
-    int waited = 0;
     (void)signal(SIGINT, SIG_IGN); /* left to the program */
     (void)signal(SIGQUIT, SIG_IGN);
-    while (child > 0 && waitpid(child, &waited, 0) < 0 && errno == EINTR) {
-    }
+    const int waited = child > 0 ? cli_wait(run->status, child, run->progress) : 0;
     (void)unlink(run->status_path);
     return child < 0 ? cli_fail("fork", strerror(errno)) : summarize(run, waited);
 }
@@ -250,6 +252,7 @@ enum {
     OPT_GO_ON,
     OPT_JSON,
     OPT_COUNTERS,
+    OPT_PROGRESS,
     OPT_SUPPRESSIONS,
     OPT_SHRINK,
     OPT_HELP
@@ -263,6 +266,7 @@ static const struct option options[] = {{"mode", required_argument, NULL, OPT_MO
                                         {"go-on", no_argument, NULL, OPT_GO_ON},
                                         {"json", required_argument, NULL, OPT_JSON},
                                         {"counters", no_argument, NULL, OPT_COUNTERS},
+                                        {"progress", required_argument, NULL, OPT_PROGRESS},
                                         {"suppressions", required_argument, NULL, OPT_SUPPRESSIONS},
                                         {"shrink", optional_argument, NULL, OPT_SHRINK},
                                         {"help", no_argument, NULL, OPT_HELP},
@@ -305,6 +309,14 @@ static int set_time(struct run *run, const char *chip) {
                                      : setenv("NVFP4_SIMULATE_TIME", chip, 1);
 }
 
+static int set_progress(struct run *run, const char *value) {
+    char *end;
+    run->progress = strtod(value, &end);
+    return *value < '0' || *value > '9' || *end != '\0' || run->progress > MOST_PROGRESS
+               ? cli_fail("--progress takes seconds from 0 to 86400, not", value)
+               : 0;
+}
+
 /* Passes the options on to the shim, which reads its environment. */
 static int set_option(struct run *run, int option, char *value) {
     struct sim_options mode;
@@ -330,6 +342,8 @@ static int set_option(struct run *run, int option, char *value) {
         return set_path("NVFP4_SIMULATE_JSON", value);
     case OPT_COUNTERS:
         return setenv("NVFP4_SIMULATE_COUNTERS", "1", 1);
+    case OPT_PROGRESS:
+        return set_progress(run, value);
     case OPT_SUPPRESSIONS:
         run->rules = value;
         return set_path("NVFP4_SIMULATE_SUPPRESSIONS", value);
@@ -341,7 +355,7 @@ static int set_option(struct run *run, int option, char *value) {
 }
 
 int cli_run(int argc, char **argv) {
-    static struct run run;
+    static struct run run = {.progress = FIRST_PROGRESS};
     int option;
     while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
         if (option == OPT_HELP) {

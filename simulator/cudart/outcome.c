@@ -142,15 +142,19 @@ static void at_end(void) {
     }
 }
 
+struct sim_progress *outcome_progress(void) {
+    const char *status = runtime_setting("NVFP4_SIMULATE_STATUS");
+    if (status != NULL && shared == NULL) {
+        map_status(status);
+    }
+    return shared == NULL ? NULL : &shared->progress;
+}
+
 void outcome_begin(struct sim *sim) {
     const char *rules = runtime_setting("NVFP4_SIMULATE_SUPPRESSIONS");
-    const char *status = runtime_setting("NVFP4_SIMULATE_STATUS");
     the_sim = sim;
     if (rules != NULL) {
         read_suppressions(sim, rules);
-    }
-    if (status != NULL) {
-        map_status(status);
     }
     (void)atexit(at_end);
 }

@@ -8,6 +8,8 @@
 /* Call once the simulator exists: reads the suppressions and writes the reports at exit.  Ends the
  * process if a file that a variable names cannot be read. */
 void outcome_begin(struct sim *sim);
+/* Where `ptxsim run` reads how far a launch has come; NULL without it. */
+struct sim_progress *outcome_progress(void);
 /* Call before a launch.  With `ptxsim run --shrink`, and unless an earlier launch has shown a finding,
  * looks for the smallest set of delays that shows a finding of this launch.  True if there is a result to
  * print. */

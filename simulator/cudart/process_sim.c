@@ -24,6 +24,7 @@ static void read_options(struct sim_options *options) {
     options->sms = (unsigned)runtime_sms();
     options->chip = runtime_setting("NVFP4_SIMULATE_TIME");
     options->machine_code = runtime_setting("NVFP4_SIMULATE_MACHINE_CODE");
+    options->progress = outcome_progress();
     options->timeline = runtime_setting("NVFP4_SIMULATE_TIMELINE") != NULL;
 }
 

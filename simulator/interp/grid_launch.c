@@ -49,6 +49,7 @@ static bool start_next(struct worker *worker) {
 static void end_resident(struct worker *worker, uint32_t at) {
     struct cluster *cluster = worker->resident[at];
     worker->counters.ctas += cluster->nctas;
+    launch_progress(worker->launch, cluster->nctas);
     if (cluster->failed) {
         atomic_store(&worker->launch->stop, true);
     }
@@ -201,6 +202,22 @@ static int run_in_order(struct sim *sim, struct launch *launch) {
                                             : launch_refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
 }
 
+/* Begins (or ends, without CTAs) what a reader sees of the launch. */
+static void tell_progress(struct launch *launch, const char *kernel, uint64_t ctas) {
+    struct sim_progress *progress = launch->sim->options.progress;
+    struct timespec now;
+    if (progress == NULL) {
+        return;
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    __atomic_store_n(&progress->ctas, 0, __ATOMIC_RELEASE);
+    (void)snprintf(progress->kernel, sizeof progress->kernel, "%s", kernel);
+    progress->began_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    __atomic_store_n(&progress->ended, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&progress->ctas, ctas, __ATOMIC_RELEASE);
+    launch->progress = progress;
+}
+
 int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                const struct sim_launch_attributes *attributes) {
     struct launch launch = {.sim = sim,
@@ -234,9 +251,12 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
         bool classified = launch.timing == NULL || timing_classify(module->ptx, launch.timing, why, sizeof why);
         launch.reordered = launch.timing != NULL && module->ptx->machine != NULL;
         launch.no_values |= launch.reordered; /* registers may be overwritten before an MMA reads them */
+        tell_progress(&launch, kernel,
+                      launch.ncluster * launch.cluster[0] * launch.cluster[1] * launch.cluster[2]);
         status = classified       ? run_in_order(sim, &launch)
                  : why[0] == '\0' ? launch_refuse(sim, SIM_NO_MEMORY, kernel, "out of memory")
                                   : launch_refuse(sim, SIM_BAD_ARGUMENT, kernel, why);
+        tell_progress(&launch, kernel, 0);
     }
     launch_free(&launch);
     if (workspace != NULL) {

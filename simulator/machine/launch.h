@@ -92,9 +92,17 @@ struct launch {
     struct launch_order order;
     struct races *races; /* hazard/releases.c; NULL: no checks of global races */
     atomic_uint_fast64_t clock;
-    struct timing *timing;     /* NULL: no time is simulated */
-    struct schedule *schedule; /* the operations that the mode delays (machine/schedule.h); NULL: all */
+    struct sim_progress *progress; /* NULL: nobody reads it */
+    struct timing *timing;         /* NULL: no time is simulated */
+    struct schedule *schedule;     /* the operations that the mode delays (machine/schedule.h); NULL: all */
 };
+
+/* A cluster of the launch has ended. */
+static inline void launch_progress(const struct launch *launch, uint32_t ctas) {
+    if (launch->progress != NULL) {
+        (void)__atomic_fetch_add(&launch->progress->ended, ctas, __ATOMIC_RELAXED);
+    }
+}
 
 struct worker {
     struct launch *launch;

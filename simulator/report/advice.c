@@ -194,7 +194,7 @@ static size_t put_arguments(const char *at, char *to, size_t room, size_t used) 
 
 /* Demangles as much of the Itanium C++ ABI as a reader needs: identifiers with ::, numeric template arguments,
  * no parameters.  Stops at anything else. */
-const char *short_name(const char *mangled, char *to, size_t room) {
+const char *sim_short_name(const char *mangled, char *to, size_t room) {
     const char *at = mangled;
     size_t used = 0;
     if (strncmp(at, "_Z", 2) != 0) {

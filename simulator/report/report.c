@@ -106,7 +106,7 @@ void sim_print_json(const struct sim *sim, FILE *to) {
                       f->other_launch);
         print_string(to, f->other_kernel);
         (void)fprintf(to, ", \"times\": %llu, \"name\": ", (unsigned long long)f->times);
-        print_string(to, short_name(f->kernel, name, sizeof name));
+        print_string(to, sim_short_name(f->kernel, name, sizeof name));
         (void)fputs(", \"advice\": ", to);
         print_string(to, advice_line(f->kind, line, sizeof line));
         (void)fputc('}', to);
@@ -214,7 +214,7 @@ static bool leads(const struct sim *sim, size_t index) {
 static void print_finding(const struct sim_finding *f, FILE *to) {
     char name[200];
     (void)fprintf(to, "%s: %s: %s\n", sim_verdict_name(f->verdict), f->kind, f->message);
-    (void)fprintf(to, "  kernel %s", short_name(f->kernel, name, sizeof name));
+    (void)fprintf(to, "  kernel %s", sim_short_name(f->kernel, name, sizeof name));
     if (f->ptx_line != 0 || f->warp >= 0) {
         (void)fprintf(to, ", CTA %u,%u,%u", f->cta[0], f->cta[1], f->cta[2]);
     }
@@ -234,7 +234,8 @@ static void print_finding(const struct sim_finding *f, FILE *to) {
     }
     if (f->other_launch != 0) {
         (void)fprintf(to, "  in launch %u, against launch %u, %s%s\n", f->launch, f->other_launch,
-                      f->other_ptx_line != 0 ? "kernel " : "", short_name(f->other_kernel, name, sizeof name));
+                      f->other_ptx_line != 0 ? "kernel " : "",
+                      sim_short_name(f->other_kernel, name, sizeof name));
     }
     if (f->other_ptx_line != 0) {
         print_place("against", f->other_ptx_line, f->other_ptx, f->other_source, to);

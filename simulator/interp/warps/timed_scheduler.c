@@ -61,6 +61,7 @@ static void collect(struct worker *worker) {
         }
         cluster_finish(cluster);
         worker->counters.ctas += cluster->nctas;
+        launch_progress(worker->launch, cluster->nctas);
         if (cluster->failed) {
             atomic_store(&worker->launch->stop, true);
         }

@@ -22,6 +22,7 @@ class Options(ctypes.Structure):
         ("no_values", ctypes.c_int),
         ("timeline", ctypes.c_int),
         ("machine_code", ctypes.c_char_p),
+        ("progress", ctypes.c_void_p),
     )
 
 

@@ -44,12 +44,16 @@ __global__ void workspace(int *out) {
     asm volatile("mov.u32 %0, %%envreg2; mov.u32 %1, %%envreg1;" : "=r"(low), "=r"(high));
     if (blockIdx.x + threadIdx.x == 0) *out = (low | high) != 0;
 }
+__global__ void spin(int *out) {
+    for (volatile int i = 0; i < 1000000; i++) {}
+}
 int main(int count, char **words) {
     int *p, host[64], way = count > 1 ? words[1][0] : 'c';
     for (int i = 0; i < 64; i++) host[i] = i;
     if (way == 'n') return 0;
     cudaMalloc(&p, sizeof host);
     cudaMemcpy(p, host, sizeof host, cudaMemcpyHostToDevice);
+    if (way == 'z') return spin<<<16, 1>>>(p), 0;
     if (way == 'f') fork();
     if (way == 'r') unwritten<<<1, 32>>>(p); else reverse<64><<<1, 64>>>(p, way != 'w');
     if (way == 'g') {
@@ -107,6 +111,13 @@ def test_an_unmodified_program_runs_and_keeps_its_output(folder):
     done = run(folder, "--", "clean", "word")
     assert (done.returncode, done.stdout) == (0, "word 63 cudaSuccess\n"), done.stderr
     assert re.fullmatch("not checked: .*\nverdict: clean, 1 launch\n", done.stderr)
+
+
+def test_a_long_launch_says_how_far_it_has_come(folder):
+    done = run(folder, "--progress", "0.2", "--", "z")
+    assert re.match(
+        r"ptxsim: 0.2 s, launch 1, spin: \d+ of 16 CTAs(, about [\d.]+ s left in this launch)?\n", done.stderr
+    )
 
 
 WAYS = {  # by first argument of the program: exit status, last line

@@ -1,0 +1,90 @@
+/* Waits for a program under `ptxsim run`, and says now and then what it does. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "cli.h"
+
+#define MOST_BETWEEN   300 /* seconds between two lines */
+#define NS_OF_A_SECOND 1000000000u
+
+static void print_duration(double seconds) {
+    static const struct {
+        double below, unit;
+        const char *format;
+    } scales[] = {{10, 1, "%.1f s"}, {120, 1, "%.0f s"}, {7200, 60, "%.0f min"}, {HUGE_VAL, 3600, "%.0f h"}};
+    size_t i = 0;
+    while (seconds >= scales[i].below) {
+        i++;
+    }
+    (void)fprintf(stderr, scales[i].format, seconds / scales[i].unit);
+}
+
+/* One line about what the program does: a simulation is thousands of times slower than a card, and silence
+ * looks like a hang. */
+static void print_progress(const struct run_status *status, double seconds) {
+    const struct sim_progress *progress = &status->progress;
+    const uint64_t ctas = __atomic_load_n(&progress->ctas, __ATOMIC_ACQUIRE);
+    const uint64_t ended = __atomic_load_n(&progress->ended, __ATOMIC_RELAXED);
+    const uint64_t launches = atomic_load(&status->launches);
+    char kernel[sizeof progress->kernel], name[200];
+    (void)snprintf(kernel, sizeof kernel, "%.*s", (int)sizeof kernel - 1, progress->kernel);
+    (void)fputs("ptxsim: ", stderr);
+    print_duration(seconds);
+    if (ctas == 0) {
+        (void)fprintf(stderr, ", %llu launch%s; the program runs on the host\n", (unsigned long long)launches,
+                      launches == 1 ? "" : "es");
+        return;
+    }
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    const double took =
+        (double)((uint64_t)now.tv_sec * NS_OF_A_SECOND + (uint64_t)now.tv_nsec - progress->began_ns) /
+        NS_OF_A_SECOND;
+    (void)fprintf(stderr, ", launch %llu, %s: %llu of %llu CTAs", (unsigned long long)launches + 1,
+                  sim_short_name(kernel, name, sizeof name), (unsigned long long)ended,
+                  (unsigned long long)ctas);
+    if (ended > 0) {
+        (void)fputs(", about ", stderr);
+        print_duration(took * (double)(ctas - (ended < ctas ? ended : ctas)) / (double)ended);
+        (void)fputs(" left in this launch", stderr);
+    }
+    (void)fputc('\n', stderr);
+}
+
+static void set_alarm(double seconds) {
+    const time_t whole = (time_t)seconds;
+    const struct itimerval time = {.it_value = {whole, (suseconds_t)((seconds - (double)whole) * 1e6)}};
+    (void)setitimer(ITIMER_REAL, &time, NULL);
+}
+
+static volatile sig_atomic_t due;
+
+static void woken(int number) {
+    (void)number;
+    due = 1;
+}
+
+int cli_wait(const struct run_status *status, pid_t child, double first) {
+    int waited = 0;
+    double seconds = 0, next = first;
+    const struct sigaction interrupt = {.sa_handler = woken};
+    (void)sigaction(SIGALRM, &interrupt, NULL);
+    set_alarm(next);
+    while (waitpid(child, &waited, 0) < 0 && errno == EINTR) {
+        if (!due) {
+            continue;
+        }
+        due = 0;
+        seconds += next;
+        print_progress(status, seconds);
+        next = seconds < MOST_BETWEEN ? seconds : MOST_BETWEEN;
+        set_alarm(next);
+    }
+    set_alarm(0);
+    return waited;
+}
