@@ -5,6 +5,7 @@
     plain_gemm      a @ b^T with scales, in fp16, bf16 or NVFP4
     grouped_gated_gemm, grouped_plain_gemm  the same for a mixture of experts, whose counts are on the device
     GatedMLP, MoE   these layers as modules, which load NVFP4 checkpoints
+    quantize_linear, QuantizedLinear    what the modules are made of where there is no checkpoint
     quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4    activations to NVFP4, alone or fused
     swizzle_scales, linear_scales, swizzle_expert_scales    convert scale factors between the two layouts
     custom_kernel, custom_kernel_grouped    the leaderboards' dual GEMM and grouped GEMM, on their own data
@@ -15,6 +16,7 @@ The package is `nvfp4_gemm` when installed, and `submission` in a checkout.
 """
 
 from . import group_submission, memory_check, product_submission, submission
+from .checkpoint import QuantizedLinear, quantize_linear
 from .experts_operator import grouped_gated_gemm, grouped_plain_gemm, swizzle_expert_scales
 from .extended_operator import gated_gemm, plain_gemm
 from .group_operator import custom_kernel_grouped
@@ -29,6 +31,7 @@ __all__ = [
     "Backend",
     "GatedMLP",
     "MoE",
+    "QuantizedLinear",
     "backends",
     "custom_kernel",
     "custom_kernel_grouped",
@@ -39,6 +42,7 @@ __all__ = [
     "grouped_plain_gemm",
     "linear_scales",
     "plain_gemm",
+    "quantize_linear",
     "quantize_nvfp4",
     "rms_norm_quantize_nvfp4",
     "silu_mul_quantize_nvfp4",

@@ -30,7 +30,9 @@ Source = Mapping[str, torch.Tensor] | str | Path
 
 
 class QuantizedLinear(NamedTuple):
-    """A linear layer's weight, code * factor * weight_scale, and the scale that its input is quantized with."""
+    """A linear layer's weight, code * factor * weight_scale, and the scale that its input is quantized with; what
+    quantize_linear() makes.
+    """
 
     codes: torch.Tensor  # (N, K/2) uint8
     factors: torch.Tensor  # (N, K/16) float8_e4m3fn or uint8
@@ -126,8 +128,9 @@ def padded(linear: QuantizedLinear, rows: int = 0, k: int = 0) -> QuantizedLinea
 
 
 def quantize_linear(weight: torch.Tensor, largest_input: float) -> QuantizedLinear:
-    """A float weight (N, K) in NVFP4, for inputs up to that magnitude."""
-    scale = (_LARGEST_PRODUCT / weight.float().abs().amax()).reshape(1)
+    """A float weight (N, K) in NVFP4, K a multiple of 16, for inputs up to that magnitude; larger ones saturate."""
+    weight = weight.detach().float()
+    scale = (_LARGEST_PRODUCT / weight.abs().amax()).clamp(max=2.0**64).reshape(1)  # finite for weights of zeros
     codes, factors = quantize_nvfp4(weight, scale)
     return QuantizedLinear(codes, factors, 1 / scale, torch.full_like(scale, _LARGEST_PRODUCT / largest_input))
 

@@ -172,10 +172,9 @@ def dual_gemm(
 
     All tensors may have one dimension more, L, for L problems of the same size, in the memory order of custom_kernel().
     M may be 0.  K is a multiple of 16, fastest of 64.  All tensors are packed without gaps, 16-byte aligned, on one
-    device, CPU or
-    CUDA; the kernel runs on the device's current queue.  There is no gradient, no bias and no scale of a whole tensor
-    (gated_gemm has scales).  Stacked weights need no copy: b1, b2 = w13[:N], w13[N:], and likewise their scale factors
-    if these are linear or N is a multiple of 128.
+    device, CPU or CUDA; the kernel runs on the device's current queue.  There is no gradient, no bias and no scale of a
+    whole tensor (gated_gemm has scales).  Stacked weights need no copy: b1, b2 = w13[:N], w13[N:], and likewise their
+    scale factors if these are linear or N is a multiple of 128.
 
     Raises RuntimeError, TypeError or ValueError, naming the argument; `out` is then unchanged.
     """

@@ -304,9 +304,9 @@ static int64_t most_rows(const struct problem *problems, int64_t count) {
     return rows;
 }
 
-int32_t cpu_run_problems(const struct problem *problems, int64_t count) {
+int32_t cpu_run_problems(const struct problem *problems, int64_t count, int64_t rows) {
     struct work work = {.panel_cols = panel_cols_of(problems)};
-    RETURN_IF_FAILED(machine_kernels(most_rows(problems, count), &work.kernels));
+    RETURN_IF_FAILED(machine_kernels(rows, &work.kernels));
     work.kernels = has_16_bit_a(problems) ? &kernels_halves : work.kernels;
     struct share *shares = malloc((size_t)count * sizeof *shares);
     if (shares == NULL) {
@@ -351,7 +351,11 @@ int32_t cpu_run_problems(const struct problem *problems, int64_t count) {
 }
 
 static int32_t run(const struct problem *problem) {
-    return cpu_run_problems(problem, 1);
+    return cpu_run_problems(problem, 1, problem->m);
+}
+
+static int32_t run_grouped(const struct problem *groups, int64_t count) {
+    return cpu_run_problems(groups, count, most_rows(groups, count));
 }
 
 static int32_t acquire_memory(const struct problem *problem, int64_t bytes, uint8_t **memory) {
@@ -397,7 +401,7 @@ const struct backend cpu_backend = {
     .name = "cpu",
     .available = available,
     .run = run,
-    .run_grouped = cpu_run_problems,
+    .run_grouped = run_grouped,
     .run_extended = run,
     .run_experts = cpu_run_experts,
     .run_quantize = cpu_run_quantize,

@@ -96,7 +96,8 @@ int32_t cpu_run_experts(const struct experts *experts) {
         status = set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY, "no host memory to list %zu experts", count);
     } else {
         list_experts(experts, &all);
-        status = all.count > 0 ? cpu_run_problems(all.problems, all.count) : CUSTOM_KERNEL_OK;
+        /* The set for one row, not AMX: that adds up a row in an order that depends on the rows beside it. */
+        status = all.count > 0 ? cpu_run_problems(all.problems, all.count, 1) : CUSTOM_KERNEL_OK;
     }
     free(all.problems);
     free(all.extensions);

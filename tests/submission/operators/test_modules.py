@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from reference import extended_reference as extended
 from scripts.common import forked
-from submission import GatedMLP, MoE
+from submission import GatedMLP, MoE, quantize_linear
 
 HIDDEN, INTERMEDIATE = 128, 192
 PREFIX = "model.layers.0.mlp."
@@ -160,6 +160,18 @@ def test_weights_for_16_bits_need_no_scales_of_inputs():
         GatedMLP.load(tensors, PREFIX)
     x = torch.randn(5, HIDDEN, dtype=torch.bfloat16)
     assert relative(GatedMLP.load(tensors, PREFIX, quantize=False)(x), in_float64(weights, x)) < OF_KERNELS
+
+
+def test_a_layer_of_floats_is_quantized():
+    weights = [torch.randn(80, HIDDEN), torch.randn(80, HIDDEN), torch.zeros(HIDDEN, 80)]
+    x = torch.randn(5, HIDDEN)
+    for down in (weights[2], torch.randn(HIDDEN, 80)):
+        names = dict(zip(PROJECTIONS, (*weights[:2], down), strict=True))
+        mlp = GatedMLP(
+            *(quantize_linear(weight, most) for weight, most in zip(names.values(), (5, 5, 1000), strict=True))
+        )
+        want = in_float64({name: weight.double() for name, weight in names.items()}, x)
+        assert (mlp(x) - want).norm() <= 0.3 * want.norm()
 
 
 def test_other_names_of_the_projections():
