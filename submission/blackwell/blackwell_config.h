@@ -61,9 +61,9 @@ struct blackwell_config {
     ((TILE_M + 2 * (tile_n) / (ctas)) * STAGE_FP4_BYTES +                                                      \
      (1 + 2 * SCALE_TILES_TOUCHED(tile_n)) * STAGE_SCALE_BYTES)
 
-/* Stages, four barriers for each, a barrier for each step of a stage and each product, a slot where
+/* Stages, three barriers for each, a barrier for each step of a stage and each product, a slot where
  * tcgen05.alloc writes its address; and room to align their start. */
-#define BARRIERS(stages) (4 * (stages) + STAGE_STEPS + 2)
+#define BARRIERS(stages) (3 * (stages) + STAGE_STEPS + 2)
 #define TMEM_SLOT_BYTES  8
 #define SHARED_BYTES(tile_n, stages, ctas)                                                                     \
     ((stages) * STAGE_BYTES(tile_n, ctas) + BARRIERS(stages) * MBARRIER_BYTES + TMEM_SLOT_BYTES +              \

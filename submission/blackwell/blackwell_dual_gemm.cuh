@@ -13,19 +13,19 @@
  *              '-----empty-----------'
  *
  *   barrier           arrivals           complete when
- *   full[s]           1 (load warp)      stage s holds fp4 and scale factors, in a pair those of both CTAs
+ *   full[s]           1 (load warp)      stage s holds fp4 and scale factors, in a pair those of both CTAs;
+ *                     and 2 or 4 a CTA   if one MMA computes both products: their scale factors are gathered
  *   empty[s]          1 (commit)         no MMA and no copy reads stage s, in both CTAs, any more
  *   scales_full[s]    1 (load warp)      stage s holds B's scale factors as they lie in memory
- *   scales_ready[s]   4 a CTA (warps)    the stacked rows' scale factors are gathered
  *   scales_read[i]    1 (commit)         no MMA reads step i's columns of scale factors any more
  *   gate_full         1 (commit)         A B1^T is complete (in tiles that complete it first)
  *   up_full           1 (commit)         both products are complete
  *
- * full and scales_full also count bytes.  A pair uses the first CTA's full and scales_ready.  scales_read
- * exists for stages that share columns.
+ * full and scales_full also count bytes.  A pair uses the first CTA's full.  scales_read exists for stages
+ * that share columns.
  *
  * If one MMA computes both products (blackwell_config.h), the epilogue warps, which are idle until the end,
- * wait for scales_full, gather B's scale factors and signal scales_ready; gate_full is not used.
+ * wait for scales_full, gather B's scale factors and signal full; gate_full is not used.
  *
  * In a pair only the first CTA's MMA warp works; its commits arrive at the barriers of both CTAs, except for
  * scales_read, which only that warp waits for.  The last stages' empty barriers are not signalled: nothing is
@@ -43,11 +43,10 @@ namespace blackwell {
 
 template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
     for (int stage = 0; stage < T::stages; stage++) {
-        mbarrier_init(full_barrier(shared, stage), 1);
+        mbarrier_init(full_barrier(shared, stage), 1 + (rearranges<T>() ? T::ctas * T::gather_warps : 0));
         mbarrier_init(empty_barrier(shared, stage), 1);
         if constexpr (rearranges<T>()) {
             mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
-            mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas * STAGE_WARPS);
         }
     }
     for (int step = 0; (T::scales_shared || T::turned) && step < STAGE_STEPS; step++) {

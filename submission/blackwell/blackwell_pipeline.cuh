@@ -176,21 +176,23 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
 
 /* ---- scale factors of stacked rows ---- */
 
-/* STAGE_WARPS warps gather a stage's scale factors, one step each; STAGE_GROUPS groups of warps take stages in
- * turn. */
-#define STAGE_WARPS  STAGE_STEPS
-#define STAGE_GROUPS (EPILOGUE_WARPS / STAGE_WARPS)
+/* A stage's scale factors are gathered by T::gather_warps warps; groups of so many take stages in turn. */
+template <class T> struct gathering {
+    static constexpr int steps = STAGE_STEPS / T::gather_warps; /* of a warp */
+    static constexpr int groups = EPILOGUE_WARPS / T::gather_warps;
+};
 
-/* Epilogue warp of each CTA, until the main loop ends: handles one step of every other stage of the ring,
+/* Epilogue warp of each CTA, until the main loop ends: handles its steps of its group's stages of the ring,
  * always the same stages, so that it sees each phase of their barriers.  Waits for scales_full[s]; moves the
  * words of the stacked rows, B1's and then B2's, to the places of consecutive rows of a scale tile, over the
- * copied data; signals scales_ready[s] of the CTA that issues the MMAs.  Rows past the last one may hold
+ * copied data; signals full[s] of the CTA that issues the MMAs.  Rows past the last one may hold
  * anything. */
 template <class T>
 static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
     constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* words that a lane moves */
     const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS - OTHER_WARPS;
-    const int step = warp % STAGE_WARPS, group = warp / STAGE_WARPS;
+    constexpr int steps = gathering<T>::steps;
+    const int first_step = warp % T::gather_warps * steps, group = warp / T::gather_warps;
     const int stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
     uint32_t from[words];
 #pragma unroll
@@ -203,26 +205,35 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
     struct ring ring = {0, 0};
 #pragma unroll 1
     for (int i = 0; i < stages; i++, advance<T::stages>(ring)) {
-        if (ring.stage % STAGE_GROUPS != group) {
+        if (ring.stage % gathering<T>::groups != group) {
             continue;
         }
-        const uint32_t sfb = SHARED_MEMBER(stage_of(shared, ring.stage), sfb) + step * SCALE_TILE_BYTES;
-        uint32_t word[T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
+        const uint32_t sfb = SHARED_MEMBER(stage_of(shared, ring.stage), sfb) + first_step * SCALE_TILE_BYTES;
+        uint32_t word[steps][T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
         wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
 #pragma unroll
-        for (int j = 0; j < words; j++) {
-            word[j / SCALE_ENTRY_WORDS][j % SCALE_ENTRY_WORDS] = ld_shared_u32(sfb + from[j]);
+        for (int step = 0; step < steps; step++) {
+#pragma unroll
+            for (int j = 0; j < words; j++) {
+                word[step][j / SCALE_ENTRY_WORDS][j % SCALE_ENTRY_WORDS] =
+                    ld_shared_u32(sfb + step * SCALE_TILE_BYTES + from[j]);
+            }
         }
         __syncwarp();
 #pragma unroll
-        for (int tile = 0; tile < T::stacked_scale_tiles; tile++) {
-            st_shared_v4(sfb + tile * STAGE_SCALE_BYTES + lane * SCALE_ENTRY_BYTES, word[tile]);
+        for (int step = 0; step < steps; step++) {
+#pragma unroll
+            for (int tile = 0; tile < T::stacked_scale_tiles; tile++) {
+                st_shared_v4(sfb + step * SCALE_TILE_BYTES + tile * STAGE_SCALE_BYTES +
+                                 lane * SCALE_ENTRY_BYTES,
+                             word[step][tile]);
+            }
         }
         fence_proxy_async_shared();
         __syncwarp();
         if (lane == 0) {
-            mbarrier_arrive_cluster(mapa_shared_cluster(scales_ready_barrier<T>(shared, ring.stage).address,
-                                                        leader_rank<T>(coord)));
+            mbarrier_arrive_cluster(
+                mapa_shared_cluster(full_barrier(shared, ring.stage).address, leader_rank<T>(coord)));
         }
     }
 }
@@ -235,17 +246,30 @@ struct operands {
     struct tmem_addr scales;
 };
 
+/* The first stage's. */
 template <class T>
-static __device__ __forceinline__ struct operands find_operands(shared_t<T> shared, struct tmem_addr tmem,
-                                                                int stage) {
-    stage_t<T> at = stage_of(shared, stage);
+static __device__ __forceinline__ struct operands find_operands(shared_t<T> shared, struct tmem_addr tmem) {
+    const stage_t<T> at = stage_of(shared, 0);
     return {swizzled_tile_descriptor(SHARED_MEMBER(at, a)),
             swizzled_tile_descriptor(SHARED_MEMBER(at, b[0])),
             swizzled_tile_descriptor(SHARED_MEMBER(at, b[1])),
             scale_tile_descriptor(SHARED_MEMBER(at, sfa)),
             scale_tile_descriptor(SHARED_MEMBER(at, sfb[0])),
             scale_tile_descriptor(SHARED_MEMBER(at, sfb[1])),
-            tmem_column(tmem, T::scales_column + (T::scales_shared ? 0 : stage) * T::stage_columns)};
+            tmem_column(tmem, T::scales_column)};
+}
+
+/* Those of another stage. */
+template <class T>
+static __device__ __forceinline__ struct operands operands_of(const struct operands &first, int stage) {
+    const uint32_t advance = stage * descriptor_advance(sizeof(shared_stage<T>));
+    return {advance_descriptor(first.a, advance),
+            advance_descriptor(first.b1, advance),
+            advance_descriptor(first.b2, advance),
+            advance_descriptor(first.sfa, advance),
+            advance_descriptor(first.sfb1, advance),
+            advance_descriptor(first.sfb2, advance),
+            tmem_column(first.scales, (T::scales_shared ? 0 : stage) * T::stage_columns)};
 }
 
 /* The constants of the main loop. */
@@ -262,7 +286,7 @@ static __device__ __forceinline__ void copy_scales(struct tmem_addr to, uint64_t
 #pragma unroll
     for (int tile = 0; tile < tiles; tile++) {
         tcgen05_cp_32x128b_warpx4<ctas>(tmem_column(to, tile * SCALE_TILE_COLUMNS),
-                                        from + descriptor_advance(tile * STAGE_SCALE_BYTES));
+                                        advance_descriptor(from, tile * descriptor_advance(STAGE_SCALE_BYTES)));
     }
 }
 
@@ -275,64 +299,78 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
                                                      int step, int accumulate) {
     const enum collector first = part == BOTH_PRODUCTS ? COLLECTOR_FILL : COLLECTOR_DISCARD;
     const enum collector second = part == BOTH_PRODUCTS ? COLLECTOR_LASTUSE : COLLECTOR_DISCARD;
-    uint64_t fp4 = descriptor_advance(step * STEP_FP4_BYTES),
-             tile = descriptor_advance(step * SCALE_TILE_BYTES);
+    const uint32_t fp4 = step * descriptor_advance(STEP_FP4_BYTES),
+                   tile = step * descriptor_advance(SCALE_TILE_BYTES);
+    const uint64_t a = advance_descriptor(o.a, fp4), b1 = advance_descriptor(o.b1, fp4);
     struct tmem_addr sfa = tmem_column(o.scales, step * T::step_columns);
     struct tmem_addr sfb1 = tmem_column(sfa, SCALE_TILE_COLUMNS);
     struct tmem_addr sfb2 = tmem_column(sfb1, T::b_scale_tiles * SCALE_TILE_COLUMNS);
-    if constexpr (T::stacked) {
-        copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
-        copy_scales<T::ctas, T::stacked_scale_tiles>(sfb1, o.sfb1 + tile);
-        tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
-                                                         sfb1, accumulate);
-        return;
-    }
     if (part != UP) {
-        copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
-        copy_scales<T::ctas, T::b_scale_tiles>(sfb1, o.sfb1 + tile);
-        if constexpr (!second_operand<T>::same_scales) {
-            copy_scales<T::ctas, T::b_scale_tiles>(sfb2, o.sfb2 + tile);
-        }
-        tcgen05_mma_mxf4nvf4<T::ctas, first>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
-                                             tmem_column(sfb1, p.sfb_column), accumulate);
+        copy_scales<T::ctas, 1>(sfa, advance_descriptor(o.sfa, tile));
+        copy_scales<T::ctas, T::stacked ? T::stacked_scale_tiles : T::b_scale_tiles>(
+            sfb1, advance_descriptor(o.sfb1, tile));
     }
-    if (part != COPIES_AND_GATE) {
-        tcgen05_mma_mxf4nvf4<T::ctas, second>(p.acc_up, o.a + fp4, o.b2 + fp4, p.instruction, sfa,
-                                              second_operand<T>::same_scales
-                                                  ? tmem_column(sfb1, SCALE_TILE_COLUMNS / 2)
-                                                  : tmem_column(sfb2, p.sfb_column),
-                                              accumulate);
+    if constexpr (T::stacked) {
+        tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(p.acc_gate, a, b1, p.instruction, sfa, sfb1,
+                                                         accumulate);
+    } else {
+        if (part != UP) {
+            if constexpr (!second_operand<T>::same_scales) {
+                copy_scales<T::ctas, T::b_scale_tiles>(sfb2, advance_descriptor(o.sfb2, tile));
+            }
+            tcgen05_mma_mxf4nvf4<T::ctas, first>(p.acc_gate, a, b1, p.instruction, sfa,
+                                                 tmem_column(sfb1, p.sfb_column), accumulate);
+        }
+        if (part != COPIES_AND_GATE) {
+            tcgen05_mma_mxf4nvf4<T::ctas, second>(
+                p.acc_up, a, advance_descriptor(o.b2, fp4), p.instruction, sfa,
+                second_operand<T>::same_scales ? tmem_column(sfb1, SCALE_TILE_COLUMNS / 2)
+                                               : tmem_column(sfb2, p.sfb_column),
+                accumulate);
+        }
     }
 }
 
 /* The steps of stage number `i` that exist in K.  If stages share columns of scale factors, waits for
- * scales_read[step] before it copies new ones, and signals it once both products have read them. */
+ * scales_read[step] before it copies new ones, and signals it once both products have read them.  Whole stages
+ * have no branches: a stage of a narrow tile has to take less time to issue than its MMAs take. */
 template <class T, enum part part>
-static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared, int stage,
-                                                      int32_t i, int32_t steps) {
-    struct operands o = find_operands<T>(shared, p.tmem, stage);
-#pragma unroll
-    for (int step = 0; step < STAGE_STEPS; step++) {
+static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared,
+                                                      const struct operands &o, int32_t i, int32_t steps) {
+    const auto one_step = [&](int step) {
         if (T::scales_shared && i > 0) {
             wait(scales_read_barrier<T>(shared, step), (i - 1) % 2);
             tcgen05_fence_after_thread_sync();
         }
-        /* Only the last stage may have fewer steps; it is in the tail if there is one. */
-        if ((part == BOTH_PRODUCTS && T::tail > 0) || i * STAGE_STEPS + step < steps) {
-            multiply_step<T, part>(p, o, step, i > 0 || step > 0);
+        multiply_step<T, part>(p, o, step, i > 0 || step > 0);
+    };
+    const int32_t left = steps - i * STAGE_STEPS;
+    /* Only the last stage may have fewer steps; it is in the tail if there is one. */
+    if ((part == BOTH_PRODUCTS && T::tail > 0) || left >= STAGE_STEPS) {
+#pragma unroll
+        for (int step = 0; step < STAGE_STEPS; step++) {
+            one_step(step);
+            if (T::scales_shared && left > STAGE_STEPS) {
+                tcgen05_commit<T::ctas>(scales_read_barrier<T>(shared, step), p.self);
+            }
         }
-        if (T::scales_shared && (i + 1) * STAGE_STEPS < steps) {
-            tcgen05_commit<T::ctas>(scales_read_barrier<T>(shared, step), p.self);
+    } else {
+#pragma unroll 1
+        for (int step = 0; step < left; step++) {
+            one_step(step);
         }
     }
 }
 
-template <class T>
+/* `by_warps`: warps of the cluster have put scale factors into the stage. */
+template <bool by_warps, class T>
 static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const struct ring &ring) {
-    wait(full_barrier(shared, ring.stage), ring.parity);
-    if constexpr (rearranges<T>()) {
-        while (!mbarrier_try_wait_parity_cluster(scales_ready_barrier<T>(shared, ring.stage), ring.parity)) {
+    const struct mbarrier full = full_barrier(shared, ring.stage);
+    if constexpr (by_warps) {
+        while (!mbarrier_try_wait_parity_cluster(full, ring.parity)) {
         }
+    } else {
+        wait(full, ring.parity);
     }
     tcgen05_fence_after_thread_sync();
 }
@@ -359,10 +397,12 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
     };
     const int32_t steps = coord.steps, stages = (steps + STAGE_STEPS - 1) / STAGE_STEPS;
     const int32_t together = max(stages - T::tail, 0);
+    const struct operands first = find_operands<T>(shared, tmem);
 #pragma unroll 1
     for (int32_t i = 0; i < together; i++) {
-        wait_for_stage<T>(shared, ring);
-        multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
+        const struct operands o = operands_of<T>(first, ring.stage);
+        wait_for_stage<rearranges<T>()>(shared, ring);
+        multiply_stage<T, BOTH_PRODUCTS>(p, shared, o, i, steps);
         if (more ||
             i + T::stages <
                 stages) { /* no arrival that could come after the CTA's end, because no thread waits for it */
@@ -374,14 +414,14 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
         struct ring tail = ring;
 #pragma unroll 1
         for (int32_t i = together; i < stages; i++) {
-            wait_for_stage<T>(shared, tail);
-            multiply_stage<T, COPIES_AND_GATE>(p, shared, tail.stage, i, steps);
+            wait_for_stage<rearranges<T>()>(shared, tail);
+            multiply_stage<T, COPIES_AND_GATE>(p, shared, operands_of<T>(first, tail.stage), i, steps);
             advance<T::stages>(tail);
         }
         tcgen05_commit<T::ctas>(gate_full_barrier<T>(shared), p.ctas);
 #pragma unroll 1
         for (int32_t i = together; i < stages; i++) {
-            multiply_stage<T, UP>(p, shared, ring.stage, i, steps);
+            multiply_stage<T, UP>(p, shared, operands_of<T>(first, ring.stage), i, steps);
             advance<T::stages>(ring);
         }
     }

@@ -33,6 +33,11 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr bool stacked = STACKED(tail, split_k); /* one MMA computes both products */
     static constexpr int stacked_scale_tiles = B_SCALE_TILES(tile_n, true);
 
+    /* Warps that gather the stacked rows' scale factors of a stage.  A warp has to make its stores visible to
+     * the pair before it signals, which takes longer than gathering a step: so few, where the rows are one
+     * tile. */
+    static constexpr int gather_warps = stacked_scale_tiles == 1 ? 2 : 4;
+
     static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
     static constexpr int step_columns = STEP_COLUMNS(tile_n, stacked),
                          stage_columns = STAGE_STEPS * step_columns;
@@ -79,7 +84,8 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static_assert(!scales_shared || (tail == 0 && !stacked),
                   "with a tail or stacked rows, each stage has columns of its own for scale factors");
     static_assert(tile_n % split_k == 0 &&
-                      (split_k > 1 ? output_n % REDUCTION_COLUMNS : tile_n % LOAD_COLUMNS) == 0,
+                      (split_k > 1 ? output_n % REDUCTION_COLUMNS
+                                   : tile_n % (stacked ? LOAD_COLUMNS / 2 : LOAD_COLUMNS)) == 0,
                   "a CTA's columns are whole loads of accumulators");
 };
 
@@ -107,7 +113,7 @@ template <class T> struct shared_storage {
          * up][row]. */
         float received[T::received_parts][2 * T::output_n / VECTOR_FLOATS][TILE_M][VECTOR_FLOATS];
     };
-    uint64_t full[T::stages], empty[T::stages], scales_full[T::stages], scales_ready[T::stages]; /* mbarriers */
+    uint64_t full[T::stages], empty[T::stages], scales_full[T::stages]; /* mbarriers */
     uint64_t scales_read[STAGE_STEPS], gate_full, up_full;
     unsigned char tmem_slot[TMEM_SLOT_BYTES]; /* where tcgen05.alloc writes its address */
 };
@@ -140,11 +146,6 @@ template <class T> using shared_t = struct shared_address<struct shared_storage<
 template <class T>
 static __device__ __forceinline__ struct mbarrier scales_full_barrier(shared_t<T> shared, int stage) {
     return mbarrier_element(SHARED_MEMBER(shared, scales_full), stage);
-}
-
-template <class T>
-static __device__ __forceinline__ struct mbarrier scales_ready_barrier(shared_t<T> shared, int stage) {
-    return mbarrier_element(SHARED_MEMBER(shared, scales_ready), stage);
 }
 
 template <class T>

@@ -11,8 +11,8 @@
  *                 '---------------- stage ----------------'  --> c^T = b a^T in TMEM -->  scales, activation, C
  *
  *   barrier           arrivals           complete when
- *   full[s]           1 (load warp)      stage s holds fp4, in both CTAs; it counts bytes too
- *   scales_ready[s]   1 a CTA (a warp)   stage s holds scale factors, in both CTAs
+ *   full[s]           1 (load warp)      stage s holds fp4, in both CTAs; it counts bytes too;
+ *                     1 a CTA (a warp)   and scale factors, in both CTAs
  *   empty[s]          1 (commit)         no MMA and no copy reads stage s, in both CTAs, any more
  *   complete[i]       1 (commit)         the tile's products are complete; tiles use two in turn
  *   drained[i]        16 (warps)         no warp of the pair reads that tile's accumulators any more
@@ -114,40 +114,17 @@ static __device__ __forceinline__ void load_codes(shared_t<T> shared, const stru
 
 /* ---- multiply ---- */
 
-/* The steps of stage number `i` that exist in K: one MMA each. */
-template <class T>
-static __device__ __forceinline__ void multiply_steps(const struct products &p, shared_t<T> shared, int stage,
-                                                      int32_t i, int32_t steps) {
-    const struct operands o = find_operands<T>(shared, p.tmem, stage);
-#pragma unroll
-    for (int step = 0; step < STAGE_STEPS; step++) {
-        if (i * STAGE_STEPS + step >= steps) {
-            continue;
-        }
-        const uint64_t fp4 = descriptor_advance(step * STEP_FP4_BYTES),
-                       scales = descriptor_advance(step * SCALE_TILE_BYTES);
-        const struct tmem_addr sfa = tmem_column(o.scales, step * T::step_columns),
-                               sfb = tmem_column(sfa, SCALE_TILE_COLUMNS);
-        copy_scales<T::ctas, 1>(sfa, o.sfa + scales);
-        copy_scales<T::ctas, T::stacked_scale_tiles>(sfb, o.sfb1 + scales);
-        tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
-                                                         sfb, i > 0 || step > 0);
-    }
-}
-
 /* One tile; otherwise multiply() of blackwell_pipeline.cuh. */
 template <class T>
 static __device__ __forceinline__ void multiply_tile(shared_t<T> shared, const struct products &products,
                                                      int32_t steps, struct ring &ring, bool more,
                                                      struct mbarrier complete) {
     const int32_t stages = (steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    const struct operands first = find_operands<T>(shared, products.tmem);
 #pragma unroll 1
     for (int32_t i = 0; i < stages; i++) {
-        wait(full_barrier(shared, ring.stage), ring.parity);
-        while (!mbarrier_try_wait_parity_cluster(scales_ready_barrier<T>(shared, ring.stage), ring.parity)) {
-        }
-        tcgen05_fence_after_thread_sync();
-        multiply_steps<T>(products, shared, ring.stage, i, steps);
+        wait_for_stage<true>(shared, ring);
+        multiply_stage<T, BOTH_PRODUCTS>(products, shared, operands_of<T>(first, ring.stage), i, steps);
         if (more || i + T::stages < stages) {
             tcgen05_commit<T::ctas>(empty_barrier(shared, ring.stage), products.ctas);
         }
@@ -209,9 +186,8 @@ static __device__ __forceinline__ void store_tiles(shared_t<T> shared, struct tm
 
 template <class T> static __device__ __forceinline__ void init_experts_barriers(shared_t<T> shared) {
     for (int stage = 0; stage < T::stages; stage++) {
-        mbarrier_init(full_barrier(shared, stage), 1);
+        mbarrier_init(full_barrier(shared, stage), 1 + T::ctas);
         mbarrier_init(empty_barrier(shared, stage), 1);
-        mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas);
     }
     for (int i = 0; i < 2; i++) {
         mbarrier_init(complete_barrier<T>(shared, i), 1);

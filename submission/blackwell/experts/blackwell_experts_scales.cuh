@@ -93,17 +93,17 @@ copy_scales_of_step(stage_t<T> stage, const struct blackwell_experts_params &p,
     }
 }
 
-/* Signals scales_ready of a stage whose copies are complete, to the CTA that issues the MMAs. */
+/* Signals full[s] of a stage whose copies are complete, to the CTA that issues the MMAs. */
 template <class T> static __device__ __forceinline__ void announce_scales(shared_t<T> shared, int stage) {
     fence_proxy_async_shared();
     __syncwarp();
     if (threadIdx.x % WARP_THREADS == 0) {
-        mbarrier_arrive_cluster(mapa_shared_cluster(scales_ready_barrier<T>(shared, stage).address, 0));
+        mbarrier_arrive_cluster(mapa_shared_cluster(full_barrier(shared, stage).address, 0));
     }
 }
 
 /* Warp number `warp` of those that copy scale factors, for one tile after another: has every fourth stage of
- * all tiles.  Waits for empty[s]; copies to stage s; signals scales_ready of that stage, or, if the ring is
+ * all tiles.  Waits for empty[s]; copies to stage s; signals full[s] of that stage, or, if the ring is
  * long enough, of the one before among its own, so that the copies of two are under way. */
 template <class T>
 static __device__ __forceinline__ void load_scales(shared_t<T> shared, const struct blackwell_experts_params &p,

@@ -33,9 +33,15 @@ DESCRIPTOR uint64_t scale_tile_descriptor(uint32_t address) {
     return shared_matrix_descriptor(address, unused, core_matrix_bytes, swizzle_none);
 }
 
-/* Increment that moves a descriptor's start by `bytes`; within a swizzle atom the start moves along K. */
-DESCRIPTOR uint64_t descriptor_advance(uint32_t bytes) {
+/* A descriptor's start by bytes: within a swizzle atom it moves along K. */
+DESCRIPTOR uint32_t descriptor_advance(uint32_t bytes) {
     return bytes >> 4;
+}
+
+/* Moves a descriptor's start.  Shared memory ends before the field does, so only the low word changes: adding
+ * 64 bits would take several instructions. */
+DESCRIPTOR uint64_t advance_descriptor(uint64_t descriptor, uint32_t advance) {
+    return (descriptor >> 32 << 32) | ((uint32_t)descriptor + advance);
 }
 
 /* HW: Instruction descriptor of kind::mxf4nvf4: bits 7-9 and 10-11 formats of A and B (e2m1 is 1), 17-22 N / 8,

@@ -187,15 +187,17 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tiles, tmp_
         tile_n, _, ctas, tail, split_k = map(int, re.search(r"tileI" + r"Li(\d+)E" * 5, code).groups())
         pair, tiles = ctas == 2, 1 if 128 % tile_n == 0 else 2  # scale tiles of B1 or B2 in a step
         group = r"\.2CTA" if pair else ""
-        # A stage has four steps, each with both products, in two MMAs or one.  With a tail a stage has two more
-        # versions, one of each product.  Scale factors are copied in the versions that have the first product.
+        # A stage has four steps, each with both products, in two MMAs or one; a loop of one step is for a last stage
+        # that K does not fill.  With a tail a stage has two more versions, one of each product, and these alone have
+        # that loop.  Scale factors are copied in the versions that have the first product.
         stacked = tail == 0 and split_k == 1
         b_tiles = -(-2 * tile_n // 128) if stacked else 2 * tiles
         boxes = (4 if pair else 6) if stacked else 4 + (tiles if pair else 2 * tiles)
-        mmas = 4 if stacked else 4 * (4 if tail else 2)
+        steps = 4 + 1
+        mmas = steps if stacked else 4 * 2 + steps * 2 if tail else steps * 2
         assert len(re.findall(rf"\bUTCOMMA{group}\.(4X|BLOCK16)\b", code)) == mmas
-        assert len(re.findall(r"\.A_KEEP\b", code)) == (0 if stacked else 4)  # the collector
-        assert len(re.findall(r"\bUTCCP\.", code)) == 4 * (2 if tail else 1) * (1 + b_tiles)
+        assert len(re.findall(r"\.A_KEEP\b", code)) == (0 if stacked else 4 if tail else steps)  # the collector
+        assert len(re.findall(r"\bUTCCP\.", code)) == (steps + (4 if tail else 0)) * (1 + b_tiles)
         assert len(re.findall(r"\bUTMALDG\.3D", code)) == boxes
         assert len(re.findall(r"\bUTMALDG\.3D\.MULTICAST\.2CTA", code)) == (tiles if pair and not stacked else 0)
         assert bool(re.search(r"\bST\.E\.128\b", code)) == (split_k > 1)  # accumulators to another CTA
