@@ -62,13 +62,16 @@ class Held(NamedTuple):
         return [max(us, least) for us in rounds_us] if median(rounds_us) < (1 - SLOWER) * least else None
 
 
-def made(
-    session: Session, spans: Spans, claimed_us: float, tolerance_us: float, check: Check, count: int = SPANS
-) -> Held | None:
+def calls_of(spans: Spans, least_us: float, call_us: float) -> int:
+    """How many calls of `call_us` take `least_us`: at least one for each input, and no more than a span may have."""
+    most = spans.calls if call_us >= LONG_CALL_US else min(spans.calls, CALLS_AHEAD)
+    return min(most, max(spans.inputs, math.ceil(least_us / call_us)))
+
+
+def made(session: Session, spans: Spans, claimed_us: float, tolerance_us: float, check: Check) -> Held | None:
     """Makes spans for calls that claim to take `claimed_us`; None if their tolerance is no less than the given one."""
-    most = spans.calls if claimed_us >= LONG_CALL_US else min(spans.calls, CALLS_AHEAD)
-    calls = min(most, max(spans.inputs, math.ceil(spans.tolerance_us / (MOST_TOLERANCE * claimed_us))))
+    calls = calls_of(spans, spans.tolerance_us / MOST_TOLERANCE, claimed_us)
     if calls < 1 or spans.tolerance_us / calls >= tolerance_us:
         return None
-    shortest = min(session.span(fresh_seeds(spans.inputs), calls, check) for _ in range(count))
+    shortest = min(session.span(fresh_seeds(spans.inputs), calls, check) for _ in range(SPANS))
     return Held(shortest / calls, spans.tolerance_us / calls, calls)

@@ -49,6 +49,7 @@ _T_995 = (
     2.898, 2.878, 2.861,
 )  # fmt: skip
 PAIRED_CONFIDENCE = 0.99
+UNDECIDED = "too busy to decide"
 
 
 def paired_interval(shapes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Ratio:
@@ -67,10 +68,10 @@ def verdict(ratio: Ratio, noise: float = 0.0, widest: float = math.inf) -> str:
     """'faster', 'slower', or 'no difference' when the interval, widened by `noise`, holds 1.
 
     `noise` is the noise floor of an A/A run, as a relative difference. An interval that holds 1 and is wider than
-    `widest` decides nothing: 'too busy to decide'.
+    `widest` decides nothing.
     """
     if ratio.high < 1 - noise:
         return "faster"
     if ratio.low > 1 + noise:
         return "slower"
-    return "no difference" if ratio.high - ratio.low <= widest else "too busy to decide"
+    return "no difference" if ratio.high - ratio.low <= widest else UNDECIDED

@@ -168,14 +168,6 @@ def run_test(submission: Path, case: Case, device: torch.device, limits: Limits,
     return _judge(submission, device, limits, Result(case, inputs=1, data=data), make)
 
 
-def demand_times(timings: Timings, limits: Limits) -> None:
-    """Raises NotMeasured or Failure if the times mean nothing."""
-    if said := timings.unmeasured(limits.most_tolerance):
-        raise NotMeasured(said)
-    if said := timings.lie():
-        raise Failure(said)
-
-
 def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timings, floor: chip.Limit) -> None:
     """Rounds over fresh inputs until the mean is steady or time is up."""
     begin = time.monotonic()
@@ -188,11 +180,10 @@ def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timi
         timings.add(made)
         result.rounds_us, result.doubted = timings.rounds_us(), timings.doubted
         result.clock_mhz = clock.median_mhz()
-    try:
-        demand_times(timings, limits)
-    except Failure:
+    unmeasured = timings.unmeasured(limits.most_tolerance)
+    if said := unmeasured or timings.lie():
         result.rounds_us = []
-        raise
+        raise (NotMeasured if unmeasured else Failure)(said)
 
 
 def _time_spans(session: Session, result: Result, how: Spans) -> None:

@@ -57,14 +57,17 @@ class Scripted:
         if self.name == "broken":
             raise Failure("import failed")
 
+    def each_us(self):
+        return {"slow": 110.0, "hides": 300.0}.get(self.name, 100.0) * self.noise.uniform(0.99, 1.01)
+
     def span(self, seeds, calls, check):
-        return calls * (300.0 if self.name == "hides" else 100.0)
+        return calls * self.each_us()
 
     def round(self, seeds, check, what, after=bool):
         Scripted.asked.append((self.name, what))
         if self.name == "wrong" and what == "time_round":
             raise Failure("wrong result")
-        each = {"fast": 100.0, "slow": 110.0, "liar": 100.0}.get(self.name, 100.0) * self.noise.uniform(0.99, 1.01)
+        each = 100.0 if self.name == "hides" else self.each_us()
         span = 50 * each if self.name == "liar" else each
         return Round(each * len(seeds), span * len(seeds)), None
 
@@ -94,7 +97,7 @@ def test_pairs_of_processes_run_one_at_a_time_in_random_order(scripted):
     assert Scripted.asked == [(name, what) for name in names for what in process]
     pairs = [tuple(names[i : i + 2]) for i in range(0, len(names), 2)]
     assert set(pairs) <= {("fast", "slow"), ("slow", "fast")} and len(pairs) == comparison.MIN_PAIRS
-    assert {session.inputs for session in Scripted.made} == {2}
+    assert {session.inputs for session in Scripted.made} == {24}, "for a span"
     for _ in range(9):
         Scripted.made.clear()
         compared("fast", "slow")
@@ -105,11 +108,12 @@ def test_pairs_of_processes_run_one_at_a_time_in_random_order(scripted):
     assert compared("slow", "fast").ratio.low > 1
 
 
-def test_what_rounds_support_is_held_to_a_span_of_each_process(scripted, monkeypatch):
-    given = Tolerance(400.0, 4.0, 2, Spans(2, 100, 40.0))
+@pytest.mark.parametrize("spans", [Spans(2, 100, 40.0), Spans(2)], ids=["GPU", "CPU"])
+def test_each_process_is_timed_in_spans_by_the_harness(scripted, monkeypatch, spans):
+    given = Tolerance(400.0, 4.0, 2, spans)
     monkeypatch.setattr(comparison, "measure_tolerance", lambda *_: given)
     one = compared("hides", "same")
-    assert one.own.rounds_us == [pytest.approx(300.0 - 40.0 / 20, abs=0.2)] * comparison.MIN_PAIRS, "20 or 21 calls"
+    assert one.own.rounds_us == pytest.approx([300.0] * comparison.MIN_PAIRS, rel=0.01)
     assert max(one.baseline.rounds_us) < 105
 
 
@@ -170,6 +174,8 @@ def test_a_failure_is_that_sides_alone(scripted, own, baseline, error, whose):
 
 def test_two_submissions_for_real(monkeypatch):
     monkeypatch.setattr(comparison, "MIN_PAIRS", 2)
+    monkeypatch.setattr(comparison, "MOST_PAIRS", 2)
+    monkeypatch.setattr(comparison, "SPANS", 1)
     honest = Path(__file__).resolve().parents[1] / "adversarial" / "honest" / "honest.py"
     one = run_comparison(honest, honest, CASE, CPU, Limits(answer_s=60, inputs=2, wall_s=0.0))
     assert one.own.passed and one.baseline.passed, (one.own.error, one.baseline.error)

@@ -149,7 +149,8 @@ def test_spans_bound_what_the_boards_cases_may_claim(case):
         f"calls, tolerance {result.tolerance_us:.3f} us = {100 * result.tolerance_us / result.median_us:.2f} %, "
         f"doubted {result.doubted} of {len(result.rounds_us)}"
     )
-    assert result.doubted * 2 <= len(result.rounds_us), told(result)
+    # A busy machine leaves rounds out, but neither raises the others' times nor lets a span replace them.
+    assert len(result.rounds_us) >= 3 and abs(result.median_us / result.span_us - 1) < spans.SLOWER, told(result)
     assert result.tolerance_us <= 1.01 * spans.MOST_TOLERANCE * result.median_us, told(result)
 
 
