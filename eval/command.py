@@ -192,6 +192,10 @@ def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     try:
         return _judge(options, closed)
+    except outlets.OutletError as error:  # standard output takes nothing
+        tell(error.strerror)
+        outlets.abandon_stdout()
+        return protocol.EXIT_USAGE
     finally:
         if options.record is not None:
             options.record.close()
@@ -207,12 +211,7 @@ def _judge(options: argparse.Namespace, closed: set[int]) -> int:
             tell(error)
             return protocol.EXIT_NO_DESCRIPTOR
     else:
-        try:
-            outlets.prepare_stdout(closed)
-        except outlets.OutletError as error:
-            tell(error.strerror)
-            outlets.abandon_stdout()
-            return protocol.EXIT_USAGE
+        outlets.prepare_stdout(closed)
     try:
         cases = options.case_file.cases(options.secret, options.problem)
     except CasesError as error:

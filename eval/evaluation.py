@@ -200,12 +200,7 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
     options.device = torch.device("cuda", device.index or 0) if device.type == "cuda" else device
     chip_name = chip.name(options.device)
     if out is None:
-        try:
-            outlets.say(report.header(options.mode, options.submission, options.device, options.data, options.baseline))
-        except outlets.OutletError as error:
-            tell(error.strerror)
-            outlets.abandon_stdout()
-            return protocol.EXIT_USAGE
+        outlets.say(report.header(options.mode, options.submission, options.device, options.data, options.baseline))
     for case in cases:
         if reason := capacity.does_not_fit(case, options.device):
             tell(f"{options.cases}: {case.spec}: {reason}")

@@ -24,7 +24,6 @@ from eval.lending.cuda import CudaLender
 from eval.lending.host import HostLender
 from eval.lending.layout import Layout, paired
 from eval.output import origin
-from eval.output.mismatch import Mismatch
 from eval.output.origin import Library
 from eval.output.text import clean
 from eval.workers.answers import Garbled, text_in, time_us
@@ -193,17 +192,12 @@ class Session:
     def _check(self, check: Check, tensors: list[torch.Tensor], output: Output, where: str) -> None:
         """Raises Failure if an output is wrong."""
         ok, message, *found = check(self._case.shape.data(tensors, blank(self._case.shape, self.device)), output)
-        self._note(ok, found[0] if found else None)
+        for one in found:
+            self.worst_error = max(self.worst_error or 0.0, one.worst)
+            self.wrong = self.wrong if ok else one.record()
         if not ok:
             raise Failure(f"wrong result ({where}): {message}")
         self.checked += 1
-
-    def _note(self, ok: bool, found: Mismatch | None) -> None:
-        """Records the worst error so far, and where a refused output is wrong."""
-        if found is not None:
-            self.worst_error = max(self.worst_error or 0.0, found.worst)
-            if not ok:
-                self.wrong = found.record()
 
     def profile(self, seed: int, check: Check) -> str:
         """torch's profile of one call."""

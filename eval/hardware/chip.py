@@ -37,20 +37,9 @@ _PEAKS = (
 # 9.0, because wgmma's 8-bit types take 32 of K at a time and a scale factor covers 16; before that int8, whose mma
 # takes 16 of K (PTX ISA, mma and wgmma; rates: NVIDIA's datasheets divided by SMs and boost clock).
 SM_MULTIPLY_ADDS = {
-    (7, 0): 512,
-    (7, 2): 512,
-    (7, 5): 1024,
-    (8, 0): 2048,
-    (8, 6): 1024,
-    (8, 7): 2048,
-    (8, 9): 1024,
-    (9, 0): 2048,
-    (10, 0): 16384,
-    (10, 3): 24576,
-    (11, 0): 16384,
-    (12, 0): 2048,
-    (12, 1): 2048,
-}
+    (7, 0): 512, (7, 2): 512, (7, 5): 1024, (8, 0): 2048, (8, 6): 1024, (8, 7): 2048, (8, 9): 1024,
+    (9, 0): 2048, (10, 0): 16384, (10, 3): 24576, (11, 0): 16384, (12, 0): 2048, (12, 1): 2048,
+}  # fmt: skip
 OLDEST_SM_MULTIPLY_ADDS = 512  # before 7.0: 128 lanes of dp4a
 NEWEST_SM_MULTIPLY_ADDS = 4 * 24576  # of capabilities not listed yet
 MAX_SM_CLOCK_HZ = 4e9  # if the driver does not report it

@@ -8,7 +8,6 @@ import os
 import re
 import select
 from collections.abc import Iterator
-from types import TracebackType
 
 from eval.output.text import clean, shortened
 
@@ -71,15 +70,6 @@ class Protocol:
         except (ValueError, OSError) as error:
             shown = clean(shortened(descriptor, SHOWN_CHARACTERS))
             raise DescriptorError(f"{FD_VARIABLE} is '{shown}': {error}") from error
-
-    def __enter__(self) -> Protocol:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with contextlib.suppress(OSError):
-            self._file.close()
 
     def log(self, key: str, value: object) -> None:
         """Writes and flushes one line, so that a crash loses nothing. Sets `broken` if the reader is gone."""

@@ -93,19 +93,14 @@ def restrict(writable: Iterable[Path | int], scope_sockets: bool) -> tuple[str, 
     """
     version = abi()
     handled = _handled(version)
-    attributes = _Ruleset(handled_access_fs=handled)
-    held, lacking = ["writes"], []
+    attributes, size = _Ruleset(handled_access_fs=handled), _Ruleset.handled_access_fs.size
+    scoped = "signals and abstract sockets"
     if version >= _ABI_SCOPE:
         attributes.scoped = _SCOPE_SIGNALS | (_SCOPE_ABSTRACT_SOCKETS if scope_sockets else 0)
-        held += ["signals", "abstract sockets"] if scope_sockets else ["signals"]
-    else:
-        lacking.append(f"signals and abstract sockets (Landlock ABI {_ABI_SCOPE})")
-    for since, what in ((_ABI_TRUNCATE, "truncation"), (_ABI_IOCTL, "ioctl of devices")):
-        if version >= since:
-            held.append(what)
-        else:
-            lacking.append(f"{what} (Landlock ABI {since})")
-    size = ctypes.sizeof(_Ruleset) if version >= _ABI_SCOPE else _Ruleset.handled_access_fs.size
+        scoped, size = "signals, abstract sockets" if scope_sockets else "signals", ctypes.sizeof(_Ruleset)
+    parts = ((1, "writes"), (_ABI_SCOPE, scoped), (_ABI_TRUNCATE, "truncation"), (_ABI_IOCTL, "ioctl of devices"))
+    held = [what for since, what in parts if version >= since]
+    lacking = [f"{what} (Landlock ABI {since})" for since, what in parts if version < since]
     ruleset = kernel.call("landlock_create_ruleset", ctypes.byref(attributes), size, 0)
     try:
         for path in writable:

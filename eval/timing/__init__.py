@@ -14,11 +14,7 @@ from typing import Any, NamedTuple
 LIBRARY = Path(__file__).resolve().parents[2] / (os.environ.get("BUILD") or "build") / "libtiming_core.so"
 WORD = b"g"  # TIMING_WORD: the parent sends it to begin a round
 
-OK, RAISED, NO_WORD, NO_MAP, CUDA_FAILED = 0, -1, -2, -3, -4
-
-
-class NotBuilt(OSError):
-    """The timing core has not been built."""
+OK, NO_WORD, CUDA_FAILED = 0, -2, -4  # a status of core.h
 
 
 class CoreError(Exception):
@@ -76,11 +72,8 @@ class Timed(NamedTuple):
 class Core:
     """The core of one worker: its socket, the memory for inputs and, on a GPU, CUDA's functions."""
 
-    def __init__(self, socket: int, memory: int = 0, cuda: Cuda | None = None, library: Path | None = None) -> None:
-        path = library or LIBRARY
-        if not path.is_file():
-            raise NotBuilt(f"{path} does not exist; run `make build`")
-        loaded = ctypes.PyDLL(str(path))  # PyDLL: Python's lock is held throughout
+    def __init__(self, socket: int, memory: int = 0, cuda: Cuda | None = None) -> None:
+        loaded = ctypes.PyDLL(str(LIBRARY))  # PyDLL: Python's lock is held throughout
         self._socket, self._memory, self._cuda = socket, memory, cuda
         self._cpu_round, self._cuda_round = loaded.timing_cpu_round, loaded.timing_cuda_round
         self._cpu_round.argtypes = (ctypes.c_void_p, ctypes.c_void_p)

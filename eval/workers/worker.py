@@ -10,6 +10,7 @@ import contextlib
 import gc
 import importlib.machinery
 import importlib.util
+import json
 import os
 import secrets
 import socket
@@ -151,7 +152,7 @@ class Worker:
     def _borrow(self, layout: Layout, channel: Channel) -> HostBorrower | CudaBorrower:
         """Maps the memory that the parent's first message describes."""
         raw, descriptors = channel.receive_with_descriptors(1)
-        terms = parse(raw)
+        terms = json.loads(raw)
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
             torch.cuda.init()
@@ -280,13 +281,6 @@ class Worker:
         return table.table(sort_by=f"self_{self._device.type}_time_total", row_limit=PROFILE_ROWS)
 
 
-def parse(raw: bytes) -> dict[str, Any]:
-    """Parses a message of the parent."""
-    import json
-
-    return json.loads(raw)
-
-
 def _isolate(setup: Setup, log: int, folders: Sequence[int], mounted: sandbox.State) -> sandbox.State:
     """Gives the process its own output and command line, and enters the sandbox. Returns the sandbox's state."""
     for descriptor in (1, 2):
@@ -306,7 +300,7 @@ def _isolate(setup: Setup, log: int, folders: Sequence[int], mounted: sandbox.St
 
 def serve(worker: Worker, channel: Channel) -> None:
     """Answers requests until {"request": "end"} comes."""
-    while (request := parse(channel.receive()))["request"] != "end":
+    while (request := json.loads(channel.receive()))["request"] != "end":
         name, content = request["request"], None
         if name == "load":
             content = worker.load()

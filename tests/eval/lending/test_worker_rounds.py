@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import eval.workers.worker as worker_module
-from eval.timing import CoreError, NotBuilt, ParentGone
+from eval.timing import CoreError, ParentGone
 from eval.workers import channel
 from eval.workers.worker import Failure
 from reference.problems.dual_gemm import DualGemm
@@ -255,13 +255,6 @@ def test_a_word_without_memory_begins_nothing(pair_of):
     pair.parent.send_bytes(b"g")
     with pytest.raises(CoreError, match="the lent memory cannot be mapped"):
         pair.worker.round(1)
-
-
-def test_a_core_that_is_not_built_says_how_to_build_it(tmp_path):
-    from eval.timing import Core
-
-    with pytest.raises(NotBuilt, match="does not exist; run `make build`"):
-        Core(0, library=tmp_path / "none.so")
 
 
 # --- the line -----------------------------------------------------------------------------------------
