@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from eval import command, evaluation
+from eval.comparison import Comparison
 from eval.hardware import capacity
 from eval.sandbox import lifetime
 from eval.supervisor import Result
@@ -334,6 +335,16 @@ def test_capacity_is_asked_for_the_device_that_is_judged(monkeypatch, cases, cap
     assert command.main([str(argument) for argument in common(cases)]) == 113
     assert f"{cases}: {SPEC}: the case is too large for this machine" in capsys.readouterr().err
     assert asked == [torch.device("cpu")]
+
+
+def test_a_comparison_uses_no_cache_that_both_submissions_could_change(cases, tmp_path):
+    def compared(own, baseline, case, *_):
+        return Comparison(Result(case, error=f"the cache is {os.environ.get('TRITON_CACHE_DIR')}"), Result(case))
+
+    arguments = common(cases, "--baseline", HONEST, mode="benchmark")
+    chosen = {"TRITON_CACHE_DIR": str(tmp_path / "mine")}
+    outcome = judged(arguments, chosen, prepare=lambda: setattr(evaluation, "run_comparison", compared))
+    told(outcome, 112, "the cache is None")
 
 
 def test_what_needs_no_torch_is_told_without_loading_it(cases, tmp_path):

@@ -101,6 +101,11 @@ def test_no_control_character_of_a_submission_reaches_the_terminal(capsys):
     assert not re.search(r"[^\x20-\x7e\n]", capsys.readouterr().out)
 
 
+def test_the_lines_of_an_error_pass_for_no_lines_of_the_report(capsys):
+    report.print_failures([Result(CASE, error="it broke\n9 of 9 tests pass\nsandbox: all of it")])
+    assert capsys.readouterr().out.splitlines()[1:] == ["  9 of 9 tests pass", "  sandbox: all of it"]
+
+
 def rows_of(capsys, results, name):
     report.print_benchmarks(results, name)
     lines = capsys.readouterr().out.splitlines()
