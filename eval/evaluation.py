@@ -46,6 +46,7 @@ RUNNERS: dict[str, Runner] = {
     "leaderboard": run_benchmark,
     "profile": run_profile,
 }
+Keep = Callable[[list[Any], bool], None]  # takes the results so far, and whether there will be no others
 BENCHMARKS = ("benchmark", "leaderboard")
 NS_PER_US = 1000
 # Judging against float64 takes this long on a core of an EPYC for each multiply-add, and as long for 1/200 of a byte.
@@ -111,19 +112,12 @@ def long_wait(cases: Sequence[Case], device: torch.device, mode: str, limits: Li
 
 
 def evaluate(
-    mode: str,
-    submission: Path,
-    cases: Sequence[Case],
-    device: torch.device,
-    out: Protocol | None,
-    limits: Limits | None = None,
-    fail_fast: bool = False,
-    data: str = BOARD,
-    keep: Callable[[list[Result]], None] = lambda results: None,
-) -> list[Result]:
+    mode: str, submission: Path, cases: Sequence[Case], device: torch.device, out: Protocol | None,
+    limits: Limits | None = None, fail_fast: bool = False, data: str = BOARD, keep: Keep = lambda results, last: None,
+) -> list[Result]:  # fmt: skip
     """Runs the cases (with fail_fast, up to the first failure), writing protocol lines or showing progress.
 
-    Calls `keep` with the results so far after each case.
+    Calls `keep` with the results so far after each case, and says which call is the last.
     """
     limits = limits or limits_for(device, mode)
     kind = "test" if mode == "test" else "benchmark"
@@ -145,8 +139,9 @@ def evaluate(
         results.append(result)
         if out is not None:
             log_result(out, mode, f"{kind}.{index}", result)
-        keep(results)
-        if fail_fast and not result.passed:
+        stop = fail_fast and not result.passed
+        keep(results, stop or len(results) == len(cases))
+        if stop:
             break
     if out is not None:
         out.log("check", "pass" if all(result.passed for result in results) else "fail")
@@ -154,16 +149,10 @@ def evaluate(
 
 
 def compare(
-    submission: Path,
-    baseline: Path,
-    cases: Sequence[Case],
-    device: torch.device,
-    limits: Limits,
-    data: str = BOARD,
-    fail_fast: bool = False,
-    keep: Callable[[list[Comparison]], None] = lambda compared: None,
-) -> list[Comparison]:
-    """Times two submissions in turns on the cases (with fail_fast, up to the first failure), showing progress."""
+    submission: Path, baseline: Path, cases: Sequence[Case], device: torch.device, limits: Limits, fail_fast: bool,
+    data: str, keep: Keep,
+) -> list[Comparison]:  # fmt: skip
+    """As `evaluate`, but times two submissions."""
     compared: list[Comparison] = []
     step = report.progress("compare", len(cases))
     for case, tolerance in zip(cases, _tolerances(cases, device, limits), strict=True):
@@ -173,8 +162,9 @@ def compare(
         one = run_comparison(submission, baseline, case, device, limits, data, tolerance, partial(step, named))
         one.own.seconds = one.baseline.seconds = time.monotonic() - begin
         compared.append(one)
-        keep(compared)
-        if fail_fast and one.ratio is None:
+        stop = fail_fast and one.ratio is None
+        keep(compared, stop or len(compared) == len(cases))
+        if stop:
             break
     return compared
 
@@ -212,9 +202,14 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
         tell(warning)
     lost: list[str] = []
 
-    def keep(written: dict[str, Any], last: bool) -> None:
+    def keep(done: list[Any], last: bool) -> None:
         if options.record is None:
             return
+        written = (
+            record.comparison_record(given, options.baseline, done)
+            if options.baseline
+            else record.run_record(given, done)
+        )
         try:
             options.record.write(written, last)
         except outlets.OutletError as error:
@@ -222,15 +217,25 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
 
     sandbox.shield()
     given = record.Given(options.mode, options.submission, options.device, options.data, len(cases))
+    submission, how = options.submission.resolve(), (limits, options.fail_fast, options.data, keep)
+    compared: list[Comparison] = []
     if options.baseline:
-        passed, show = _compared(options, given, cases, limits, keep)
+        compared = compare(submission, options.baseline.resolve(), cases, options.device, *how)
+        results, passed = [one.own for one in compared], all(one.ratio is not None for one in compared)
     else:
-        passed, show = _evaluated(options, given, cases, limits, out, keep)
+        results = evaluate(options.mode, submission, cases, options.device, out, *how)
+        passed = all(result.passed for result in results)
     for line in lost[-1:]:
         tell(line)
     if out is None:
         try:
-            show(chip_name)
+            if options.baseline:
+                report.print_comparisons(compared, chip_name)
+            else:
+                print_report(options.mode, results, chip_name)
+            outlets.say(report.footer(results))
+            if said := report.last_words(results):
+                outlets.say(said)
         except OSError as error:
             tell(f"standard output: {error.strerror}: the report is lost")
             outlets.abandon_stdout()
@@ -238,55 +243,3 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
         tell(f"{protocol.FD_VARIABLE}: {out.broken.strerror}: results are lost")
         return protocol.EXIT_NO_DESCRIPTOR
     return protocol.EXIT_OK if passed else protocol.EXIT_FAILED
-
-
-Keep = Callable[[dict[str, Any], bool], None]
-Show = Callable[[str], None]
-
-
-def _close_report(named: list[Result], results: list[Result]) -> None:
-    """Prints the footer for `named` and, last, whether the machine was too busy."""
-    outlets.say(report.footer(named))
-    if said := report.last_words(results):
-        outlets.say(said)
-
-
-def _evaluated(
-    options: argparse.Namespace, given: record.Given, cases: list[Case], limits: Limits, out: Protocol | None,
-    keep: Keep,
-) -> tuple[bool, Show]:  # fmt: skip
-    """Runs the cases. Returns whether all passed, and a function that prints the report."""
-
-    def keep_results(results: list[Result]) -> None:
-        last = len(results) == len(cases) or (options.fail_fast and not results[-1].passed)
-        keep(record.run_record(given, results), last)
-
-    submission = options.submission.resolve()
-    results = evaluate(
-        options.mode, submission, cases, options.device, out, limits, options.fail_fast, options.data, keep_results
-    )
-
-    def show(chip_name: str) -> None:
-        print_report(options.mode, results, chip_name)
-        _close_report(results, results)
-
-    return all(result.passed for result in results), show
-
-
-def _compared(
-    options: argparse.Namespace, given: record.Given, cases: list[Case], limits: Limits, keep: Keep
-) -> tuple[bool, Show]:
-    """Runs both submissions. Returns whether all cases passed, and a function that prints the report."""
-
-    def keep_compared(compared: list[Comparison]) -> None:
-        last = len(compared) == len(cases) or (options.fail_fast and compared[-1].ratio is None)
-        keep(record.comparison_record(given, options.baseline, compared), last)
-
-    files = (options.submission.resolve(), options.baseline.resolve())
-    compared = compare(*files, cases, options.device, limits, options.data, options.fail_fast, keep_compared)
-
-    def show(chip_name: str) -> None:
-        report.print_comparisons(compared, chip_name)
-        _close_report([one.own for one in compared], [side for one in compared for side in (one.own, one.baseline)])
-
-    return all(one.ratio is not None for one in compared), show

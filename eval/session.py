@@ -81,7 +81,7 @@ class Session:
         self.libraries: list[Library] = []
         self.worst_error: float | None = None  # the largest error / tolerance of the outputs checked
         self.wrong: dict[str, Any] | None = None  # where the wrong elements lie
-        self._pid = 0
+        self.pid = 0  # the worker's
         self.checked = 0  # outputs compared with the reference
         layout = Layout(case.shape, apart=device.type == "cuda")
         self._lender: CudaLender | HostLender = (
@@ -98,7 +98,7 @@ class Session:
             terms, descriptors = self._lender.terms()
             self._process.send({"count": inputs, **terms}, descriptors)
             begun = self._process.answer("ok", "start", self._process.deadline())  # no submission code has run
-            self.sandbox, self._pid = begun["sandbox"], begun["pid"]
+            self.sandbox, self.pid = begun["sandbox"], begun["pid"]
         except BaseException:
             self.close(patient=False)
             raise
@@ -208,7 +208,7 @@ class Session:
 
     def close(self, patient: bool = True) -> None:
         """Ends the worker (`patient`: gives it time to exit by itself) and takes back the lent memory."""
-        mapped = origin.mapped_libraries(self._pid, {timing.LIBRARY}) if self._pid else []
+        mapped = origin.mapped_libraries(self.pid, {timing.LIBRARY}) if self.pid else []
         self.printed, self.left = self._process.close(patient), self._process.left
         self.libraries = origin.libraries(mapped) if not self.left else []
         self._lender.close()

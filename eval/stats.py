@@ -49,7 +49,6 @@ _T_995 = (
     2.898, 2.878, 2.861,
 )  # fmt: skip
 PAIRED_CONFIDENCE = 0.99
-UNDECIDED = "too busy to decide"
 
 
 def paired_interval(shapes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Ratio:
@@ -64,14 +63,14 @@ def paired_interval(shapes: Sequence[tuple[Sequence[float], Sequence[float]]]) -
     return Ratio(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
 
 
-def verdict(ratio: Ratio, noise: float = 0.0, widest: float = math.inf) -> str:
+def verdict(ratio: Ratio, noise: float = 0.0, undecided: bool = False) -> str:
     """'faster', 'slower', or 'no difference' when the interval, widened by `noise`, holds 1.
 
-    `noise` is the noise floor of an A/A run, as a relative difference. An interval that holds 1 and is wider than
-    `widest` decides nothing.
+    `noise` is the noise floor of an A/A run, as a relative difference. With `undecided`, an interval that holds 1
+    decides nothing.
     """
     if ratio.high < 1 - noise:
         return "faster"
     if ratio.low > 1 + noise:
         return "slower"
-    return "no difference" if ratio.high - ratio.low <= widest else UNDECIDED
+    return "too busy to decide" if undecided else "no difference"

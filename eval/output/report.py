@@ -11,7 +11,7 @@ from statistics import geometric_mean, median
 
 import torch
 
-from eval.comparison import Comparison, words
+from eval.comparison import WIDEST, Comparison, words
 from eval.hardware import chip
 from eval.output import origin, record
 from eval.output.text import clean
@@ -221,16 +221,20 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
                 time_text(one.own.median_us),
                 time_text(one.baseline.median_us),
                 *ratio_texts(one.ratio),
-                words(one.ratio),
+                words(one.ratio, one.busy),
             ]
         )
     if len(compared) > 1 and all(one.ratio for one in compared):
         ratio = paired_interval([(one.own.rounds_us, one.baseline.rounds_us) for one in compared])
-        rows.append(["geometric mean", "", "", *ratio_texts(ratio), words(ratio)])
+        rows.append(["geometric mean", "", "", *ratio_texts(ratio), words(ratio, any(one.busy for one in compared))])
     interval = f"{100 * PAIRED_CONFIDENCE:.0f} % interval"
     sizes = columns([one.own for one in compared])
     header = [sizes, "submission", "baseline", "ratio", interval, "the submission is"]
     print_table(f"{chip_name}: median times of a call, in pairs of processes", header, rows)
+    alike = [one.ratio for one in compared if one.ratio and one.ratio.low <= 1 <= one.ratio.high]
+    unseen = max((max(ratio.high - 1, 1 - ratio.low) for ratio in alike), default=0.0)
+    if unseen > WIDEST / 2:
+        print(f"processes of one file differ so much that a difference of less than {100 * unseen:.0f} % may not show")
     print_failures([one.own for one in compared])
     failed = [replace(one.baseline, error=f"the baseline: {one.baseline.error}") for one in compared]
     print_failures([result for result, one in zip(failed, compared, strict=True) if one.baseline.error])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -38,6 +39,16 @@ def ancestors(pid: int) -> list[int]:
     while pid := parent_of(pid):
         found.append(pid)
     return found
+
+
+def ran_and_waited(pid: int) -> tuple[int, int]:
+    """How long a process's threads have run, and how long they waited for a processor, in ns; zeros if unknown."""
+    ran = waited = 0
+    for thread in (_PROC / str(pid) / "task").glob("*"):
+        with contextlib.suppress(OSError, ValueError):  # it has ended; a kernel without CONFIG_SCHED_INFO
+            each = (thread / "schedstat").read_text().split()
+            ran, waited = ran + int(each[0]), waited + int(each[1])
+    return ran, waited
 
 
 def protected_from(pid: int) -> list[int]:
