@@ -20,14 +20,14 @@ char *cli_read_file(const char *name, size_t *bytes);
 int cli_read_rules(struct sim *sim, const char *path);
 /* `ptxsim run [OPTION...] -- PROGRAM [ARGUMENT...]`; argv[0] is "run". */
 int cli_run(int argc, char **argv);
-/* Waits until the program ends, and returns what waitpid tells.  After `first` seconds (0: never), then ever more
- * seldom, one line on stderr says how far the running launch has come (cli/progress.c). */
+/* Waits until the program ends, and returns what waitpid tells.  After `first` seconds (0: never), then ever
+ * more seldom, one line on stderr says how far the running launch has come (cli/progress.c). */
 int cli_wait(const struct run_status *status, pid_t child, double first);
 
 /* How a program is linked with the CUDA runtime, from its file (cli/program_file.c). */
 enum cli_linkage {
     LINKED_OTHER,   /* no CUDA visible: a script, or a program that loads libraries at run time */
-    LINKED_SHARED,  /* with libcudart.so or libcuda.so */
+    LINKED_SHARED,  /* with libcudart.so, libcuda.so or what stands in for them */
     LINKED_STATIC,  /* contains kernels and the static CUDA runtime */
     LINKED_WITH_US, /* with the simulator's runtime */
 };

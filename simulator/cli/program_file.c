@@ -39,6 +39,7 @@ static enum cli_linkage linkage(const struct file *file) {
         header->e_shstrndx >= header->e_shnum) {
         return LINKED_OTHER;
     }
+    static const char *const libraries[] = {"libcudart.so", "libcuda.so", "libptxsim_cuda.so"};
     bool kernels = false, shared = false;
     for (uint32_t i = 0; i < header->e_shnum; i++) {
         const Elf64_Shdr *section = &sections[i];
@@ -48,9 +49,10 @@ static enum cli_linkage linkage(const struct file *file) {
         for (size_t j = 0;
              needs != NULL && section->sh_link < header->e_shnum && j < section->sh_size / sizeof *needs; j++) {
             const Elf64_Shdr *names = &sections[section->sh_link];
-            shared |= needs[j].d_tag == DT_NEEDED &&
-                      (name_is(file, names, needs[j].d_un.d_val, "libcudart.so", true) ||
-                       name_is(file, names, needs[j].d_un.d_val, "libcuda.so", true));
+            for (size_t k = 0; k < sizeof libraries / sizeof *libraries; k++) {
+                shared |= needs[j].d_tag == DT_NEEDED &&
+                          name_is(file, names, needs[j].d_un.d_val, libraries[k], true);
+            }
         }
     }
     if (memmem(file->at, file->bytes, RUN_MARK, sizeof RUN_MARK - 1) != NULL) {
