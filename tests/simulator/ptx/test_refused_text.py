@@ -48,6 +48,8 @@ def test_modules_that_cannot_be_read(text):
 
 
 STATEMENTS = {  # a kernel's statement: part of the message
+    "tld4.r.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6}], {%r1, %r2};": "3 operands",
+    "tld4.r.2d.v4.f32.f32 {%f1, %f2, %f3, %f4};": "1 operand",
     "frobnicate.u32 %r1, %r2;": "unknown instruction",
     "tcgen05.nonsense.b32 %r1;": "tcgen05",
     "add.s32.whatever %r1, %r2, %r3;": "unknown modifier '.whatever'",
