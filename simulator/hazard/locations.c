@@ -387,6 +387,10 @@ void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool r
     if (order == SYNC_RELAXED) {
         sync_relaxed(run, release);
     }
+    if (order == SYNC_RELAXED && insn->space == SP_SHARED &&
+        (release ? vclock_fenced(run) == NULL && !join_sc_fences(run, NULL) : run->cluster->sync->count == 0)) {
+        return; /* nothing was fenced or released, and other clusters do not see it */
+    }
     struct operand base = insn->op[insn->nop - 1];
     uint64_t before = 0;
     bool told = false;

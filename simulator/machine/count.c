@@ -12,8 +12,15 @@ void count_global(struct run *run, const uint64_t *addresses, uint32_t mask, uin
         run->worker->footprint->bytes = bytes;
     }
     uint64_t sectors = 0, last = UINT64_MAX, total = (uint64_t)__builtin_popcount(mask) * bytes;
+    uint64_t apart = mask != ALL_LANES;
+    for (uint32_t lane = 0; mask == ALL_LANES && lane < LANES; lane++) {
+        apart |= addresses[lane] - addresses[0] - lane * bytes;
+    }
+    if (apart == 0) {
+        sectors = ((addresses[0] + total - 1) >> SECTOR_SHIFT) - (addresses[0] >> SECTOR_SHIFT) + 1;
+    }
     /* Neighbouring lanes share a sector; a sector that a later lane returns to counts again. */
-    FOR_LANES(rest, mask) {
+    FOR_LANES(rest, apart == 0 ? 0 : mask) {
         uint64_t address = addresses[LANE(rest)], first = address >> SECTOR_SHIFT;
         uint64_t end = (address + bytes - 1) >> SECTOR_SHIFT;
         sectors += end - first + 1 - (first == last);

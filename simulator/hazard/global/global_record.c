@@ -212,6 +212,38 @@ void lines_touched(struct run *run, uint64_t address, uint64_t bytes, int lane, 
     }
 }
 
+/* Every lane uses `bytes` behind those of the lane before.  False, with nothing done, if they are not in one
+ * allocation, or a lane's bytes in two lines. */
+static bool touch_row(struct access *access, struct run *run, uint64_t address, uint32_t bytes, unsigned flags,
+                      const struct epoch *epoch) {
+    access->allocation = allocation_of(run->launch->sim, run->worker, address, (uint64_t)LANES * bytes);
+    if (access->allocation == NULL || ((address - access->allocation->base) & (bytes - 1)) != 0) {
+        return false;
+    }
+    const uint64_t start = address - access->allocation->base, end = start + (uint64_t)LANES * bytes;
+    if (!prepare(access, run, 0, flags, epoch)) {
+        return true;
+    }
+    for (uint64_t at = start, next; at < end; at = next) {
+        next = (at | (RECORD_BYTES - 1)) + 1;
+        next = next < end ? next : end;
+        uint64_t mask[RECORD_WORDS];
+        set_mask(mask, at & (RECORD_BYTES - 1), (uint32_t)(next - at));
+        access->lane = (int)((at - start) / bytes);
+        access->lanes = (struct lane_pattern){(uint8_t)access->lane, at & (RECORD_BYTES - 1), (uint8_t)bytes};
+        touch_line(access, at >> RECORD_SHIFT, mask);
+    }
+    return true;
+}
+
+static bool in_a_row(const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes) {
+    uint64_t apart = mask != ALL_LANES;
+    for (uint32_t lane = 0; mask == ALL_LANES && lane < LANES; lane++) {
+        apart |= addresses[lane] - addresses[0] - lane * bytes;
+    }
+    return apart == 0;
+}
+
 void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
                             unsigned flags) {
     const struct epoch epoch = warp_epoch(run, mask);
@@ -219,6 +251,11 @@ void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], ui
     uint64_t line = UINT64_MAX, masks[RECORD_WORDS];
     const uint32_t unwaited = run->launch->order.dependent ? run->warp->unwaited : 0;
     bool usable = false;
+    if (unwaited == 0 && in_a_row(addresses, mask, bytes) &&
+        touch_row(&access, run, addresses[0], bytes, flags, &epoch)) {
+        return;
+    }
+    access.allocation = NULL;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t address = addresses[lane];

@@ -114,11 +114,11 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
     uint32_t thread = warp->index * LANES + lane, rank = cta->rank;
     switch (kind) {
     case SR_TID_X:
-        return thread % launch->block[0];
+        return thread < launch->block[0] ? thread : thread % launch->block[0];
     case SR_TID_Y:
-        return thread / launch->block[0] % launch->block[1];
+        return thread < launch->block[0] ? 0 : thread / launch->block[0] % launch->block[1];
     case SR_TID_Z:
-        return thread / launch->block[0] / launch->block[1];
+        return launch->block[2] == 1 ? 0 : thread / launch->block[0] / launch->block[1];
     case SR_NTID_X:
     case SR_NTID_Y:
     case SR_NTID_Z:
@@ -193,6 +193,11 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
     }
 }
 
+static bool differs_by_lane(unsigned kind) {
+    return (kind >= SR_TID_X && kind <= SR_TID_Z) || kind == SR_LANEID ||
+           (kind >= SR_LANEMASK_EQ && kind <= SR_LANEMASK_GT);
+}
+
 static void fill_specials(struct warp *warp, const struct function *function) {
     const struct launch *launch = warp->cta->cluster->launch;
     uint8_t *base = warp->regs + launch->reg_base[function->index];
@@ -203,18 +208,20 @@ static void fill_specials(struct warp *warp, const struct function *function) {
             memcpy(warp->preds + launch->pred_base[function->index] + special->off, &lanes, sizeof lanes);
             continue;
         }
+        const size_t bytes = special->width == SPECIAL_64 ? 8 : 4;
+        uint64_t value;
+        if (special->kind == SR_SHARED_SYMBOL || special->kind == SR_DYNAMIC_SYMBOL) {
+            uint64_t start =
+                special->variable == NULL ? warp->cta->dynamic_at : launch->shared_at[special->variable->index];
+            value = ((uint64_t)warp->cta->rank << RANK_SHIFT) + start + (uint64_t)special->value;
+        } else if (special->kind == SR_LOCAL_SYMBOL) {
+            value = launch->local_base[function->index] + (uint64_t)special->value;
+        } else {
+            value = special_lane(warp, special->kind, 0);
+        }
+        const bool differs = differs_by_lane(special->kind);
         for (uint32_t lane = 0; lane < LANES; lane++) {
-            uint64_t value;
-            if (special->kind == SR_SHARED_SYMBOL || special->kind == SR_DYNAMIC_SYMBOL) {
-                uint64_t start = special->variable == NULL ? warp->cta->dynamic_at
-                                                           : launch->shared_at[special->variable->index];
-                value = ((uint64_t)warp->cta->rank << RANK_SHIFT) + start + (uint64_t)special->value;
-            } else if (special->kind == SR_LOCAL_SYMBOL) {
-                value = launch->local_base[function->index] + (uint64_t)special->value;
-            } else {
-                value = special_lane(warp, special->kind, lane);
-            }
-            size_t bytes = special->width == SPECIAL_64 ? 8 : 4;
+            value = differs ? special_lane(warp, special->kind, lane) : value;
             memcpy(base + special->off + lane * bytes, &value, bytes);
         }
     }

@@ -35,7 +35,7 @@ static inline void put(void *to, struct operand operand, int lane, uint64_t valu
 
 /* op: the vector's registers, then the address in `base`. */
 struct access {
-    uint32_t vec, element, bytes;
+    uint32_t vec, element, bytes; /* bytes: a power of two */
     struct operand base;
 };
 
@@ -76,10 +76,25 @@ void quad_end(void) {
     atomic_flag_clear_explicit(&quad_taken, memory_order_release);
 }
 
+/* True if the lanes' places of 4 bytes follow each other in memory as their registers do. */
+static inline bool side_by_side(uint8_t *const at[LANES], uint32_t mask) {
+    uint64_t apart = mask != ALL_LANES;
+    for (uint32_t lane = 0; mask == ALL_LANES && lane < LANES; lane++) {
+        apart |= (uint64_t)(uintptr_t)at[lane] - (uint64_t)(uintptr_t)at[0] - lane * sizeof(uint32_t);
+    }
+    return apart == 0;
+}
+
 /* Copies between registers and memory; at[lane] is the lane's place. */
 static void transfer(struct run *run, const struct insn *insn, const struct access *a, uint8_t *const at[LANES],
                      uint32_t mask, bool write) {
     bool whole = insn->memory.quad && insn->memory.strong;
+    if (a->bytes == sizeof(uint32_t) && a->vec == 1 && !insn->op[0].wide && !insn->op[0].sink &&
+        side_by_side(at, mask)) {
+        void *lanes = row(run, insn->op[0]);
+        memcpy(write ? at[0] : lanes, write ? lanes : at[0], ROW32);
+        return;
+    }
     if (whole) {
         quad_begin();
     }
@@ -128,11 +143,8 @@ static inline uint64_t lane_address(const struct run *run, const struct insn *in
 /* True if all lanes' addresses are in one allocation, which saves a search per lane. */
 static bool whole_range(struct run *run, const uint64_t *addresses, uint32_t mask, uint32_t bytes) {
     uint64_t low = UINT64_MAX, high = 0;
-    FOR_LANES(rest, mask) {
-        uint64_t address = addresses[LANE(rest)];
-        low = address < low ? address : low;
-        high = address > high ? address : high;
-    }
+    LANEWISE(mask, low = addresses[l] < low ? addresses[l] : low;
+             high = addresses[l] > high ? addresses[l] : high);
     return find_range(run->launch->sim, run->worker, low, high - low + bytes);
 }
 
@@ -215,10 +227,20 @@ static int lane_overwrites(const struct run *run, const struct insn *insn, const
 static enum next global_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint64_t addresses[LANES];
-    FOR_LANES(rest, mask) {
+    bool aligned = false;
+    if (mask == ALL_LANES && a.base.wide) { /* the loop below, vectorised */
+        const uint64_t *base = row(run, a.base);
+        uint64_t bits = 0;
+        for (int lane = 0; lane < LANES; lane++) {
+            addresses[lane] = base[lane] + (uint64_t)insn->offset;
+            bits |= addresses[lane];
+        }
+        aligned = (bits & (a.bytes - 1)) == 0;
+    }
+    FOR_LANES(rest, aligned ? 0 : mask) {
         int lane = LANE(rest);
         addresses[lane] = lane_address(run, insn, &a, lane);
-        if (addresses[lane] % a.bytes != 0) {
+        if ((addresses[lane] & (a.bytes - 1)) != 0) {
             return misaligned(run, lane, addresses[lane], a.bytes);
         }
     }
@@ -336,12 +358,17 @@ static enum next other_access(struct run *run, const struct insn *insn, uint32_t
     struct access a = access_of(insn);
     uint64_t window = insn->space == SP_LOCAL ? LOCAL_WINDOW : insn->space == SP_PARAM ? PARAM_WINDOW : 0;
     uint8_t *places[LANES];
+    const bool one_place = insn->space == SP_PARAM && a.base.base == BASE_CONST;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct cta *cta;
         uint32_t offset = 0;
+        if (one_place && rest != mask) { /* a named parameter */
+            places[lane] = places[LANE(mask)];
+            continue;
+        }
         uint64_t address = lane_address(run, insn, &a, lane) | window;
-        if (address % a.bytes != 0) {
+        if ((address & (a.bytes - 1)) != 0) {
             return misaligned(run, lane, address, a.bytes);
         }
         uint8_t *at = generic_memory(run, address, a.bytes, lane, write, &cta, &offset);

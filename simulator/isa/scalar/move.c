@@ -184,12 +184,19 @@ static void store_lane(const struct run *run, struct operand to, int lane, uint6
 }
 
 static enum next exec_cvta(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint64_t window = window_of(insn->space);
+    const uint64_t window = window_of(insn->space), set = insn->move.to_space ? 0 : window;
+    const uint64_t kept = insn->move.to_space && window != 0 ? ~WINDOW_MASK : UINT64_MAX;
+    if (mask == ALL_LANES && insn->op[0].wide && insn->op[1].wide) {
+        const uint64_t *from = row(run, insn->op[1]);
+        uint64_t *to = row(run, insn->op[0]);
+        for (int lane = 0; lane < LANES; lane++) {
+            to[lane] = (from[lane] & kept) | set;
+        }
+        return NEXT;
+    }
     FOR_LANES(rest, mask) {
-        int lane = LANE(rest);
-        uint64_t address = lane_u64(run, insn->op[1], lane);
-        address = insn->move.to_space ? address & ~(window == 0 ? 0 : WINDOW_MASK) : address | window;
-        store_lane(run, insn->op[0], lane, address);
+        const int lane = LANE(rest);
+        store_lane(run, insn->op[0], lane, (lane_u64(run, insn->op[1], lane) & kept) | set);
     }
     return NEXT;
 }
