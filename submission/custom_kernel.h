@@ -29,9 +29,11 @@
  *     c           [L][M][N] fp16; every element is written
  *
  * The kernels take K in multiples of 64.  For any other multiple of 16, each call first copies operands with
- * zeros after each row, which costs time and memory: weights are best padded once.  It copies a and all scale
- * factors; b's codes, which are eight ninths of the weights' bytes, only if K is no multiple of 32, or the
- * backend is cpu, or hopper in any call but custom_kernel_experts().  Nothing is kept for the next call.
+ * zeros after each row: it reads their bytes and writes them to memory of its own before the product reads them
+ * again, so weights are best padded once.  It copies a and all scale factors; b's codes, which are eight ninths
+ * of the weights' bytes, only if K is no multiple of 32 (tensor maps take rows of whole 16 bytes), or the
+ * backend is cpu, or hopper in any call but custom_kernel_experts() (few rows of A are multiplied by kernels
+ * without tensor maps).  Nothing is kept for the next call.
  *
  * Repeatability.  The same call gives the same bits every time.  In custom_kernel_experts() a row's bits depend
  * on that row and the weights alone.  In the other products a row may differ in its last bits between calls of

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,18 @@ def simulated_calls(
             return simulated_calls(shape, backend, calls, timeline, root, **{**settings, VARIABLE: str(folder)})
 
         return by_machine_code(run, MACHINE_CODE)
+    return simulated_program(CALL, (*map(str, shape), str(calls)), backend, timeline, root, **settings)
+
+
+def simulated_program(
+    program: str,
+    arguments: Sequence[str],
+    backend: str,
+    timeline: Path | None = None,
+    root: Path = ROOT,
+    **settings: str,
+) -> dict[str, Any]:
+    """Runs a Python program that calls the package on the simulator; returns the report's "time", as above."""
     library = (BUILD if root == ROOT else root / "build") / "libcustom_kernel_sim.so"
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         environment = {
@@ -59,6 +72,6 @@ def simulated_calls(
         }  # fmt: skip
         if timeline is not None:
             environment["NVFP4_SIMULATE_TIMELINE"] = str(timeline)
-        command = [sys.executable, "-c", CALL, *map(str, shape), str(calls)]
+        command = [sys.executable, "-c", program, *arguments]
         subprocess.run(command, cwd=root, env=environment, check=True)
         return json.loads(Path(report.name).read_text())["time"]

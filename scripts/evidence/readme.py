@@ -22,6 +22,7 @@ from scripts.common.measured import read
 from simulator.calibration.calls.blackwell import error_text, grouped, grouped_rows, older_text, public_rows
 from simulator.calibration.calls.blackwell import rows as clock_rows
 from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows, board_text
+from simulator.calibration.calls.experts import floor_us
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "shark_tank/RESULTS.md", "scripts/release/README.md")
@@ -239,6 +240,18 @@ def experts(data: dict[str, Any]) -> str:
     return table(["128 experts: time / bf16's", *(f"{t} tokens" for t in tokens)], rows)
 
 
+def simulated_experts(data: dict[str, Any]) -> str:
+    """The same products on the clocks of two chips, and the time of reading the weights once."""
+    chips = {"blackwell": "B200", "geforce": "RTX 5090"}
+    rows = []
+    for row in data["rows"]:
+        backend, product = row["backend"], row["product"]
+        times = [f"{us:.1f} ({floor_us(backend, product, int(tokens)):.1f})" for tokens, us in row["us"].items()]
+        rows.append([f"{chips[backend]}, {product}", *times])
+    tokens = data["rows"][0]["us"]
+    return table(["**simulated** us (floor)", *(f"{one} tokens" for one in tokens)], rows)
+
+
 # Name -> the measurements, and the function that writes the block.
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "simulated-summary": ("simulator/calibration/data/blackwell_calls.json", simulated_summary),
@@ -255,6 +268,7 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "group-host": ("shark_tank/data/group_gemm_host.json", group_host),
     "modules": ("shark_tank/data/h200_modules.json", modules),
     "experts": ("shark_tank/data/h200_experts.json", experts),
+    "simulated-experts": ("simulator/calibration/data/experts_calls.json", simulated_experts),
     "host": ("shark_tank/data/host_cost.json", host),
     "first-import": ("shark_tank/data/first_import.json", first_import),
 }

@@ -146,8 +146,9 @@ int32_t geforce_run_extended(const struct problem *problem) {
     uint8_t *scratch = NULL;
     if (problem->extension->a_type !=
         CUSTOM_KERNEL_A_NVFP4) { /* HW: its MMA with block scales takes fp4 on both sides */
-        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-                           "backend geforce has no product with an A of 16 bits; expected a_type 0 (nvfp4)");
+        return set_message(
+            CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+            "a has 16 bits an element; expected e2m1 codes with scale factors (a_type 0) on backend geforce");
     }
     RETURN_IF_FAILED(make_plan(problem, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, gpu_scales_bytes(&plan.scales), &scratch));

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from scripts.common import simulated_call, tensorcore
-from simulator.calibration.calls import geforce, model_times, public_kernels
+from simulator.calibration.calls import experts, geforce, model_times, public_kernels
 from simulator.calibration.rows import parameters_digest
 from simulator.validation.third_party.third_party_sources import Sources
 
@@ -39,6 +39,24 @@ def test_a_call_is_simulated_by_a_process_of_its_own(monkeypatch, tmp_path):
     assert (env["KEPT"], env["PYTHONPATH"], env_2["PYTHONPATH"]) == ("yes", str(simulated_call.ROOT), str(tmp_path))
     assert (env_2["NVFP4_BACKEND"], env_2["OTHER"], env_2["NVFP4_SIMULATE_TIMELINE"]) == ("cpu", "x", str(other))
     assert "NVFP4_SIMULATE_TIMELINE" not in env
+
+
+def test_products_of_experts_are_simulated_with_the_same_tokens_on_both_chips(monkeypatch, tmp_path):
+    asked = []
+
+    def program(code, arguments, backend):
+        asked.append((backend, *map(int, arguments)))
+        return {"launches": [{"start_us": 1.0, "end_us": 1.0 + len(asked)}]}
+
+    monkeypatch.setattr(experts, "simulated_program", program)
+    assert experts.main([str(tmp_path / "record.json")]) == 0
+    rows = json.loads((tmp_path / "record.json").read_text())["rows"]
+    assert [us for row in rows for us in row["us"].values()] == list(range(1, 13))
+    for backend, weights, n, k, *counts in asked:
+        assert backend in ("blackwell", "geforce") and (weights, n, k) in ((2, 768, 2048), (1, 2048, 768))
+        assert len(counts) == 128 and sum(counts) in (8, 128, 512) and max(counts) <= sum(counts) / 8
+    assert len({tuple(counts) for _, _, _, _, *counts in asked}) == 3
+    assert experts.floor_us("blackwell", "down", 1) == 8 * 2048 * 768 * (0.5 + 1 / 16) / 8e6
 
 
 LAUNCHES = [{"start_us": s, "end_us": e, "critical": c} for s, e, c in ((1, 4, "a"), (4, 6, "b"), (6, 9.25, "c"))]

@@ -192,7 +192,11 @@ def test_several_tiles_of_a_cta_or_a_call_are_right_and_clean(mode, tmp_path):
 @pytest.mark.parametrize("backend", ["blackwell", "geforce"])
 def test_an_a_of_16_bits_is_refused_where_the_chip_wants_fp4(backend, tmp_path):
     wrong, _ = simulate(backend, "eager", [("", (3, 64, 64), "bfloat16", 0, True, "bfloat16")], tmp_path)
-    assert len(wrong) == 1 and f"backend {backend} has no product with an A of 16 bits" in wrong[0][-1]
+    assert (
+        len(wrong) == 1
+        and f"a has 16 bits an element; expected e2m1 codes with scale factors (a_type 0) on backend {backend}"
+        in wrong[0][-1]
+    )
 
 
 # Tiles and numbers of weights (-1: a plain product) without an extended kernel.
