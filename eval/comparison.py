@@ -29,11 +29,11 @@ from reference.problems.interface import BOARD
 MIN_PAIRS = 8  # fewer give no useful interval
 MOST_PAIRS = 20
 ROUNDS = 3  # of each process; they only show whether its clock lies
-# Each process is timed in so many spans by the harness's clock. At rest, a CPU's rounds of three calls differ by 8 %
-# between processes (Xeon with AMX, two processors).
+# Each process is timed in so many spans by the harness's clock, on a GPU of this length.
 SPANS, SPAN_US = 3, 100e3
-# A CPU's inputs and outputs of a span: as many as are made and checked in a fraction of a second.
-INPUTS, INPUTS_BYTES, OUTPUTS_BYTES = 24, 8 << 20, 256 << 20
+# A CPU's span has a new input for each call, so that nothing can be decoded once for several: as many as are made and
+# checked in a fraction of a second, in bytes of inputs and outputs.
+INPUTS, INPUTS_BYTES = 48, 32 << 20
 # A wider interval that holds 1 decides nothing on a busy machine. On a GPU processes hardly differ by themselves, so
 # that the machine must be; on a CPU threads that wait for a processor show it.
 WIDEST, MOST_WAITING = 0.1, 0.1
@@ -70,9 +70,9 @@ def _spans(case: Case, device: torch.device, given: Tolerance) -> Spans:
     if given.spans.calls:
         return given.spans
     layout = Layout(case.shape)
-    inputs = min(INPUTS, INPUTS_BYTES // layout.input_bytes)
+    inputs = min(INPUTS, INPUTS_BYTES // (layout.input_bytes + layout.output_bytes))
     inputs = max(given.inputs, capacity.inputs_that_fit(case.shape, device, max(1, inputs)))
-    return Spans(inputs, max(inputs, min(inputs * inputs, OUTPUTS_BYTES // layout.output_bytes)))
+    return Spans(inputs, inputs)
 
 
 class _Side:

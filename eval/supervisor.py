@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -155,17 +156,28 @@ def take_over(result: Result, session: Session) -> None:
     result.worst_error, result.wrong = session.worst_error, session.wrong
 
 
-def run_test(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD) -> Result:
-    """A call on the case's own inputs, checked, and one on fresh inputs, since a case file's seeds are no secret."""
+def run_test(
+    submission: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD, profile: bool = False
+) -> Result:
+    """A call on the case's own inputs, checked, and one on fresh inputs, since a case file's seeds are no secret.
+
+    With `profile`, the second call is profiled.
+    """
+    result = Result(case, inputs=1, data=data)
     own, fresh = judges_of(data, case.shape)
 
     def make(session: Session) -> None:
         session.load()
         session.round(case_seeds(case.seed, 1), own, "check")
-        if limits.fresh:
+        if profile:
+            result.report = session.profile(fresh_seeds(1)[0], fresh)
+        elif limits.fresh:
             session.round(fresh_seeds(1), fresh, "fresh inputs")
 
-    return _judge(submission, device, limits, Result(case, inputs=1, data=data), make)
+    return _judge(submission, device, limits, result, make)
+
+
+run_profile = partial(run_test, profile=True)
 
 
 def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timings, floor: chip.Limit) -> None:
@@ -245,16 +257,3 @@ def run_benchmark(
             result.single_us.append(singles.add(made))
 
     return _judge(submission, device, limits, result, make, measured.spans)
-
-
-def run_profile(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD) -> Result:
-    """One profiled call."""
-    result = Result(case, inputs=1, data=data)
-    own, fresh = judges_of(data, case.shape)
-
-    def make(session: Session) -> None:
-        session.load()
-        session.round(case_seeds(case.seed, 1), own, "check")  # warms up
-        result.report = session.profile(fresh_seeds(1)[0], fresh)
-
-    return _judge(submission, device, limits, result, make)

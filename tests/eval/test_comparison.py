@@ -98,7 +98,7 @@ def test_pairs_of_processes_run_one_at_a_time_in_random_order(scripted):
     assert Scripted.asked == [(name, what) for name in names for what in process]
     pairs = [tuple(names[i : i + 2]) for i in range(0, len(names), 2)]
     assert set(pairs) <= {("fast", "slow"), ("slow", "fast")} and len(pairs) == comparison.MIN_PAIRS
-    assert {session.inputs for session in Scripted.made} == {24}, "for a span"
+    assert {session.inputs for session in Scripted.made} == {48}, "for a span"
     for _ in range(9):
         Scripted.made.clear()
         compared("fast", "slow")
@@ -184,6 +184,7 @@ def test_two_submissions_for_real(monkeypatch):
     monkeypatch.setattr(comparison, "MIN_PAIRS", 2)
     monkeypatch.setattr(comparison, "MOST_PAIRS", 2)
     monkeypatch.setattr(comparison, "SPANS", 1)
+    monkeypatch.setattr(comparison, "INPUTS", 3)
     honest = Path(__file__).resolve().parents[1] / "adversarial" / "honest" / "honest.py"
     one = run_comparison(honest, honest, CASE, CPU, Limits(answer_s=60, inputs=2, wall_s=0.0))
     assert one.own.passed and one.baseline.passed, (one.own.error, one.baseline.error)
