@@ -41,13 +41,19 @@ namespace blackwell {
 
 /* ---- kernel ---- */
 
-template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
+/* Load warp, one thread: initialises the barriers that it uses. */
+template <class T> static __device__ __forceinline__ void init_ring(shared_t<T> shared) {
     for (int stage = 0; stage < T::stages; stage++) {
         mbarrier_init(full_barrier(shared, stage), 1 + (rearranges<T>() ? T::ctas * T::gather_warps : 0));
         mbarrier_init(empty_barrier(shared, stage), 1);
-        if constexpr (rearranges<T>()) {
-            mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
-        }
+    }
+    fence_mbarrier_init();
+}
+
+/* MMA warp, one thread, at the same time: the others. */
+template <class T> static __device__ __forceinline__ void init_other_barriers(shared_t<T> shared) {
+    for (int stage = 0; rearranges<T>() && stage < T::stages; stage++) {
+        mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
     }
     for (int step = 0; (T::scales_shared || T::turned) && step < STAGE_STEPS; step++) {
         mbarrier_init(scales_read_barrier<T>(shared, step), T::scales_read_arrivals);
@@ -80,6 +86,10 @@ template <class T, class Epilogue, class P> struct one_tile {
         T::prefetch_maps(p);
     }
 
+    __device__ __forceinline__ void read_parameters(void) const {
+        trap_if_negative(p.steps_k);
+    }
+
     __device__ __forceinline__ void load_tiles(shared_t<T> shared) const {
         struct ring ring = {0, 0};
         load<T>(shared, coord, p, ring, 0);
@@ -110,10 +120,18 @@ template <class T, class Tiles> static __device__ __forceinline__ void run_tiles
     int warp = threadIdx.x / WARP_THREADS;
 
     if (warp == LOAD_WARP && elect_sync()) {
-        tiles.prefetch_maps();
-        init_barriers<T>(shared);
+        init_ring<T>(shared);
+    } else if (warp == MMA_WARP && elect_sync()) {
+        init_other_barriers<T>(shared);
+    } else if (warp == OTHER_WARPS) { /* so that they are there when the load warp reads them */
+        tiles.read_parameters();
     }
-    meet_ctas();             /* HW: also, the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
+    barrier_cluster_arrive_relaxed();
+    if (warp == LOAD_WARP && elect_sync()) {
+        tiles.prefetch_maps();
+    }
+    barrier_cluster_wait_acquire(); /* HW: also, the pair's other CTA has to run before tcgen05.alloc (PTX ISA)
+                                     */
     if (warp == LOAD_WARP) { /* needs only the barriers: starts while the others wait for TMEM's address */
         if constexpr (T::ctas > 1) {
             barrier_cluster_arrive_relaxed();

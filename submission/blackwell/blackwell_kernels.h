@@ -27,24 +27,28 @@ struct blackwell_dual_gemm_params {
 #define BLACKWELL_FEW_GROUPS  8
 #define BLACKWELL_MOST_GROUPS 48
 
-/* A group: the dual GEMM's parameters for one product, with l = 1.  Its tiles have the numbers from first_tile
- * on, those of the same rows of B next to each other. */
+/* A group: the dual GEMM's parameters for one product, with l = 1.  Tiles of the same rows of B have numbers
+ * next to each other. */
 struct blackwell_group {
     CUtensorMap a, b1, sfa, sfb1;
     uint16_t *c;
     int32_t m, n, steps_k, scales_by_previous_kernel;
-    int32_t first_tile, tiles_m;
+    int32_t tiles_m;
     int32_t columns; /* of a turned tile's MMA; there a and sfa are the group's B, b1 and sfb1 its A */
 };
 
+/* The numbers of the groups' first tiles are next to each other: a launch's parameters come to an SM in lines,
+ * and the kernel reads these before any other.  Those of groups that do not exist are INT32_MAX. */
 struct blackwell_few_groups {
     struct blackwell_group group[BLACKWELL_FEW_GROUPS];
-    int32_t groups, tiles; /* tiles: of all groups */
+    int32_t tiles; /* of all groups */
+    int32_t first_tile[BLACKWELL_FEW_GROUPS];
 };
 
 struct blackwell_many_groups {
     struct blackwell_group group[BLACKWELL_MOST_GROUPS];
-    int32_t groups, tiles;
+    int32_t tiles;
+    int32_t first_tile[BLACKWELL_MOST_GROUPS];
 };
 
 /* The grouped GEMM's kernel of configuration number `index`, the turned ones after the others.  Its parameters:

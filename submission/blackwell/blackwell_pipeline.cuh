@@ -102,8 +102,11 @@ static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, i
     const stage_t<T> to = stage_of(shared, stage);
     const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
     mbarrier_arrive_expect_tx(full, 2 * tiles * STAGE_SCALE_BYTES);
-#pragma unroll 1
-    for (int32_t tile = 0; tile < tiles; tile++, y += boxes.tiles_k) {
+#pragma unroll
+    for (int32_t tile = 0; tile < T::b_scale_tiles; tile++, y += boxes.tiles_k) {
+        if (tile >= tiles) {
+            break;
+        }
         uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
         uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
         if constexpr (T::ctas == 1) {

@@ -16,11 +16,13 @@ namespace blackwell {
 
 #define PART_COLUMNS NVFP4_GROUP_ELEMS /* columns of C that a lane takes at a time */
 #define LEAST_PIECE  8                 /* rows of the shortest interleaved piece: half of a part */
+#define MOST_PIECE   64                /* rows of the longest one */
 
 template <int tile_n, int stages, int ctas, int tail, int products_>
 struct extended_tile : tile<tile_n, stages, ctas, tail, 1> {
     static constexpr int products = products_, columns = (products == 1 ? 2 : 1) * tile_n;
-    static_assert(tile_n % (LEAST_PIECE * 2 * COLUMN_GROUPS) == 0, "a warp's columns are whole parts");
+    static_assert(tile_n % (products == 1 ? MOST_PIECE : PART_COLUMNS) == 0,
+                  "a tile's columns of C are whole parts, its rows of B whole pieces of gate and up");
 };
 
 template <class T>

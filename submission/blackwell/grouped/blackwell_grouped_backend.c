@@ -58,8 +58,8 @@ static int ctas_of_cluster(int tile) {
     return config_of(tile)->ctas * config_of(tile)->split_k;
 }
 
-/* Fills in the kernel's parameters for a group whose tiles start at number first_tile. */
-static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, int32_t first_tile,
+/* Fills in the kernel's parameters for a group. */
+static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of,
                         struct blackwell_group *group) {
     const struct problem *problem = of->problem;
     const struct blackwell_config *config = config_of(tiled->tile);
@@ -69,7 +69,6 @@ static int32_t describe(const struct tiled_groups *tiled, const struct tiled_gro
     group->n = (int32_t)problem->n;
     group->steps_k = (int32_t)(problem->k / STEP_K);
     group->scales_by_previous_kernel = of->scales.permute;
-    group->first_tile = first_tile;
     group->tiles_m = (int32_t)of->tiles_m;
     group->columns = turned ? (int32_t)blackwell_turned_columns(config, problem->m) : 0;
     const int box_rows = turned ? group->columns / config->ctas : blackwell_b_box_rows(config);
@@ -92,12 +91,15 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
     const struct tiled_group *groups = &tiled->group[first];
     const bool is_few = count <= BLACKWELL_FEW_GROUPS;
     struct blackwell_group *described = is_few ? few.group : many.group;
+    int32_t *first_tile = is_few ? few.first_tile : many.first_tile;
     int64_t tiles = 0;
-    for (int64_t i = 0; i < count; i++) {
-        RETURN_IF_FAILED(describe(tiled, &groups[i], (int32_t)tiles, &described[i]));
-        tiles += groups[i].tiles.tiles;
+    for (int64_t i = 0; i < (is_few ? BLACKWELL_FEW_GROUPS : BLACKWELL_MOST_GROUPS); i++) {
+        first_tile[i] = i < count ? (int32_t)tiles : INT32_MAX;
+        if (i < count) {
+            RETURN_IF_FAILED(describe(tiled, &groups[i], &described[i]));
+            tiles += groups[i].tiles.tiles;
+        }
     }
-    *(is_few ? &few.groups : &many.groups) = (int32_t)count;
     *(is_few ? &few.tiles : &many.tiles) = (int32_t)tiles;
     const int64_t at_once = clusters(tiled->tile, tiled->sms);
     const bool tile_after_tile = is_turned(tiled->tile) && config->split_k == 1;

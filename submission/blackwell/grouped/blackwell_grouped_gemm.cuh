@@ -36,20 +36,35 @@ struct grouped_tile : tile<tile_n, stages, ctas, tail, split_k> {
     static_assert(split_k == 1, "the grouped GEMM splits no K: the reduction is written for two products");
 };
 
-/* The group of tile number `number`. */
+/* A tile's group, and its number there. */
+struct tile_of_group {
+    const struct blackwell_group &group;
+    int32_t number;
+};
+
+/* The group of tile number `number` of all. */
 template <class P>
-static __device__ __forceinline__ const struct blackwell_group &find_group(const P &p, int32_t number) {
-    int32_t index = 0;
-    while (index + 1 < p.groups && number >= p.group[index + 1].first_tile) {
-        index++;
+static __device__ __forceinline__ struct tile_of_group find_group(const P &p, int32_t number) {
+    constexpr int32_t most = sizeof p.first_tile / sizeof p.first_tile[0];
+    int32_t index = 0, first = 0;
+    if constexpr (most <= BLACKWELL_FEW_GROUPS) {
+#pragma unroll
+        for (int32_t i = 1; i < most; i++) {
+            const bool later = number >= p.first_tile[i];
+            index = later ? i : index;
+            first = later ? p.first_tile[i] : first;
+        }
+    } else {
+        while (index + 1 < most && number >= p.first_tile[index + 1]) {
+            first = p.first_tile[++index];
+        }
     }
-    return p.group[index];
+    return {p.group[index], number - first};
 }
 
 template <class T>
 static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct blackwell_group &group,
                                                                       int32_t number) {
-    number -= group.first_tile;
     struct tile_coord coord;
     coord.rank = blockIdx.x % T::ctas;
     coord.split = 0;
@@ -107,9 +122,8 @@ struct grouped_epilogue {
 
 template <class T, class P>
 static __global__ void __launch_bounds__(CTA_THREADS, 1) grouped_gemm_kernel(const __grid_constant__ P p) {
-    const int32_t number = blockIdx.x / T::ctas;
-    const struct blackwell_group &group = find_group(p, number);
-    run_tile<T, grouped_epilogue>(find_grouped_tile<T>(group, number), group);
+    const struct tile_of_group tile = find_group(p, blockIdx.x / T::ctas);
+    run_tile<T, grouped_epilogue>(find_grouped_tile<T>(tile.group, tile.number), tile.group);
 }
 
 } // namespace blackwell

@@ -31,7 +31,6 @@ template <class T>
 static __device__ __forceinline__ struct tile_coord find_turned_tile(const struct blackwell_group &group,
                                                                      int32_t number) {
     struct tile_coord coord = find_grouped_tile<T>(group, number);
-    number -= group.first_tile;
     coord.m = (number / group.tiles_m * T::ctas + coord.rank) * TILE_M;
     coord.n = number % group.tiles_m * T::columns;
     coord.columns = group.columns;
@@ -166,7 +165,11 @@ template <class T, class P> struct turned_tiles {
     }
 
     __device__ __forceinline__ void prefetch_maps(void) const {
-        T::prefetch_maps(find_group(p, number(0)));
+        T::prefetch_maps(find_group(p, number(0)).group);
+    }
+
+    __device__ __forceinline__ void read_parameters(void) const {
+        trap_if_negative(p.tiles);
     }
 
     /* The number of this pair's tile in a round; p.tiles or more past the last one. */
@@ -179,8 +182,8 @@ template <class T, class P> struct turned_tiles {
     template <class Work> __device__ __forceinline__ void for_each(Work work) const {
 #pragma unroll 1
         for (int32_t round = 0; number(round) < p.tiles; round++) {
-            const struct blackwell_group &group = find_group(p, number(round));
-            work(find_turned_tile<T>(group, number(round)), group, round, number(round + 1) < p.tiles);
+            const struct tile_of_group tile = find_group(p, number(round));
+            work(find_turned_tile<T>(tile.group, tile.number), tile.group, round, number(round + 1) < p.tiles);
         }
     }
 
@@ -345,9 +348,8 @@ static __global__ void __launch_bounds__(CTA_THREADS, 1) turned_gemm_kernel(cons
     if constexpr (T::k_shares == 1) {
         run_tiles<T>(turned_tiles<T, P>{p});
     } else {
-        const int32_t number = blockIdx.x / T::cluster;
-        const struct blackwell_group &group = find_group(p, number);
-        run_tile<T, shared_k_epilogue>(find_turned_tile<T>(group, number), group);
+        const struct tile_of_group tile = find_group(p, blockIdx.x / T::cluster);
+        run_tile<T, shared_k_epilogue>(find_turned_tile<T>(tile.group, tile.number), tile.group);
     }
 }
 

@@ -41,6 +41,12 @@ PTX void mbarrier_arrive_cluster(uint32_t barrier) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/* A trap in place of a result that nobody uses: reads a kernel's parameter now.  The first read of a line of
+ * parameters waits for memory, and later ones of the SM do not. */
+PTX void trap_if_negative(int32_t parameter) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.lt.s32 p, %0, 0;\n\t@p trap;\n\t}" ::"r"(parameter));
+}
+
 /* Makes this thread's stores to shared memory visible to the async proxy, as which tcgen05.cp reads.
  */
 PTX void fence_proxy_async_shared(void) {

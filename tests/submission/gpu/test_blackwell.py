@@ -192,7 +192,7 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tiles, tmp_
         # that loop.  Scale factors are copied in the versions that have the first product.
         stacked = tail == 0 and split_k == 1
         b_tiles = -(-2 * tile_n // 128) if stacked else 2 * tiles
-        boxes = (4 if pair else 6) if stacked else 4 + (tiles if pair else 2 * tiles)
+        boxes = (3 if pair and stacked else 4) + (tiles if pair else 2 * tiles)
         steps = 4 + 1
         mmas = steps if stacked else 4 * 2 + steps * 2 if tail else steps * 2
         assert len(re.findall(rf"\bUTCOMMA{group}\.(4X|BLOCK16)\b", code)) == mmas

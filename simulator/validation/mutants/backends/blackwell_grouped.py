@@ -83,10 +83,13 @@ class Kernel(Sim):
             Group(ROWS[1], 72, 320, rng),
         ]
         self.outputs = [self.register(aligned((group.m, group.n), np.uint16)) for group in self.groups]
-        self.params, self.tiles = b"", 0
+        self.params, self.tiles, first_tiles = b"", 0, []
         for group, output in zip(self.groups, self.outputs, strict=True):
+            first_tiles.append(self.tiles)
             self.params += self.describe(group, output).ljust(GROUP_BYTES, b"\0")
-        self.params = self.params.ljust(FEW_GROUPS * GROUP_BYTES, b"\0") + len(self.groups).to_bytes(4, "little")
+        first_tiles += [2**31 - 1] * (FEW_GROUPS - len(first_tiles))
+        self.params = self.params.ljust(FEW_GROUPS * GROUP_BYTES, b"\0")
+        self.params += np.array([self.tiles, *first_tiles], np.int32).tobytes()
 
     def describe(self, group: Group, output: np.ndarray) -> bytes:
         """struct blackwell_group."""
@@ -99,7 +102,7 @@ class Kernel(Sim):
         maps = [self.map_of(array, UINT8, box, SWIZZLE_128B) for array, box in zip(rows, boxes, strict=True)]
         maps += [self.map_of(array.view(np.uint16), UINT16, 4, 0) for array in tiles]
         tiles_m = -(-group.m // (TILE_M * self.config.ctas))
-        numbers = (group.m, group.n, group.k // 64, 0, self.tiles, tiles_m)
+        numbers = (group.m, group.n, group.k // 64, 0, tiles_m)
         self.tiles += tiles_m * -(-group.n // self.columns)
         return b"".join(maps) + output.ctypes.data.to_bytes(8, "little") + np.array(numbers, np.int32).tobytes()
 
