@@ -18,12 +18,11 @@ CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream queue) {
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
-    (void)flags;
-    return cuMemAlloc(address, bytes);
+    return driver_result(cudaMallocManaged((void **)(void *)address, bytes, flags));
 }
 
 CUresult cuMemAllocHost(void **memory, size_t bytes) {
-    return driver_result(cudaMalloc(memory, bytes));
+    return driver_result(cudaMallocHost(memory, bytes));
 }
 
 CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {

@@ -78,6 +78,9 @@ static int attribute_of(enum cudaDeviceAttr attribute) {
     case cudaDevAttrCooperativeLaunch:
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrManagedMemory:
+    case cudaDevAttrConcurrentManagedAccess:
+    case cudaDevAttrCanMapHostMemory:
+    case cudaDevAttrHostRegisterSupported:
     case cudaDevAttrConcurrentKernels:
     case cudaDevAttrMemoryPoolsSupported:
         return 1;
@@ -120,7 +123,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->multiProcessorCount = runtime_sms();
     p->l2CacheSize = chip->l2_bytes;
     p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1;
-    p->memoryPoolsSupported = 1;
+    p->memoryPoolsSupported = p->canMapHostMemory = p->hostRegisterSupported = p->concurrentManagedAccess = 1;
     return runtime_result(cudaSuccess);
 }
 

@@ -16,6 +16,8 @@ static cudaError_t allocate(void **memory, size_t bytes, const char *name, bool 
     *memory = sim_alloc(sim, bytes, name);
     if (*memory != NULL && device_only) {
         sim_device_only(sim, *memory);
+    } else if (*memory != NULL) {
+        memset(*memory, 0, bytes); /* as the host's system gives pages, and programs rely on it */
     }
     runtime_unlock();
     return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
@@ -41,6 +43,10 @@ cudaError_t cudaFree(void *memory) {
 }
 
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t queue) {
+    cudaError_t error;
+    if (capture_refuses(queue, &error)) {
+        return runtime_unmodelled("cudaMallocAsync in a captured stream (a memory node of a graph)");
+    }
     struct sim *sim = runtime_lock();
     *memory = NULL;
     if (sim == NULL) {
@@ -63,6 +69,10 @@ cudaError_t cudaMallocFromPoolAsync(void **memory, size_t bytes, cudaMemPool_t p
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t queue) {
     if (memory == NULL) {
         return runtime_result(cudaSuccess);
+    }
+    cudaError_t error;
+    if (capture_refuses(queue, &error)) {
+        return runtime_unmodelled("cudaFreeAsync in a captured stream (a memory node of a graph)");
     }
     struct sim *sim = runtime_lock();
     if (sim == NULL) {

@@ -69,6 +69,10 @@ int main(int, char **words) {
     std::printf("unjoined=%s ", cudaGetErrorName(cudaStreamSynchronize(one)));
     cudaEventRecord(fork, one); cudaStreamWaitEvent(two, fork, 0); add<<<1, 32, 0, two>>>(x, 1);
     std::printf("%s\n", cudaGetErrorName(cudaStreamEndCapture(one, &graph)));
+    cudaStreamBeginCapture(one, cudaStreamCaptureModeGlobal);
+    void *node;
+    std::printf("memory=%s\n", cudaGetErrorName(cudaMallocAsync(&node, 4, one)));
+    cudaStreamEndCapture(one, &graph);
     total += 20;
     tally<<<1, 4>>>(); cudaDeviceSynchronize(); std::printf("managed=%d,%d\n", total, table[2]);
     cudaGraphExecDestroy(exec); cudaGraphExecDestroy(other); cudaGraphDestroy(made);
@@ -85,6 +89,7 @@ EXPECTED = {
     "update": "0 1",
     "updated": "1101,1101",  # without the fill
     "unjoined": "cudaErrorStreamCaptureUnsupported cudaErrorStreamCaptureUnjoined",
+    "memory": "cudaErrorNotSupported",
     "managed": "35,3",
 }
 

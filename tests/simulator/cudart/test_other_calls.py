@@ -58,6 +58,7 @@ ATTRIBUTES = (
 OF_ALL = {1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 10: 32, 12: 65536}
 OF_ALL |= {31: 1, 41: 1, 82: 65536, 83: 1, 95: 1, 111: 1024}  # concurrent kernels, ..., reserved shared memory
 OF_ALL |= {115: 1, 120: 1}  # memory pools, cluster launch
+OF_ALL |= {19: 1, 89: 1, 99: 1}  # mapped host memory, managed memory beside the host, cudaHostRegister
 CHIPS = {  # SMs, L2's bytes, threads, capability, shared memory an SM, a block at most, blocks an SM; memory
     "h200": ("simulated H200", {16: 132, 38: 50 * MIB, 39: 2048, 75: 9, 81: 228 << 10, 97: 227 << 10, 106: 32}, 141),
     "rtx5090": ("simulated RTX 5090", {16: 170, 38: 96 * MIB, 39: 1536, 75: 12, 81: 100 << 10, 97: 99 << 10}, 32),
@@ -194,6 +195,8 @@ def memory(call: str = "cudaMalloc", *arguments, count: int = 1536) -> int:
 )
 def test_memory_of_every_kind_is_writable_and_is_freed_once(get, arguments, free):
     address = memory(get, *arguments)
+    if get != "cuMemAlloc_v2":  # pages of the host: zero at first
+        assert ctypes.string_at(address, 1536) == bytes(1536)
     assert cuda().cudaMemset(pointer(address), 0x5A, size(1536)) == SUCCESS
     assert ctypes.string_at(address, 1536) == b"\x5a" * 1536
     assert getattr(cuda(), free)(pointer(address)) == SUCCESS
