@@ -206,6 +206,11 @@ def _of_plain(
     return _Call(a, b, None, sfa, sfb, None, *numbers, read_options(options), True, 0.0, 0.0, 0.0)
 
 
+def run_gated(*tensors: torch.Tensor | None, options: int = 0) -> torch.Tensor:
+    """gated_gemm of these tensors without an operator, where operators run in Python."""
+    return _run(_of_gated(*tensors, options))[0]
+
+
 def register_products(
     name: str,
     of: Callable[..., tuple],

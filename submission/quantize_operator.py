@@ -198,7 +198,7 @@ def rms_norm_quantize_nvfp4(
 
     weight: K numbers of x's dtype; None is ones.  residual: as x, without gaps.
 
-    Returns codes and scale factors as quantize_nvfp4() does, and with a residual also h, (M, K) in x's dtype.  The
+    Returns codes and scale factors as quantize_nvfp4() does, and with a residual also h, in x's shape and dtype.  The
     other arguments are quantize_nvfp4()'s.
     """
     options = _NORM | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
@@ -206,13 +206,16 @@ def rms_norm_quantize_nvfp4(
         x = without_gradient("x", x)
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
-    if x.dim() != 2:
-        x = _rows(x)
     if residual is None:
-        return _run(x, options, global_scale, saturated, weight, epsilon)
+        return _run(x if x.dim() == 2 else _rows(x), options, global_scale, saturated, weight, epsilon)
     if getattr(residual, "requires_grad", True):
         residual = without_gradient("residual", residual)
-    return _run_sum(x, _rows(residual), options, global_scale, saturated, weight, epsilon)
+    if x.dim() == 2:
+        return _run_sum(x, residual, options, global_scale, saturated, weight, epsilon)
+    if residual.shape != x.shape:
+        raise ValueError(f"residual has shape {tuple(residual.shape)}; expected {tuple(x.shape)}, as x")
+    found = _run_sum(_rows(x), _rows(residual), options, global_scale, saturated, weight, epsilon)
+    return *found[:2], found[2].view(x.shape)
 
 
 def silu_mul_quantize_nvfp4(

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 
 from . import group_submission, product_submission, submission
+from .extended_operator import run_gated
 from .operator_checks import (
     CODE_DTYPES,
     GROUP,
@@ -35,6 +36,7 @@ from .operators import APART, FP16, NAMESPACE, OPTIONS, current_queue, other_opt
 from .scale_layouts import Factors, ScaleLayout, for_library, view_shape
 
 _Layouts = tuple[str | None, str | None]  # of sfa, and of sfb1 and sfb2
+_SHIM_K = 64  # custom_kernel() takes multiples of it, the library's other calls of 16
 
 
 def _are_batches(tensors: tuple[torch.Tensor, ...]) -> bool:
@@ -89,9 +91,12 @@ def _allocate(a: torch.Tensor, b1: torch.Tensor) -> torch.Tensor:
     return torch.empty((a.shape[2], a.shape[0], n), dtype=torch.float16, device=a.device).permute(1, 2, 0)
 
 
-def _run(tensors: tuple[torch.Tensor, ...], layouts: _Layouts, c: torch.Tensor) -> None:
+def _run(tensors: tuple[torch.Tensor, ...], options: int, c: torch.Tensor) -> None:
     """Passes the tensors to custom_kernel(), with the layout, the dimension L and the dtypes that it expects."""
-    batches = _are_batches(tensors)
+    batches, layouts = _are_batches(tensors), read_options(options)[:2]
+    if not batches and tensors[0].shape[-1] % (_SHIM_K // 2):
+        c.copy_(run_gated(*tensors, options=options))
+        return
     if batches:
         blocked, packed, scales = _check_batches(tensors, layouts), tensors[:3], tensors[3:]
     else:
@@ -113,7 +118,7 @@ def _fake(*tensors: torch.Tensor, options: int = 0) -> torch.Tensor:
 
 def _dual_gemm(*tensors: torch.Tensor, options: int = 0) -> torch.Tensor:
     c = _fake(*tensors, options=options)
-    _run(tensors, read_options(options)[:2], c)
+    _run(tensors, options, c)
     return c
 
 
@@ -128,7 +133,7 @@ def _fake_out(*tensors: torch.Tensor, options: int = 0) -> None:
 
 def _dual_gemm_out(*tensors: torch.Tensor, options: int = 0) -> None:
     _fake_out(*tensors, options=options)
-    _run(tensors[:-1], read_options(options)[:2], tensors[-1])
+    _run(tensors[:-1], options, tensors[-1])
 
 
 def _by_place(function: Callable[..., object], inputs: int) -> Callable[..., object]:

@@ -180,6 +180,7 @@ found = [
     submission.dual_gemm(*tensors, out=torch.empty({M}, {N}, dtype=torch.float16)),
     submission.dual_gemm(a.view(view), b1, b2, sfa.view(view), sfb1, sfb2).flatten(0, 1),
     submission.gated_gemm(halves, b1, b2, None, sfb1, sfb2, scale_gate=0.5, out_dtype=torch.bfloat16),
+    submission.dual_gemm(*(one[:, :40 if i < 3 else 5].contiguous() for i, one in enumerate(tensors))),
     *submission.plain_gemm(a, b1[:32].repeat(2, 1), sfa, sfb1[:32].repeat(2, 1), out_dtype="nvfp4"),
     *submission.rms_norm_quantize_nvfp4(halves, None, 1e-6, residual=halves),
     *submission.grouped_plain_gemm(
@@ -205,9 +206,11 @@ except RuntimeError as error:
     assert all(same(one, want) for one in found[:3])
     gated = gated_gemm(halves, b1, tensors[2], None, sfb1, tensors[5], scale_gate=0.5, out_dtype=torch.bfloat16)
     assert same(found[3], gated)
+    tail = [one[:, :columns].contiguous() for one, columns in zip(tensors, (40,) * 3 + (5,) * 3, strict=True)]
+    assert same(found[4], dual_gemm(*tail))
     nvfp4_output = plain_gemm(a, b1[:32].repeat(2, 1), sfa, sfb1[:32].repeat(2, 1), out_dtype="nvfp4")
     quantized = rms_norm_quantize_nvfp4(halves, None, 1e-6, residual=halves)
-    for one, wanted in zip(found[4:], (*nvfp4_output, *quantized, *nvfp4_output), strict=True):
+    for one, wanted in zip(found[5:], (*nvfp4_output, *quantized, *nvfp4_output), strict=True):
         assert torch.equal(one.view(torch.uint8), wanted.view(torch.uint8))
 
 

@@ -102,6 +102,10 @@ def test_no_rows(layout, dtype):
 def test_leading_dimensions_are_rows():
     x = torch.randn(2, 3, 32)
     assert torch.equal(quantize_nvfp4(x)[0], quantize_nvfp4(x.view(6, 32))[0])
+    codes, _, total = rms_norm_quantize_nvfp4(x, None, 1e-6, residual=2 * x)
+    assert torch.equal(total, 3 * x) and torch.equal(codes, rms_norm_quantize_nvfp4(total.view(6, 32), None, 1e-6)[0])
+    with pytest.raises(ValueError, match=r"residual has shape \(3, 2, 32\); expected \(2, 3, 32\), as x"):
+        rms_norm_quantize_nvfp4(x, None, 1e-6, residual=x.view(3, 2, 32))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
