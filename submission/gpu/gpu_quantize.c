@@ -45,28 +45,46 @@ static struct quantize_params params_of(const struct quantization *q) {
     return params;
 }
 
+/* RMSNorm's launch: the threads of a row, and no more CTAs than run at once, each of which takes rows in turn.
+ * A few rows get more threads each; many unaligned ones, whose loads are slow, at least two CTAs an SM. */
+static int32_t launch_by_rows(const struct quantization *quantization, struct quantize_params *params,
+                              struct launch *launch) {
+    int sms = 0;
+    RETURN_IF_FAILED(gpu_count_sms(quantization->problem.device, &sms));
+    const bool few = params->m <= sms,
+               thin = few || !params->aligned || quantization->type == CUSTOM_KERNEL_FP32;
+    const int64_t numbers = thin ? QUANTIZE_UNIT : NVFP4_GROUP_ELEMS, held = QUANTIZE_NORM_PASS / numbers,
+                  most = few || params->aligned ? held : held / 2,
+                  threads = round_up(params->words_k * (SCALE_TILE_K / numbers), WARP_THREADS);
+    launch->threads = threads < most ? threads : most;
+    params->thread_numbers = (int32_t)numbers;
+    params->passes = (int32_t)ceil_div(threads, most);
+    const int64_t at_once = sms * (QUANTIZE_NORM_THREADS / launch->threads);
+    launch->grid[0] = params->rows < at_once ? params->rows : at_once;
+    return CUSTOM_KERNEL_OK;
+}
+
 int32_t gpu_run_quantize(const struct quantization *quantization, const char *backend, const void *kernel,
                          const char *pdl_variable) {
     const struct problem *problem = &quantization->problem;
     const int64_t words_k = ceil_div(problem->k, SCALE_TILE_K);
     const struct limit sizes[] = {{"m", problem->m, MAX_DIMENSION}, {"k", problem->k, MAX_DIMENSION}};
     RETURN_IF_FAILED(gpu_check_limits(backend, NULL, sizes, sizeof sizes / sizeof *sizes));
-    const struct quantize_params params = params_of(quantization);
+    struct quantize_params params = params_of(quantization);
     const int64_t words = params.rows * words_k;
     const struct limit limits[] = {
         {"the number of blocks of 64 numbers", words, INT32_MAX - QUANTIZE_CTA_WORDS}};
     RETURN_IF_FAILED(gpu_check_limits(backend, NULL, limits, sizeof limits / sizeof *limits));
-    const bool norm = quantization->form == CUSTOM_KERNEL_QUANTIZE_NORM;
-    const int64_t row_threads = round_up(words_k * QUANTIZE_TEAM, WARP_THREADS);
-    const struct launch launch = {
+    struct launch launch = {
         .kernel = kernel,
-        .grid = {norm ? params.rows : ceil_div(words, QUANTIZE_CTA_WORDS), 1, 1},
-        .threads = !norm                                 ? (int64_t)QUANTIZE_THREADS
-                   : row_threads < QUANTIZE_NORM_THREADS ? row_threads
-                                                         : (int64_t)QUANTIZE_NORM_THREADS,
+        .grid = {ceil_div(words, QUANTIZE_CTA_WORDS), 1, 1},
+        .threads = QUANTIZE_THREADS,
         .cluster = 1,
         .pdl_variable = pdl_variable,
     };
+    if (quantization->form == CUSTOM_KERNEL_QUANTIZE_NORM) {
+        RETURN_IF_FAILED(launch_by_rows(quantization, &params, &launch));
+    }
     void *arguments[] = {(void *)(uintptr_t)&params};
     return gpu_launch(problem, &launch, arguments);
 }

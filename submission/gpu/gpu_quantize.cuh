@@ -1,207 +1,14 @@
 /* The quantizer's kernels (custom_kernel.h, custom_kernel_quantize()), the same for every GPU backend.
  *
- * A thread has a unit of consecutive numbers of a row: a group of 16, of which 16 bits each are 32 bytes; or
- * eight, where numbers of 32 bits or RMSNorm's rows want more threads.  A team of threads has the word of four
- * scale factors that blocked layouts keep together.
- *
  * Each kernel waits for the kernel before it and only then lets the one after it start: that one may read,
  * before its own wait, what it takes for weights, and these may be what this kernel or the one before writes.
  */
 #ifndef GPU_QUANTIZE_CUH
 #define GPU_QUANTIZE_CUH
 
-#include "gpu_extended.cuh"
-#include "gpu_limits.h"
-#include "gpu_quantize.h"
+#include "gpu_quantize_team.cuh"
 
-#define ALL_LANES 0xffffffffu
-
-/* ---- the types of x ---- */
-
-/* A thread's numbers as they are in memory. */
-template <int type, int numbers> struct unit {
-    static constexpr int number_bytes = type == CUSTOM_KERNEL_FP32 ? 4 : 2;
-    static constexpr int words = numbers * number_bytes / 4;
-    uint32_t word[words];
-};
-
-/* Numbers `first` and on. */
-template <int type, int numbers>
-static __device__ __forceinline__ struct unit<type, numbers> load_unit(const void *from, int64_t first,
-                                                                       bool aligned) {
-    using U = struct unit<type, numbers>;
-    U raw;
-    const uint8_t *at = (const uint8_t *)from + first * U::number_bytes;
-    if (aligned) {
-#pragma unroll
-        for (int i = 0; i < U::words; i += 4) {
-            const uint4 four = *(const uint4 *)(at + i * sizeof(uint32_t));
-            raw.word[i] = four.x;
-            raw.word[i + 1] = four.y;
-            raw.word[i + 2] = four.z;
-            raw.word[i + 3] = four.w;
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < U::words; i++) {
-            if constexpr (type == CUSTOM_KERNEL_FP32) {
-                raw.word[i] = ((const uint32_t *)at)[i];
-            } else {
-                raw.word[i] = ((const uint16_t *)at)[2 * i] | (uint32_t)((const uint16_t *)at)[2 * i + 1] << 16;
-            }
-        }
-    }
-    return raw;
-}
-
-template <int type, int numbers>
-static __device__ __forceinline__ void store_unit(void *to, int64_t first, bool aligned,
-                                                  const struct unit<type, numbers> &raw) {
-    using U = struct unit<type, numbers>;
-    uint8_t *at = (uint8_t *)to + first * U::number_bytes;
-    if (aligned) {
-#pragma unroll
-        for (int i = 0; i < U::words; i += 4) {
-            *(uint4 *)(at + i * sizeof(uint32_t)) =
-                make_uint4(raw.word[i], raw.word[i + 1], raw.word[i + 2], raw.word[i + 3]);
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < U::words; i++) {
-            if constexpr (type == CUSTOM_KERNEL_FP32) {
-                ((uint32_t *)at)[i] = raw.word[i];
-            } else {
-                ((uint16_t *)at)[2 * i] = (uint16_t)raw.word[i];
-                ((uint16_t *)at)[2 * i + 1] = (uint16_t)(raw.word[i] >> 16);
-            }
-        }
-    }
-}
-
-template <int type, int numbers>
-static __device__ __forceinline__ void unpack(const struct unit<type, numbers> &raw, float (&values)[numbers]) {
-#pragma unroll
-    for (int i = 0; i < numbers; i++) {
-        if constexpr (type == CUSTOM_KERNEL_FP32) {
-            values[i] = __uint_as_float(raw.word[i]);
-        } else if constexpr (type == CUSTOM_KERNEL_BF16) {
-            const uint32_t pair = raw.word[i / 2];
-            values[i] = __uint_as_float(i % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
-        } else {
-            values[i] = cvt_f32_f16((uint16_t)(raw.word[i / 2] >> i % 2 * 16));
-        }
-    }
-}
-
-template <int type, int numbers>
-static __device__ __forceinline__ struct unit<type, numbers> pack(const float (&values)[numbers]) {
-    struct unit<type, numbers> raw;
-#pragma unroll
-    for (int i = 0; i < numbers; i++) {
-        if constexpr (type == CUSTOM_KERNEL_FP32) {
-            raw.word[i] = __float_as_uint(values[i]);
-        } else if (i % 2 == 0) {
-            raw.word[i / 2] = type == CUSTOM_KERNEL_BF16 ? cvt_rn_bf16x2_f32(values[i], values[i + 1])
-                                                         : cvt_rn_f16x2_f32(values[i], values[i + 1]);
-        }
-    }
-    return raw;
-}
-
-/* ---- a word of scale factors ---- */
-
-/* Where a thread's numbers are. */
-struct unit_place {
-    int32_t row, word; /* word: of four scale factors of the row */
-    int32_t column;
-    bool exists;
-};
-
-template <int numbers>
-static __device__ __forceinline__ struct unit_place place_of(const struct quantize_params &p, uint32_t word) {
-    const int32_t row = (int32_t)((uint64_t)word * p.word_divider >> (31 + p.word_shift));
-    const int32_t of_row = (int32_t)word - row * p.words_k;
-    const int32_t column = of_row * SCALE_TILE_K + threadIdx.x % (SCALE_TILE_K / numbers) * numbers;
-    return {row, of_row, column, row < p.m && column < p.k};
-}
-
-/* What a group's numbers are multiplied by, for each scale factor's byte: divisions, made once a CTA, in shared
- * memory. */
-static __device__ __forceinline__ void fill_factors(float (&factors)[E4M3_MAGNITUDES], float scale) {
-    for (int i = threadIdx.x; i < E4M3_MAGNITUDES; i += blockDim.x) {
-        factors[i] = factor_of_scale((uint8_t)i, scale);
-    }
-}
-
-/* Quantizes a team's numbers and stores them; all lanes of the warp execute it.  `factors`: the CTA's table,
- * if `tabled`.  Returns true in one lane of each group whose scale factor 448 cut. */
-template <bool tabled, int numbers>
-static __device__ __forceinline__ bool store_team(const struct quantize_params &p,
-                                                  const struct unit_place &place, float scale,
-                                                  const float *factors, const float (&values)[numbers]) {
-    constexpr int of_group = NVFP4_GROUP_ELEMS / numbers; /* threads */
-    float largest = fabsf(values[0]);
-#pragma unroll
-    for (int i = 1; i < numbers; i++) {
-        largest = max_nan_f32(largest, fabsf(values[i]));
-    }
-    if constexpr (of_group == 2) {
-        largest = max_nan_f32(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
-    }
-    const float wanted = wanted_scale(largest, scale);
-    const uint32_t found = scale_byte(wanted);
-    uint32_t codes[numbers / 8];
-    if constexpr (tabled) {
-        e2m1_words(values, factors[found], largest, codes);
-    } else {
-        e2m1_scaled_words(values, factor_of_scale(found, scale), codes);
-    }
-    if (place.exists) {
-        uint8_t *to = p.codes + (int64_t)place.row * (p.k / 2) + place.column / 2;
-        if constexpr (numbers == NVFP4_GROUP_ELEMS) {
-            *(uint2 *)to = make_uint2(codes[0], codes[1]);
-        } else {
-            *(uint32_t *)to = codes[0];
-        }
-    }
-    const int lane = threadIdx.x % (SCALE_TILE_K / numbers), groups = p.k / NVFP4_GROUP_ELEMS;
-    const uint32_t byte = place.exists ? found : 0;
-    const bool first = place.exists && lane % of_group == 0;
-    if (p.scale_layout == CUSTOM_KERNEL_SCALES_ROWS && groups % SCALE_TILE_GROUPS != 0) {
-        if (first) {
-            p.scales[(int64_t)place.row * groups + place.column / NVFP4_GROUP_ELEMS] = (uint8_t)byte;
-        }
-    } else {
-        uint32_t word = byte << lane / of_group * 8;
-        word |= __shfl_xor_sync(ALL_LANES, word, of_group);
-        word |= __shfl_xor_sync(ALL_LANES, word, 2 * of_group);
-        if (lane == 0 && place.row < p.rows) {
-            const int64_t offset =
-                p.scale_layout == CUSTOM_KERNEL_SCALES_ROWS
-                    ? (int64_t)place.row * groups + place.word * SCALE_TILE_GROUPS
-                    : quantized_word_offset(p.scale_layout, place.row, place.word, p.words_k);
-            *(uint32_t *)(p.scales + offset) = word;
-        }
-    }
-    return first && wanted > E4M3_MOST;
-}
-
-/* Adds the warp's number of cut groups. */
-static __device__ __forceinline__ void count_saturated(const struct quantize_params &p, uint32_t count) {
-    if (p.saturated != nullptr) {
-        const uint32_t sum = __reduce_add_sync(ALL_LANES, count);
-        if (sum != 0 && threadIdx.x % WARP_THREADS == 0) {
-            atomicAdd(p.saturated, (unsigned long long)sum);
-        }
-    }
-}
-
-/* The number at `scale`; NaN unless it is positive and finite. */
-static __device__ __forceinline__ float read_scale(const float *scale) {
-    return quantization_scale(number_or_one(scale));
-}
-
-/* ---- the kernels ---- */
+/* ---- plain and gated ---- */
 
 /* A CTA takes QUANTIZE_CTA_WORDS consecutive words of scale factors, row after row. */
 template <int type, bool gated>
@@ -251,106 +58,280 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS)
                 values[j] = activate(p, values[j], others[j]);
             }
         }
-        saturated += store_team<true>(p, place[i], scale, factors, values);
+        saturated += store_team(p, place[i], scale, factors, values);
     }
     count_saturated(p, saturated);
 }
 
-/* The numbers that RMSNorm normalizes; `first` is true where the sums with the residual are still to be stored.
+/* ---- with RMSNorm ----
+ *
+ * A CTA takes rows in turn and keeps a row in registers from the sum of squares to the codes; the next row's
+ * loads are under way meanwhile.  A row is taken in passes, if it has more numbers than the CTA's threads hold.
  */
-template <int type>
-static __device__ __forceinline__ void load_normed(const struct quantize_params &p,
-                                                   const struct unit_place &place, bool first,
-                                                   float (&values)[QUANTIZE_UNIT]) {
-    struct unit<type, QUANTIZE_UNIT> raw = {0};
-    if (place.exists) {
-        raw = load_unit<type, QUANTIZE_UNIT>(p.x, place.row * p.x_row + place.column, p.aligned);
-    }
-    unpack(raw, values);
-    if (p.residual != nullptr && place.exists) {
-        const int64_t at = (int64_t)place.row * p.k + place.column;
-        float residual[QUANTIZE_UNIT];
-        unpack(load_unit<type, QUANTIZE_UNIT>(p.residual, at, p.aligned), residual);
+
+#define PARTIAL_SUMS 512 /* of a row's squares: each eight numbers go to the next */
+#define TREE_SUMS    32  /* of them that are added as a tree */
+
+/* What the threads of a CTA share. */
+struct norm_shared {
+    float factors[E4M3_MAGNITUDES];
+    float trees[2][PARTIAL_SUMS / TREE_SUMS]; /* of a row and the next */
+    float upper[2][PARTIAL_SUMS];             /* of a pass and the next */
+};
+
+/* ---- with RMSNorm: x and residual ---- */
+
+/* What a thread loads of a row in a pass: vectors of 16 bytes, one or two.  Where it has two, neighbours load
+ * theirs in turn, so that a warp's loads and stores are of whole sectors. */
+template <int type, int numbers> struct norm_input {
+    static constexpr int vectors = unit<type, numbers>::words / 4, vector = numbers / vectors;
+    struct unit<type, vector> x[vectors], residual[vectors];
+};
+
+/* The column of a thread's vector i in the pass that begins at column `first`. */
+template <int type, int numbers> static __device__ __forceinline__ int32_t vector_column(int32_t first, int i) {
+    using I = norm_input<type, numbers>;
+    const int32_t thread = threadIdx.x;
+    return first + (I::vectors == 1 ? thread : thread / 2 * 4 + i * 2 + thread % 2) * I::vector;
+}
+
+/* Past the row's end there are zeros: those at the start, if a row takes one pass. */
+template <int type, int numbers>
+static __device__ __forceinline__ void load_norm_input(const struct quantize_params &p, int32_t row,
+                                                       int32_t first, bool aligned,
+                                                       norm_input<type, numbers> &input) {
+    using I = norm_input<type, numbers>;
 #pragma unroll
-        for (int i = 0; i < QUANTIZE_UNIT; i++) {
-            values[i] = __fadd_rn(values[i], residual[i]);
+    for (int i = 0; i < I::vectors; i++) {
+        const int32_t column = vector_column<type, numbers>(first, i);
+        if (column < p.k) {
+            input.x[i] = load_unit<type, I::vector>(p.x, row * p.x_row + column, aligned);
+            if (p.residual != nullptr) {
+                input.residual[i] =
+                    load_unit<type, I::vector>(p.residual, (int64_t)row * p.k + column, aligned);
+            }
+        } else if (p.passes > 1) {
+            input.x[i] = input.residual[i] = {0};
         }
-        raw = pack<type>(values);
-        if (first) {
-            store_unit(p.sum, at, p.aligned, raw);
-        }
-        unpack(raw, values);
     }
 }
 
-/* The sum over the CTA of each thread's `part`, in every thread. */
-static __device__ __forceinline__ float sum_of_row(float part) {
-    __shared__ float warps[QUANTIZE_NORM_THREADS / WARP_THREADS];
+/* Makes x the sum of x and residual, rounded to their type, and stores it.  A 16-bit sum has the bits of the
+ * fp32 sum's rounding, since 24 bits are more than twice the type's and 2 (Figueroa, "When is double rounding
+ * innocuous?"). */
+template <int type, int numbers>
+static __device__ __forceinline__ void add_residual(const struct quantize_params &p, int32_t row, int32_t first,
+                                                    bool aligned, norm_input<type, numbers> &input) {
+    using I = norm_input<type, numbers>;
 #pragma unroll
-    for (int apart = WARP_THREADS / 2; apart > 0; apart /= 2) {
-        part = __fadd_rn(part, __shfl_xor_sync(ALL_LANES, part, apart));
+    for (int i = 0; i < I::vectors; i++) {
+#pragma unroll
+        for (int j = 0; j < unit<type, I::vector>::words; j++) {
+            const uint32_t x = input.x[i].word[j], y = input.residual[i].word[j];
+            if constexpr (type == CUSTOM_KERNEL_FP32) {
+                input.x[i].word[j] = __float_as_uint(__fadd_rn(__uint_as_float(x), __uint_as_float(y)));
+            } else {
+                input.x[i].word[j] = type == CUSTOM_KERNEL_BF16 ? add_bf16x2(x, y) : add_f16x2(x, y);
+            }
+        }
+        const int32_t column = vector_column<type, numbers>(first, i);
+        if (column < p.k) {
+            store_unit(p.sum, (int64_t)row * p.k + column, aligned, input.x[i]);
+        }
     }
-    if (threadIdx.x % WARP_THREADS == 0) {
-        warps[threadIdx.x / WARP_THREADS] = part;
+}
+
+/* The thread's consecutive numbers, from the vectors that it and its neighbour have. */
+template <int type, int numbers>
+static __device__ __forceinline__ struct unit<type, numbers>
+own_numbers(const norm_input<type, numbers> &input) {
+    struct unit<type, numbers> own;
+    if constexpr (norm_input<type, numbers>::vectors == 1) {
+        own = input.x[0];
+    } else {
+        const bool odd = threadIdx.x % 2 != 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint32_t first = input.x[0].word[i], second = input.x[1].word[i];
+            const uint32_t other = shfl_sync_bfly(odd ? first : second, 1);
+            own.word[i] = odd ? other : first;
+            own.word[4 + i] = odd ? second : other;
+        }
+    }
+    return own;
+}
+
+/* ---- with RMSNorm: weight ---- */
+
+template <int type, int numbers>
+static __device__ __forceinline__ struct unit<type, numbers> load_weight(const struct quantize_params &p,
+                                                                         int32_t column, bool aligned) {
+    if (p.weight != nullptr && column < p.k) {
+        return load_unit<type, numbers>(p.weight, column, aligned);
+    }
+    float ones[numbers];
+#pragma unroll
+    for (int i = 0; i < numbers; i++) {
+        ones[i] = 1.0f;
+    }
+    return pack<type>(ones);
+}
+
+/* ---- with RMSNorm: the sum of squares ---- */
+
+/* The sum of each eight squares, in order. */
+template <int numbers>
+static __device__ __forceinline__ void sum_squares(const float (&values)[numbers],
+                                                   float (&squares)[numbers / QUANTIZE_UNIT]) {
+#pragma unroll
+    for (int i = 0; i < numbers; i++) {
+        const float square = __fmul_rn(values[i], values[i]);
+        float &sum = squares[i / QUANTIZE_UNIT];
+        sum = i % QUANTIZE_UNIT == 0 ? square : __fadd_rn(sum, square);
+    }
+}
+
+/* Adds a pass's sums of squares to the partial sums of the threads, of which the first have `units` each: all
+ * of the pass's, or its first PARTIAL_SUMS and then the others, which the threads after them have. */
+template <int units>
+static __device__ __forceinline__ void add_squares(struct norm_shared &shared, int32_t pass,
+                                                   const float (&squares)[units], float (&part)[units]) {
+    constexpr int owners = PARTIAL_SUMS / units;
+    float *upper = shared.upper[pass % 2];
+#pragma unroll
+    for (int i = 0; i < units; i++) {
+        part[i] = __fadd_rn(part[i], squares[i]);
+    }
+    if (blockDim.x > owners) {
+        if (threadIdx.x >= owners) {
+#pragma unroll
+            for (int i = 0; i < units; i++) {
+                upper[i * owners + threadIdx.x - owners] = squares[i];
+            }
+        }
+        __syncthreads();
+        if (threadIdx.x + owners < blockDim.x) {
+#pragma unroll
+            for (int i = 0; i < units; i++) {
+                part[i] = __fadd_rn(part[i], upper[i * owners + threadIdx.x]);
+            }
+        }
+    }
+}
+
+/* The sum of the partial sums, in every thread; `turn` is another than for the row before. */
+template <int units>
+static __device__ __forceinline__ float sum_of_row(struct norm_shared &shared, int32_t turn,
+                                                   float (&part)[units]) {
+    constexpr int threads = TREE_SUMS / units;
+#pragma unroll
+    for (int apart = threads / 2; apart > 0; apart /= 2) {
+#pragma unroll
+        for (int i = 0; i < units; i++) {
+            part[i] = __fadd_rn(part[i], __shfl_xor_sync(ALL_LANES, part[i], apart));
+        }
+    }
+    if (threadIdx.x % threads == 0 && threadIdx.x < PARTIAL_SUMS / units) {
+        shared.trees[turn][threadIdx.x / threads] = units == 2 ? __fadd_rn(part[0], part[units - 1]) : part[0];
     }
     __syncthreads();
     float sum = 0;
-    for (int i = 0; i < blockDim.x / WARP_THREADS; i++) {
-        sum = __fadd_rn(sum, warps[i]);
+#pragma unroll
+    for (int i = 0; i < PARTIAL_SUMS / TREE_SUMS; i++) {
+        sum = __fadd_rn(sum, shared.trees[turn][i]);
     }
     return sum;
 }
 
-/* A CTA takes a row; a thread, every unit that is a multiple of the CTA's threads further on.  It reads all but
- * its last unit again after the sum. */
+/* Takes `row` and those after it that are the CTA's; returns its first past the last one. */
+template <int type, int numbers>
+static __device__ __forceinline__ int32_t normalize_rows(const struct quantize_params &p, int32_t row,
+                                                         struct norm_shared &shared, bool aligned) {
+    constexpr int units = numbers / QUANTIZE_UNIT;
+    const int32_t pass_columns = blockDim.x * numbers, last = p.passes - 1;
+    const int32_t thread_column = threadIdx.x * numbers;
+    norm_input<type, numbers> input = {};
+    load_norm_input(p, row, 0, aligned, input);
+    const struct unit<type, numbers> last_weight =
+        load_weight<type, numbers>(p, last * pass_columns + thread_column, aligned);
+    const float scale = read_scale(p.scale);
+    fill_factors(shared.factors, scale); /* sum_of_row() waits for all threads */
+    uint32_t saturated = 0;
+    for (int32_t turn = 0; row < p.m; row += gridDim.x, turn ^= 1) {
+        struct unit<type, numbers> raw;
+        float part[units] = {0};
+        for (int32_t pass = 0; pass <= last; pass++) {
+            if (p.residual != nullptr) {
+                add_residual(p, row, pass * pass_columns, aligned, input);
+            }
+            raw = own_numbers(input);
+            if (pass < last) {
+                load_norm_input(p, row, (pass + 1) * pass_columns, aligned, input);
+            } else if (row + gridDim.x < p.m) {
+                load_norm_input(p, row + gridDim.x, 0, aligned, input);
+            }
+            float values[numbers], squares[units];
+            unpack(raw, values);
+            sum_squares(values, squares);
+            add_squares(shared, pass, squares, part);
+        }
+        const float mean = __fdiv_rn(sum_of_row(shared, turn, part), (float)p.k);
+        const float factor = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, p.epsilon)));
+        for (int32_t pass = last; pass >= 0; pass--) {
+            const int32_t column = pass * pass_columns + thread_column, word = column / SCALE_TILE_K;
+            struct unit<type, numbers> raw_weight = last_weight;
+            if (pass != last) {
+                raw_weight = load_weight<type, numbers>(p, column, aligned);
+                raw = p.residual != nullptr
+                          ? load_unit<type, numbers>(p.sum, (int64_t)row * p.k + column, aligned)
+                          : load_unit<type, numbers>(p.x, row * p.x_row + column, aligned);
+            }
+            float values[numbers], weight[numbers];
+            unpack(raw, values);
+            unpack(raw_weight, weight);
+#pragma unroll
+            for (int i = 0; i < numbers; i++) {
+                values[i] = __fmul_rn(__fmul_rn(values[i], factor), weight[i]);
+            }
+            /* A thread without a word must not store one. */
+            const struct unit_place place = {word < p.words_k ? row : p.rows, word, column, column < p.k};
+            saturated += store_team(p, place, scale, shared.factors, values);
+        }
+    }
+    count_saturated(p, saturated);
+    return row;
+}
+
+/* Zeroes the scale factors of `row` and those after it that are the CTA's, which a blocked layout adds. */
+static __device__ __forceinline__ void zero_added_rows(const struct quantize_params &p, int32_t row) {
+    for (; row < p.rows; row += gridDim.x) {
+        for (int32_t word = threadIdx.x; word < p.words_k; word += blockDim.x) {
+            *(uint32_t *)(p.scales + word_offset(p, row, word)) = 0;
+        }
+    }
+}
+
 template <int type>
 static __global__ void __launch_bounds__(QUANTIZE_NORM_THREADS)
     quantize_norm_kernel(const __grid_constant__ quantize_params p) {
-    const int32_t words = blockDim.x / QUANTIZE_TEAM;
-    struct unit_place place = {(int32_t)blockIdx.x, 0, 0, false};
-    float values[QUANTIZE_UNIT], part = 0;
+    __shared__ struct norm_shared shared;
+    int32_t row = blockIdx.x;
+    if (threadIdx.x < 2 * PARTIAL_SUMS / TREE_SUMS) {
+        shared.trees[0][threadIdx.x] = 0;
+    }
+    __syncthreads();
     griddepcontrol_wait();
     griddepcontrol_launch_dependents();
-    const float scale = read_scale(p.scale);
-    const int32_t first = threadIdx.x / QUANTIZE_TEAM, last = (p.words_k - 1) / words * words;
-    for (int32_t base = 0; base <= last; base += words) {
-        place.word = base + first;
-        place.column = place.word * SCALE_TILE_K + threadIdx.x % QUANTIZE_TEAM * QUANTIZE_UNIT;
-        place.exists = place.row < p.m && place.column < p.k;
-        load_normed<type>(p, place, true, values);
-        float squares = 0;
-#pragma unroll
-        for (int i = 0; i < QUANTIZE_UNIT; i++) {
-            squares = __fadd_rn(squares, __fmul_rn(values[i], values[i]));
+    if (row < p.m && !p.aligned) {
+        row = normalize_rows<type, QUANTIZE_UNIT>(p, row, shared, false);
+    } else if (row < p.m && (type == CUSTOM_KERNEL_FP32 || p.thread_numbers == QUANTIZE_UNIT)) {
+        row = normalize_rows<type, QUANTIZE_UNIT>(p, row, shared, true);
+    } else if (row < p.m) {
+        if constexpr (type != CUSTOM_KERNEL_FP32) {
+            row = normalize_rows<type, NVFP4_GROUP_ELEMS>(p, row, shared, true);
         }
-        part = __fadd_rn(part, squares);
     }
-    const float mean = __fdiv_rn(sum_of_row(part), (float)p.k);
-    const float factor = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, p.epsilon)));
-    uint32_t saturated = 0;
-    for (int32_t base = last; base >= 0; base -= words) {
-        if (base != last) {
-            place.word = base + first;
-            place.column = place.word * SCALE_TILE_K + threadIdx.x % QUANTIZE_TEAM * QUANTIZE_UNIT;
-            place.exists = place.row < p.m && place.column < p.k;
-            load_normed<type>(p, place, false, values);
-        }
-        float weight[QUANTIZE_UNIT];
-        if (p.weight != nullptr && place.exists) {
-            unpack(load_unit<type, QUANTIZE_UNIT>(p.weight, place.column, p.aligned), weight);
-        }
-#pragma unroll
-        for (int i = 0; i < QUANTIZE_UNIT; i++) {
-            values[i] = __fmul_rn(values[i], factor);
-            values[i] = p.weight != nullptr && place.exists ? __fmul_rn(values[i], weight[i]) : values[i];
-        }
-        const bool padding = place.word >= p.words_k; /* a thread without a word must not store one */
-        struct unit_place to = place;
-        to.row = padding ? p.rows : place.row;
-        /* No table: few groups of a thread would not pay for its start (measured:H200). */
-        saturated += store_team<false>(p, to, scale, nullptr, values);
-    }
-    count_saturated(p, saturated);
+    zero_added_rows(p, row);
 }
 
 template <int type> static const void *quantize_kernel_of(int32_t form) {

@@ -15,8 +15,9 @@ enum {
     QUANTIZE_WORDS = 4,     /* words that such a thread takes part in, without RMSNorm: loads under way */
     QUANTIZE_TEAMS = QUANTIZE_THREADS / QUANTIZE_TEAM,
     QUANTIZE_CTA_WORDS = QUANTIZE_TEAMS * QUANTIZE_WORDS,
-    QUANTIZE_NORM_THREADS = 512, /* most threads of a CTA with RMSNorm, which takes a row: the partial sums */
-    QUANTIZE_FORMS = 3,          /* enum custom_kernel_quantize_form */
+    QUANTIZE_NORM_THREADS = 1024, /* most threads with RMSNorm, of a CTA and of an SM: 64 registers each */
+    QUANTIZE_NORM_PASS = 8192, /* most numbers of a row that such a CTA holds, twice as many as partial sums */
+    QUANTIZE_FORMS = 3,        /* enum custom_kernel_quantize_form */
     QUANTIZE_TYPES = CUSTOM_KERNEL_FP32 + 1,
 };
 
@@ -34,7 +35,9 @@ struct quantize_params {
     uint32_t word_divider; /* division by words_k: multiply by this, shift by 31 + word_shift */
     int32_t word_shift;
     int32_t scale_layout;
-    int32_t aligned; /* all rows begin at multiples of 16 bytes */
+    int32_t thread_numbers; /* with RMSNorm, of a thread in a pass */
+    int32_t passes;         /* of a CTA with RMSNorm over a row */
+    int32_t aligned;        /* all rows begin at multiples of 16 bytes */
     float epsilon, limit, alpha, beta;
 };
 

@@ -479,6 +479,20 @@ PTX uint32_t mul_bf16x2(uint32_t x, uint32_t y) {
     return product;
 }
 
+/* Subnormals are kept. */
+PTX uint32_t add_f16x2(uint32_t x, uint32_t y) {
+    uint32_t sum;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(x), "r"(y));
+    return sum;
+}
+
+/* Subnormals are kept. */
+PTX uint32_t add_bf16x2(uint32_t x, uint32_t y) {
+    uint32_t sum;
+    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(x), "r"(y));
+    return sum;
+}
+
 /* d += a * b for a warp's fragments, m16 n8 k16, fp16 operands, fp32 accumulators (PTX ISA, mma.sync). */
 PTX void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

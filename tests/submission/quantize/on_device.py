@@ -17,6 +17,8 @@ from tests.submission.quantize.quantize_kit import LAYOUTS, TYPES, normed, rando
 
 # M, K, gap between rows, numbers before the first.
 SHAPES = ((1, 16, 0, 0), (3, 80, 3, 1), (130, 48, 0, 0), (2, 2112, 16, 8), (9, 64, 0, 0))
+# M, K, numbers before the first: a warp; an unaligned row; one row, many threads; rows in turn; rows in two passes.
+NORM_SHAPES = ((3, 16, 0), (1, 4096 + 80, 1), (1, 4096 + 80, 0), (7, 2064, 0), (3, 8208, 0))
 SCALES = (None, 2.0**-140, 2.0**124, -1.0, -0.0, torch.inf)
 
 
@@ -41,19 +43,20 @@ def wrong_on(device: str) -> list[list[str]]:
             x.copy_(values)
             layout, count = LAYOUTS[(i + index) % 3], torch.zeros(1, dtype=torch.int64, device=device)
             check("plain", values, 0.37, layout, quantize_nvfp4(x, 0.37, layout, saturated=count), count)
-        for m, k, shift in ((3, 16, 0), (2, 4096 + 80, 1)):
+        for i, (m, k, shift) in enumerate(NORM_SHAPES):
+            layout = LAYOUTS[(i + index) % 3]
             x = torch.randn(m * k + shift).to(dtype)[shift:].view(m, k)
             weight, residual = torch.rand(k).to(dtype), torch.randn(m, k).to(dtype)
             on_device = torch.cat([torch.zeros(shift, dtype=dtype), x.flatten()]).to(device)[shift:].view(m, k)
-            for given in (None, residual):
-                values, h = normed(x, weight, 1e-6, given)
-                output = rms_norm_quantize_nvfp4(
-                    on_device, weight.to(device), 1e-6, 3.0, "swizzled8x4",
-                    residual=None if given is None else given.to(device),
-                )  # fmt: skip
-                check("norm", values, 3.0, "swizzled8x4", output[:2])
-                if given is not None and not torch.equal(output[2].cpu(), h):
-                    found.append(["norm", "", str((m, k)), "x + residual differs"])
+            given = residual if (i + index) % 2 else None
+            values, h = normed(x, weight, 1e-6, given)
+            output = rms_norm_quantize_nvfp4(
+                on_device, weight.to(device), 1e-6, 3.0, layout,
+                residual=None if given is None else given.to(device),
+            )  # fmt: skip
+            check("norm", values, 3.0, layout, output[:2])
+            if given is not None and not torch.equal(output[2].cpu(), h):
+                found.append(["norm", "", str((m, k)), "x + residual differs"])
         gate = torch.tensor([0.0, 32.0, 40.0])[torch.randint(0, 3, (9, 80))]
         up = torch.randint(-8, 9, (9, 80)).float()
         values = gate * torch.where(gate == 0, 0.5, 1.0) * up

@@ -57,8 +57,9 @@ def normed(
     for i in range(8):
         parts = parts + units[:, :, i]
     partials = np.zeros((len(h), 512), np.float32)
-    for unit in range(parts.shape[1]):
-        partials[:, unit % 512] += parts[:, unit]
+    for first in range(0, parts.shape[1], 512):
+        some = parts[:, first : first + 512]
+        partials[:, : some.shape[1]] += some
     trees = partials.reshape(len(h), 16, 32)
     while trees.shape[2] > 1:
         half = trees.shape[2] // 2

@@ -66,7 +66,7 @@ def test_a_scale_that_is_not_positive_and_finite_marks_every_group(scale):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("k", [16, 48, 4096 + 64, 9216])
 def test_rms_norm_gives_the_promised_bits(dtype, k):
-    x, residual = torch.randn(5, k).to(dtype), torch.randn(5, k).to(dtype) * 3
+    x, residual = torch.randn(3, k).to(dtype), torch.randn(3, k).to(dtype) * 3
     weight = torch.rand(k).to(dtype) + 0.5
     for given_weight, given_residual in ((weight, residual), (weight, None), (None, None)):
         values, h = normed(x, given_weight, 1e-6, given_residual)
