@@ -37,9 +37,14 @@ def grouped_names(backend: str) -> list[str]:
     return list(printed()[backend]["grouped_tiles"])
 
 
+def experts_tiles(backend: str) -> dict[str, dict[str, int]]:
+    """Name of each of the experts' tiles -> the members of its struct."""
+    return printed()[backend]["experts_tiles"]
+
+
 def experts_names(backend: str) -> list[str]:
     """The names of the experts' tiles, in the library's order."""
-    return list(printed()[backend]["experts_tiles"])
+    return list(experts_tiles(backend))
 
 
 def costs(backend: str) -> dict[str, int]:

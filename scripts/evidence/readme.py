@@ -252,6 +252,21 @@ def simulated_experts(data: dict[str, Any]) -> str:
     return table(["**simulated** us (floor)", *(f"{one} tokens" for one in tokens)], rows)
 
 
+def experts_peers(data: dict[str, Any]) -> str:
+    """The same products beside a public library's kernels: one run, then ours of a later one."""
+    described = {
+        "ours": "this package then, A in 4 bits", "humming": f"humming {data['humming']}, A in 16 bits",
+        "bf16": "`torch._grouped_mm`, bf16", "now": "**this package now**, another run",
+    }  # fmt: skip
+    tokens = list(dict.fromkeys(row["tokens"] for row in data["rows"]))
+    rows = [
+        [f"{product}: {text}", *(f"{row[name]:.1f}" for row in data["rows"] if row["product"] == product)]
+        for product in dict.fromkeys(row["product"] for row in data["rows"])
+        for name, text in described.items()
+    ]
+    return table(["us a call", *(f"{t} tokens" for t in tokens)], rows)
+
+
 # Name -> the measurements, and the function that writes the block.
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "simulated-summary": ("simulator/calibration/data/blackwell_calls.json", simulated_summary),
@@ -269,6 +284,7 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "modules": ("shark_tank/data/h200_modules.json", modules),
     "experts": ("shark_tank/data/h200_experts.json", experts),
     "simulated-experts": ("simulator/calibration/data/experts_calls.json", simulated_experts),
+    "experts-peers": ("shark_tank/data/h200_experts_peers.json", experts_peers),
     "host": ("shark_tank/data/host_cost.json", host),
     "first-import": ("shark_tank/data/first_import.json", first_import),
 }

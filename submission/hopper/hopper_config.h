@@ -22,6 +22,7 @@
 #define STAGE_FP4_BYTES      (STAGE_K / 2)
 #define STAGE_SCALE_TILES    (STAGE_K / SCALE_TILE_K)
 #define STAGE_SCALE_BYTES    (STAGE_SCALE_TILES * SCALE_TILE_BYTES)
+#define STAGE_ROW_SCALES     (STAGE_SCALE_TILES * SCALE_WORD_BYTES) /* bytes of a row's */
 #define FP16_BYTES           2
 #define A_BOX_BYTES          SWIZZLE_ROW_BYTES /* row of A in a TMA box: the widest that a swizzle allows */
 #define A_BOX_K              (A_BOX_BYTES / FP16_BYTES)

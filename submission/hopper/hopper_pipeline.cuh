@@ -107,6 +107,11 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
     uint32_t scale_tile = SHARED_MEMBER(stage, scales) + in_tiles / SCALE_TILE_ROWS * STAGE_SCALE_BYTES +
                           quad_lane / 2 * SCALE_TILE_BYTES;
     uint32_t scales = scale_word_at(scale_tile, in_tiles) + quad_lane % 2 * 2;
+    if constexpr (T::may_have_row_scales) {
+        if (coord.row_scales) {
+            scales = SHARED_MEMBER(stage, scales) + in_tiles * STAGE_ROW_SCALES + quad_lane * 2;
+        }
+    }
     for (int which = 0; which < 2; which++) {
         packed.fp4[which] = ld_shared_v4(fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
         widen_scales_as<T::a_type>(ld_shared_u16(scales + which * second), packed.scales[which]);
@@ -190,7 +195,9 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
                 uint64_t a = T::rebuilds_descriptors
                                  ? wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a) + offset)
                                  : wgmma_descriptor_plus(tile_of_a, offset);
-                wgmma_as<T::a_type, T::tile_m>::mma_async(acc[block], fragment[j], a, k > first || step > 0);
+                constexpr int rows = T::wgmma_rows;
+                wgmma_as<T::a_type, rows>::mma_async((float (&)[rows / 2]) acc[block], fragment[j], a,
+                                                     k > first || step > 0);
             }
             wgmma_commit_group();
             wgmma_wait_group<1>(); /* all but the last: the other buffer is free */

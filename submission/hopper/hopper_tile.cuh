@@ -28,6 +28,9 @@ struct tile {
     static constexpr int warpgroups_n = warpgroups_n_, warpgroups_k = warpgroups_k_;
     static constexpr int warpgroups = warpgroups_n * warpgroups_k;
     static constexpr int m_blocks = m_blocks_, tile_m = tile_m_, stages = stages_;
+    static constexpr int wgmma_rows = tile_m; /* rows of A that are multiplied */
+    /* Whether coord.row_scales may say that a stage's scale factors follow each other row by row. */
+    static constexpr bool may_have_row_scales = false;
     static constexpr int split_k = split_k_; /* CTAs of a cluster that share the tile's K */
     static constexpr int tile_n = TILE_N(warpgroups_n, m_blocks), threads = CTA_THREADS(warpgroups);
     static constexpr int consumers = warpgroups * WARPGROUP_THREADS;   /* threads */

@@ -65,8 +65,10 @@ void print_hopper_tiles(void) {
     printf("    },\n    \"experts_tiles\": {\n");
     for (int i = 0; i < HOPPER_EXPERTS_TILES_COUNT; i++) {
         const struct hopper_experts_tile *tile = &hopper_experts_tiles[i];
-        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"ctas_per_sm\": %d}%s\n", tile->name,
-               tile->tile_m, tile->stages, tile->ctas_per_sm, i + 1 < HOPPER_EXPERTS_TILES_COUNT ? "," : "");
+        printf("      \"%s\": {\"tile_m\": %d, \"least_rows\": %d, \"m_blocks\": %d, \"stages\": %d, "
+               "\"ctas_per_sm\": %d}%s\n",
+               tile->name, tile->tile_m, tile->least_rows, tile->m_blocks, tile->stages, tile->ctas_per_sm,
+               i + 1 < HOPPER_EXPERTS_TILES_COUNT ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < HOPPER_TILES; i++) {

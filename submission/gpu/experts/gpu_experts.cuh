@@ -80,10 +80,10 @@ static __device__ __forceinline__ int32_t expert_tiles(const struct expert_token
     return table->tile_end[tokens.experts - 1];
 }
 
-/* Tile number `number`, below expert_tiles(). */
-static __device__ __forceinline__ struct expert_tile
-find_expert_tile(const struct expert_tokens &tokens, const struct expert_table *table, int32_t number) {
-    int32_t low = 0, high = tokens.experts - 1; /* the first expert whose tile_end is above number */
+/* The expert of tile number `number`, below expert_tiles(): the first one whose tile_end is above it. */
+static __device__ __forceinline__ int32_t expert_of_tile(const struct expert_tokens &tokens,
+                                                         const struct expert_table *table, int32_t number) {
+    int32_t low = 0, high = tokens.experts - 1;
     while (low < high) {
         const int32_t middle = (low + high) / 2;
         if (table->tile_end[middle] > number) {
@@ -92,8 +92,30 @@ find_expert_tile(const struct expert_tokens &tokens, const struct expert_table *
             low = middle + 1;
         }
     }
-    const int32_t before = low == 0 ? 0 : table->tile_end[low - 1];
-    return {low, first_row_of(tokens, table, low) + (number - before) * tokens.tile_m, table->row_end[low]};
+    return low;
+}
+
+static __device__ __forceinline__ struct expert_tile
+find_expert_tile(const struct expert_tokens &tokens, const struct expert_table *table, int32_t number) {
+    const int32_t expert = expert_of_tile(tokens, table, number),
+                  before = expert == 0 ? 0 : table->tile_end[expert - 1];
+    return {expert, first_row_of(tokens, table, expert) + (number - before) * tokens.tile_m,
+            table->row_end[expert]};
+}
+
+/* The same if an expert's rows are shared out evenly, in units of unit_rows rows, which divide tile_m; row_end
+ * is the row after the tile's last one. */
+template <int unit_rows>
+static __device__ __forceinline__ struct expert_tile
+find_even_tile(const struct expert_tokens &tokens, const struct expert_table *table, int32_t number) {
+    const int32_t expert = expert_of_tile(tokens, table, number),
+                  before = expert == 0 ? 0 : table->tile_end[expert - 1],
+                  tiles = table->tile_end[expert] - before, index = number - before,
+                  first_row = first_row_of(tokens, table, expert), end = table->row_end[expert],
+                  units = tiles_of_rows(end - first_row, unit_rows), each = units / tiles,
+                  longer = units % tiles, first = each * index + min(index, longer),
+                  own = each + (index < longer ? 1 : 0);
+    return {expert, first_row + first * unit_rows, min(end, first_row + (first + own) * unit_rows)};
 }
 
 /* ---- rows of scale factors ---- */

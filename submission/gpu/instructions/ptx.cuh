@@ -94,6 +94,10 @@ PTX void cp_async_ca_4(uint32_t to, const void *from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 
+PTX void cp_async_ca_8(uint32_t to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
+}
+
 PTX void cp_async_commit_group(void) {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }

@@ -2,8 +2,8 @@
  * in fp16, encode the tensor maps, dequantize A, multiply.  Nothing depends on the counts. */
 #include "hopper_experts_backend.h"
 
-#include "../../gpu/gpu_backend.h"
 #include "../../gpu/experts/gpu_experts_host.h"
+#include "../../gpu/gpu_backend.h"
 #include "../hopper_operands.h"
 #include "hopper_experts_kernels.h"
 #include "hopper_experts_selection.h"
@@ -24,10 +24,11 @@ static int32_t make_plan(const struct experts *experts, struct experts_plan *pla
     RETURN_IF_FAILED(gpu_count_sms(all->device, &plan->sms));
     RETURN_IF_FAILED(gpu_wanted_tile(EXPERTS_CONFIG_VARIABLE, hopper_experts_tile_name, &plan->index));
     if (plan->index < 0) {
-        plan->index = hopper_select_experts_tile(plan->rows, all->l);
+        const int64_t pairs = experts->extension.plain ? ceil_div(all->n, 2) : all->n;
+        plan->index = hopper_select_experts_tile(plan->rows, all->l, pairs, plan->sms);
     }
     plan->tile = &hopper_experts_tiles[plan->index];
-    plan->tiles_n = ceil_div(all->n, (experts->extension.plain ? 2 : 1) * EXPERTS_TILE_N);
+    plan->tiles_n = ceil_div(all->n, (experts->extension.plain ? 2 : 1) * EXPERTS_TILE_N(plan->tile->m_blocks));
     RETURN_IF_FAILED(gpu_check_experts("hopper", plan->tile->name, experts, plan->tile->tile_m, plan->tiles_n));
     plan->a = *all;
     plan->a.scale_layout = experts->sfa_layout;
@@ -40,8 +41,8 @@ struct tensor_maps {
 
 static int32_t encode_b(const char *name, const struct experts_plan *plan, const uint8_t *fp4,
                         CUtensorMap *map) {
-    const struct tensor_3d b =
-        gpu_experts_pieces(plan->experts, fp4, STAGE_FP4_BYTES, EXPERTS_TILE_N, CU_TENSOR_MAP_SWIZZLE_NONE);
+    const struct tensor_3d b = gpu_experts_pieces(
+        plan->experts, fp4, STAGE_FP4_BYTES, EXPERTS_TILE_N(plan->tile->m_blocks), CU_TENSOR_MAP_SWIZZLE_NONE);
     return gpu_encode(name, &b, map);
 }
 
@@ -50,8 +51,8 @@ static int32_t encode_maps(const struct experts_plan *plan, const uint8_t *a_fp1
     struct problem rows = *all;
     rows.m = plan->rows;
     rows.l = 1;
-    RETURN_IF_FAILED(
-        hopper_encode_a("a", &rows, plan->stages_k, a_fp16, (uint32_t)plan->tile->tile_m, &maps->a));
+    const int box_rows = plan->tile->m_blocks > 1 ? EVEN_UNIT_ROWS : plan->tile->tile_m;
+    RETURN_IF_FAILED(hopper_encode_a("a", &rows, plan->stages_k, a_fp16, (uint32_t)box_rows, &maps->a));
     RETURN_IF_FAILED(encode_b("b1", plan, all->b1, &maps->b1));
     return encode_b("b2", plan, gpu_experts_second(plan->experts), &maps->b2);
 }
@@ -89,7 +90,7 @@ static int32_t launch_all(const struct experts_plan *plan, uint8_t *scratch) {
         .grid = {tiles < at_once ? tiles : at_once, 1, 1},
         .threads = CTA_THREADS(EXPERTS_WARPGROUPS),
         .cluster = 1,
-        .shared_bytes = EXPERTS_SHARED_BYTES(plan->tile->tile_m, plan->tile->stages),
+        .shared_bytes = EXPERTS_SHARED_BYTES(plan->tile->tile_m, plan->tile->m_blocks, plan->tile->stages),
         .pdl_variable = HOPPER_PDL_VARIABLE,
     };
     struct hopper_experts_params params = {

@@ -1,13 +1,27 @@
 /* The kernels for experts, one for every tile; compiled apart from the others. */
 #include "hopper_experts_kernels.h"
 
+#include "hopper_experts_dequantize.cuh"
+#include "hopper_experts_even.cuh"
 #include "hopper_experts_gemm.cuh"
 
-#define KERNEL(name, tile_m, stages, ctas_per_sm)                                                              \
-    (const void *)hopper::experts_gemm_kernel<hopper::experts_tile<tile_m, stages, ctas_per_sm>>,
+#define KERNEL(name, tile_m, least_rows, m_blocks, stages, ctas_per_sm)                                        \
+    hopper::experts_kernel_of<hopper::experts_tile<tile_m, least_rows, m_blocks, stages, ctas_per_sm>>(),
+
+namespace hopper {
+
+template <class T> static const void *experts_kernel_of(void) {
+    if constexpr (T::even) {
+        return (const void *)even_experts_kernel<T>;
+    } else {
+        return (const void *)experts_gemm_kernel<T>;
+    }
+}
+
+} // namespace hopper
 
 const void *hopper_experts_gemm_kernel(int index) {
-    static const void *const kernels[] = {HOPPER_EXPERTS_TILES(KERNEL)};
+    const void *const kernels[] = {HOPPER_EXPERTS_TILES(KERNEL)};
     return kernels[index];
 }
 

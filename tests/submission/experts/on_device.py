@@ -7,6 +7,8 @@ Prints a line for each check that fails, then how many did; --small: the first s
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 
 import torch
@@ -68,10 +70,35 @@ def check_replays(small: bool) -> list[str]:
     return failed
 
 
+def _random_nvfp4(*rows: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    codes = torch.randint(0, 256, (*rows, k // 2), dtype=torch.uint8, device="cuda")
+    return codes, torch.randint(0x30, 0x40, (*rows, k // 16), dtype=torch.uint8, device="cuda")
+
+
+def check_tiles() -> list[str]:
+    """Large tiles, which share out an expert's rows, give the bits of a small one."""
+    failed = []
+    for plain, layout, k in ((False, "linear", 1088), (True, "swizzled128x4", 512)):
+        b_rows = 1024 if plain else 2048
+        (a, sfa), (b, sfb) = _random_nvfp4(6000, k=k), _random_nvfp4(32, b_rows, k=k)
+        counts = torch.randint(100, 260, (32,), dtype=torch.int32, device="cuda")
+        options = {"counts": counts, "out_dtype": BF16, "scale_layout": ("linear", layout)}
+        gated = functools.partial(grouped_gated_gemm, a, b, None, sfa, sfb, None, weights="stacked")
+        product = functools.partial(grouped_plain_gemm, a, b, sfa, sfb) if plain else gated
+        found, rows = {}, min(int(counts.sum()), 6000)
+        for tile in ("m16", "m96", "m144"):
+            os.environ["NVFP4_EXPERTS_CONFIG"] = tile
+            found[tile] = product(**options)[:rows].view(torch.int16)
+            if not torch.equal(found[tile], found["m16"]):
+                failed.append(f"tile {tile}, plain {plain}: other bits than m16's")
+        del os.environ["NVFP4_EXPERTS_CONFIG"]
+    return failed
+
+
 def main() -> int:
     """The number of failures."""
     small = "--small" in sys.argv[1:]
-    failed = [*check_values(small), *check_replays(small)]
+    failed = [*check_values(small), *check_replays(small), *([] if small else check_tiles())]
     for text in failed:
         print(text[:300])
     print(f"{len(failed)} checks failed")
