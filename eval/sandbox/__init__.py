@@ -91,18 +91,10 @@ def enter(
         state.lacking.append(f"{threads - 1} threads started before the sandbox")
     state.apply("limits", lambda: privileges.limit_resources(device_type == "cpu"))
     state.apply("capabilities", privileges.drop_capabilities)
-    scoped = False
     if state.apply("no new privileges", privileges.forbid_new_privileges):
-
-        def close_files() -> str:
-            nonlocal scoped
-            # CUDA lends memory to other processes through abstract sockets.
-            held, lacking = landlock.restrict(writable, scope_sockets=device_type != "cuda")
-            state.lacking += lacking
-            scoped = "signals" in held
-            return held
-
-        state.apply("Landlock", close_files)
+        scope_sockets = device_type != "cuda"  # CUDA lends memory to other processes through abstract sockets
+        state.apply("Landlock", lambda: landlock.restrict(writable, scope_sockets, state.lacking))
+        scoped = "signals" in state.parts.get("Landlock", "")
         state.apply("seccomp", lambda: seccomp.restrict(protected, scoped))
     return state
 

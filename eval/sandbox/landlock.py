@@ -86,8 +86,8 @@ def scope_signals() -> None:
         os.close(ruleset)
 
 
-def restrict(writable: Iterable[Path | int], scope_sockets: bool) -> tuple[str, list[str]]:
-    """Puts this thread and everything it starts under Landlock. Returns what is restricted, and what the kernel lacks.
+def restrict(writable: Iterable[Path | int], scope_sockets: bool, lacking: list[str]) -> str:
+    """Puts this thread and everything it starts under Landlock. Returns what is restricted; adds what the kernel lacks.
 
     no_new_privs must be on. Raises Refused if the kernel has no Landlock or it is disabled.
     """
@@ -100,7 +100,6 @@ def restrict(writable: Iterable[Path | int], scope_sockets: bool) -> tuple[str, 
         scoped, size = "signals, abstract sockets" if scope_sockets else "signals", ctypes.sizeof(_Ruleset)
     parts = ((1, "writes"), (_ABI_SCOPE, scoped), (_ABI_TRUNCATE, "truncation"), (_ABI_IOCTL, "ioctl of devices"))
     held = [what for since, what in parts if version >= since]
-    lacking = [f"{what} (Landlock ABI {since})" for since, what in parts if version < since]
     ruleset = kernel.call("landlock_create_ruleset", ctypes.byref(attributes), size, 0)
     try:
         for path in writable:
@@ -108,4 +107,5 @@ def restrict(writable: Iterable[Path | int], scope_sockets: bool) -> tuple[str, 
         kernel.call("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)
-    return f"ABI {version}: {', '.join(held)}", lacking
+    lacking += [f"{what} (Landlock ABI {since})" for since, what in parts if version < since]
+    return f"ABI {version}: {', '.join(held)}"

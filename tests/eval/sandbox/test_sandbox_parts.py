@@ -226,7 +226,8 @@ def test_landlock_is_asked_for_what_its_version_knows(
 
     monkeypatch.setattr(kernel, "call", call)
     writable = [tmp_path / name for name in ("none", "folder", "file")]
-    said, missing = landlock.restrict(writable, sockets)
+    missing = []
+    said = landlock.restrict(writable, sockets, missing)
     assert said == f"ABI {version}: {held}"
     words = {6: "signals and abstract sockets", 3: "truncation", 5: "ioctl of devices"}
     assert missing == [f"{words[since]} (Landlock ABI {since})" for since in lacking]
@@ -375,11 +376,12 @@ def test_the_sandbox_is_entered_part_by_part(monkeypatch, tmp_path, device):
     monkeypatch.setattr(privileges, "drop_capabilities", lambda: "none")
     monkeypatch.setattr(privileges, "forbid_new_privileges", lambda: "on")
 
-    def files(writable, scope_sockets):
+    def files(writable, scope_sockets, lacking):
         folders, paths = [one for one in writable if one in (71, 72)], [one for one in writable if one not in (71, 72)]
         asked.append(("writable", folders, sorted(str(path.relative_to(tmp_path)) if path.is_relative_to(tmp_path)
             else str(path) for path in paths), scope_sockets))  # fmt: skip
-        return "ABI 6: writes, signals", ["ioctl"]
+        lacking.append("ioctl")
+        return "ABI 6: writes, signals"
 
     monkeypatch.setattr(landlock, "restrict", files)
     monkeypatch.setattr(seccomp, "restrict", lambda *given: asked.append(("seccomp", *given)) or "thirty")
@@ -458,7 +460,7 @@ from eval.sandbox import landlock, privileges
 folder = Path(sys.argv[1])
 privileges.forbid_new_privileges()
 landlock.scope_signals()
-landlock.restrict([folder], scope_sockets=True)
+landlock.restrict([folder], scope_sockets=True, lacking=[])
 (folder / "below").mkdir()
 (folder / "file").write_text("moved")
 (folder / "file").rename(folder / "below/file")
