@@ -232,7 +232,9 @@ static void read_value(struct reader *r, struct chip *chip, const struct place *
     }
 }
 
-bool chip_read(struct chip *chip, const char *text, size_t bytes, bool machine, char *message, size_t room) {
+/* Reads a chip from the text of its file. */
+static bool chip_read(struct chip *chip, const char *text, size_t bytes, bool machine, char *message,
+                      size_t room) {
     struct reader r = {text, text + bytes, message, room, false, machine};
     char key[NAME_ROOM];
     bool seen[PLACES] = {false};

@@ -252,8 +252,6 @@ struct chip {
  * values, which some parameters have for a clock that goes by machine code.  False: `message` names the key and
  * its fault. */
 bool chip_load(struct chip *chip, const char *name, bool machine, char *message, size_t room);
-/* Reads a chip from the text of its file. */
-bool chip_read(struct chip *chip, const char *text, size_t bytes, bool machine, char *message, size_t room);
 /* Returns how long `bytes` take at a rate. */
 static inline ticks rate_ticks(uint64_t rate, uint64_t bytes) {
     return bytes * rate / RATE_ONE;

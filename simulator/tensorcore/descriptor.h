@@ -77,7 +77,6 @@ enum tc_kind {
     TC_KIND_MXF4NVF4,
     TC_KINDS
 };
-extern const char *const tc_kind_names[TC_KINDS]; /* "f16", ... */
 
 struct tc_instruction {
     enum tc_kind kind;

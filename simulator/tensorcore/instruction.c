@@ -1,7 +1,8 @@
 /* Decodes tcgen05's instruction descriptors (PTX ISA, Instruction descriptor; one table per group of kinds). */
 #include "descriptor.h"
 
-const char *const tc_kind_names[TC_KINDS] = {"f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"};
+static const char *const tc_kind_names[TC_KINDS] = {"f16",      "tf32", "f8f6f4",  "i8",
+                                                    "mxf8f6f4", "mxf4", "mxf4nvf4"};
 
 static uint32_t field(uint32_t bits, int low, int width) {
     return bits >> low & ((1u << width) - 1);

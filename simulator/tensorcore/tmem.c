@@ -103,7 +103,7 @@ bool tmem_check_region(const struct tmem *t, const struct tmem_region *r, const 
 
 /* ---- ld and st (PTX ISA, Data Movement Shape; Tensor Memory and Register Load/Store Instructions) ---- */
 
-const char *const tmem_ld_shape_names[] = {"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"};
+static const char *const tmem_ld_shape_names[] = {"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"};
 
 /* Indexed by shape: registers and columns of .x1, and the largest number of repetitions. */
 static const struct {
@@ -159,7 +159,8 @@ int tmem_check_access(const struct tmem *t, const struct tmem_access *access, in
     return count;
 }
 
-void tmem_place(const struct tmem_access *access, int thread, int r, int *lane, int *column) {
+/* Lane and column of register r of a thread; with `pack` its 16-bit halves are in `column` and `column` + 1. */
+static void tmem_place(const struct tmem_access *access, int thread, int r, int *lane, int *column) {
     int row = 0, word = 0, offset = 0; /* `word` counts 32-bit units of the fragment */
     switch (access->shape) {
     case TMEM_32X32B:

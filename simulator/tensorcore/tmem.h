@@ -62,7 +62,6 @@ bool tmem_check_region(const struct tmem *t, const struct tmem_region *r, const 
 
 /* ---- tcgen05.ld / tcgen05.st ---- */
 enum tmem_ld_shape { TMEM_32X32B, TMEM_16X64B, TMEM_16X128B, TMEM_16X256B, TMEM_16X32BX2 };
-extern const char *const tmem_ld_shape_names[];
 
 struct tmem_access {
     enum tmem_ld_shape shape;
@@ -80,8 +79,6 @@ int tmem_registers(enum tmem_ld_shape shape, int num);
  * regions accessed, or 0 with a reason. */
 int tmem_check_access(const struct tmem *t, const struct tmem_access *access, int warp_in_warpgroup,
                       struct tmem_region regions[TMEM_MAX_REGIONS], struct tc_why *why);
-/* Lane and column of register r of a thread; with `pack` its 16-bit halves are in `column` and `column` + 1. */
-void tmem_place(const struct tmem_access *access, int thread, int r, int *lane, int *column);
 /* registers[r][thread]. Only for accesses that have passed tmem_check_access. */
 void tmem_load(const struct tmem *t, const struct tmem_access *access, uint32_t registers[][32]);
 void tmem_store(struct tmem *t, const struct tmem_access *access, const uint32_t registers[][32]);

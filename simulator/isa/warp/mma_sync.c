@@ -73,7 +73,8 @@ static bool gather_scales(struct run *run, const struct insn *insn, int at, int 
     return true;
 }
 
-void unpack_nibbles(enum tc_format format, const uint8_t *packed, uint8_t *out) {
+/* Unpacks 4-bit integers to a byte each, the low nibble first. */
+static void unpack_nibbles(enum tc_format format, const uint8_t *packed, uint8_t *out) {
     for (int i = 0; i < UNPACKED; i++) {
         uint8_t code = packed[i / 2] >> (i % 2 * 4) & 15;
         out[i] = format == TC_S8 && code >= 8 ? code | 0xf0 : code;

@@ -38,12 +38,8 @@ int emit_fragment(struct decoder *d, int at, bool write, unsigned type);
  * / groups in row t / 4 of row group i % groups, of 8 rows each. A chunk has 16 bytes. */
 void gather_fragment(const struct run *run, const struct insn *insn, int first, int regs, int groups,
                      uint8_t out[][FRAGMENT_BYTES]);
-/* Unpacks 4-bit integers to a byte each, the low nibble first. */
-void unpack_nibbles(enum tc_format format, const uint8_t *packed, uint8_t *out);
 
 enum next exec_mma_f64(struct run *run, const struct insn *insn, uint32_t mask);
 enum next exec_mma_b1(struct run *run, const struct insn *insn, uint32_t mask);
-/* wmma.mma of 16-bit floats, tf32 and 8-bit integers. */
-enum next exec_wmma(struct run *run, const struct insn *insn, uint32_t mask);
 
 #endif

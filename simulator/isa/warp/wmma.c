@@ -147,7 +147,8 @@ static void gather_sums(const struct run *run, const struct insn *insn, int firs
     }
 }
 
-enum next exec_wmma(struct run *run, const struct insn *insn, uint32_t mask) {
+/* wmma.mma of 16-bit floats, tf32 and 8-bit integers. */
+static enum next exec_wmma(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct mma_form *form = insn->matrix.form;
     const int bits_a = tc_formats[form->rule.a].bits, of_reg = form->d_half ? 2 : 1;
     uint8_t a[MOST_ROWS][FRAGMENT_BYTES] = {{0}}, b[MOST_ROWS][FRAGMENT_BYTES] = {{0}};
