@@ -56,6 +56,7 @@ enum sim_status {
 struct sim_progress {
     uint64_t ctas; /* of its grid; 0: no launch runs */
     uint64_t ended;
+    uint64_t instructions; /* warp instructions so far; only with simulated time */
     uint64_t began_ns; /* CLOCK_MONOTONIC */
     char kernel[200];  /* as in the PTX, cut off */
 };

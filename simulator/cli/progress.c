@@ -48,6 +48,10 @@ static void print_progress(const struct run_status *status, double seconds) {
     (void)fprintf(stderr, ", launch %llu, %s: %llu of %llu CTAs", (unsigned long long)launches + 1,
                   sim_short_name(kernel, name, sizeof name), (unsigned long long)ended,
                   (unsigned long long)ctas);
+    const uint64_t instructions = __atomic_load_n(&progress->instructions, __ATOMIC_RELAXED);
+    if (instructions > 0) {
+        (void)fprintf(stderr, ", %.1f M warp instructions", (double)instructions / 1e6);
+    }
     if (ended > 0) {
         (void)fputs(", about ", stderr);
         print_duration(took * (double)(ctas - (ended < ctas ? ended : ctas)) / (double)ended);

@@ -214,6 +214,7 @@ static void tell_progress(struct launch *launch, const char *kernel, uint64_t ct
     (void)snprintf(progress->kernel, sizeof progress->kernel, "%s", kernel);
     progress->began_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     __atomic_store_n(&progress->ended, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&progress->instructions, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&progress->ctas, ctas, __ATOMIC_RELEASE);
     launch->progress = progress;
 }

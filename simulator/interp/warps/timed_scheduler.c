@@ -255,6 +255,9 @@ void run_timed(struct worker *worker) {
         time_settle(timing);
         timeline_window(timing, until - WINDOW, until);
         collect(worker);
+        if (launch->progress != NULL) { /* all CTAs of a wave end together, late */
+            __atomic_store_n(&launch->progress->instructions, worker->counters.instructions, __ATOMIC_RELAXED);
+        }
         if (timing->no_memory) {
             launch_no_memory(launch);
         }
