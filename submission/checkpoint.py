@@ -128,7 +128,7 @@ def padded(linear: QuantizedLinear, rows: int = 0, k: int = 0) -> QuantizedLinea
 
 
 def quantize_linear(weight: torch.Tensor, largest_input: float) -> QuantizedLinear:
-    """A float weight (N, K) in NVFP4, K a multiple of 16, for inputs up to that magnitude; larger ones saturate."""
+    """A float weight (N, K) in NVFP4, K a multiple of 16.  Inputs above the magnitude largest_input will saturate."""
     weight = weight.detach().float()
     scale = (_LARGEST_PRODUCT / weight.abs().amax()).clamp(max=2.0**64).reshape(1)  # finite for weights of zeros
     codes, factors = quantize_nvfp4(weight, scale)

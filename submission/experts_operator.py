@@ -342,9 +342,18 @@ def grouped_plain_gemm(
     out_dtype: str | torch.dtype = FP16,
     scale_layout: ScaleLayout = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """(a @ b[e]^T) * (scale[e] * token_scale) of each token with its expert's weights b (E, N, K/2).
+    """(a @ b[e]^T) * (scale[e] * token_scale) of each token with its expert's weights.  E experts, at most 1,024.
 
-    token_scale can hold the router's weights.  All other arguments, and the result, are those of grouped_gated_gemm().
+    a: float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half; the tokens sorted by expert
+    (T, K/2), or padded (E, capacity, K/2).  b (E, N, K/2): the weights, as a.
+    sfa, sfb: float8_e4m3fn or uint8, one scale factor for 16 elements of K, in scale_layout: "linear", (T, K/16) or
+    (E, capacity, K/16), and (E, N, K/16); "swizzled128x4"; a pair of these; or None.
+    counts (E), or offsets (E) or (E + 1): int32, on the device, as grouped_gated_gemm() explains them.
+    scale, scale_c: E float32 numbers, or one for all experts; token_scale: a float32 number for each token, such as the
+    router's weight.  None is 1.  scale_c must be positive.
+
+    Returns c (T, N) or (E, capacity, N) in out_dtype: "float16", "bfloat16", or their torch.dtype; for "nvfp4", codes
+    and scale factors.  grouped_gated_gemm() has the layouts' shapes, and what else holds for both.
     """
     try:
         options = OPTIONS[scale_layout, out_dtype, APART] | PLAIN

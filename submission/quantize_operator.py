@@ -165,8 +165,8 @@ def quantize_nvfp4(
     saturated: an int64 tensor of one number, to which the call adds the number of groups that 448 cut.
 
     Returns codes (M, K/2), uint8, the first number in the low half of a byte, and scale factors, float8_e4m3fn, as
-    gated_gemm() and plain_gemm() take them: "linear" (M, K/16); "swizzled128x4" the view (32, 4, ceil(M/128), 4,
-    ceil(K/64)); "swizzled8x4" (ceil(M/8) * 8, ceil(K/64) * 4), in blocks of 8 rows.  Padding is zero.
+    gated_gemm() and plain_gemm() take them, in scale_layout: "linear" (M, K/16); "swizzled128x4" the view (32, 4,
+    ceil(M/128), 4, ceil(K/64)); "swizzled8x4" (ceil(M/8) * 8, ceil(K/64) * 4), in blocks of 8 rows.  Padding is zero.
 
     CPU or CUDA; the kernel runs on the device's current queue.  A backward pass through x raises RuntimeError.
     Raises RuntimeError or ValueError, naming the argument.
@@ -198,8 +198,8 @@ def rms_norm_quantize_nvfp4(
 
     weight: K numbers of x's dtype; None is ones.  residual: as x, without gaps.
 
-    Returns codes and scale factors as quantize_nvfp4() does, and with a residual also h, in x's shape and dtype.  The
-    other arguments are quantize_nvfp4()'s.
+    Returns codes and scale factors as quantize_nvfp4() does, and with a residual also h, in x's shape and dtype.
+    global_scale, scale_layout and saturated are quantize_nvfp4()'s.
     """
     options = _NORM | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
     if getattr(x, "requires_grad", True):
@@ -231,7 +231,7 @@ def silu_mul_quantize_nvfp4(
     """NVFP4 of gate * sigmoid(alpha * gate) * (up + beta), where x (M, 2 N) holds gate in its first N columns and up in
     the others, and, if limit > 0, gate is at most limit and up between -limit and limit.
 
-    Returns codes (M, N/2) and scale factors.  The other arguments are quantize_nvfp4()'s.
+    Returns codes (M, N/2) and scale factors.  global_scale, scale_layout and saturated are quantize_nvfp4()'s.
     """
     options = _GATED | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
     if getattr(x, "requires_grad", True):

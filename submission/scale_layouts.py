@@ -197,7 +197,8 @@ def swizzle_scales(linear: torch.Tensor) -> torch.Tensor:
 def linear_scales(swizzled: torch.Tensor, rows: int | None = None, groups: int | None = None) -> torch.Tensor:
     """Scale factors in any form of layout "swizzled128x4" -> "linear", (rows, K/16) in new memory.
 
-    rows: the operand's rows; by default all, padding included.  groups: K/16, likewise; needed for the flat form.
+    swizzled: (multiple of 128, K/16), its flat form, or the view of five dimensions.  rows: the operand's rows; by
+    default all, padding included.  groups: K/16, likewise; needed for the flat form.
 
     Raises ValueError if the shape, with these sizes, is not a form of the layout.
     """
