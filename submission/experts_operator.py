@@ -203,8 +203,8 @@ _run, _run_nvfp4 = torch.ops.nvfp4_gemm.experts.default, torch.ops.nvfp4_gemm.ex
 
 
 def swizzle_expert_scales(linear: torch.Tensor) -> torch.Tensor:
-    """Scale factors of experts' weights (E, rows, K/16) in layout "linear" -> "swizzled128x4", as
-    (E, ceil(rows/128) * 128, K/16) in new memory, each expert padded with zeros.  K is a multiple of 64.
+    """Scale factors of experts' weights linear (E, rows, K/16) -> "swizzled128x4", as
+    (E, ceil(rows/128) * 128, ceil(K/64) * 4) in new memory, each expert padded with zeros.
     """
     if linear.dim() != 3 or linear.element_size() != 1:
         raise ValueError(
@@ -214,7 +214,7 @@ def swizzle_expert_scales(linear: torch.Tensor) -> torch.Tensor:
     padded = (rows + 127) // 128 * 128
     whole = torch.nn.functional.pad(linear.view(torch.uint8), (0, 0, 0, padded - rows)).view(experts * padded, groups)
     memory = swizzle_scales(whole).permute(2, 4, 0, 1, 3)
-    return memory.reshape(experts, padded, groups).view(linear.dtype)
+    return memory.reshape(experts, padded, -1).view(linear.dtype)
 
 
 def _check_tensors(b: object, b_name: str, value: object, name: str) -> None:

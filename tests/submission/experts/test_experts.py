@@ -25,7 +25,7 @@ def problems(draw):
     plain, output = draw(st.booleans()), draw(st.sampled_from((FP16, BF16, NVFP4)))
     weights = extended.APART if plain else draw(st.sampled_from(tuple(kit.WEIGHT_NAMES)))
     blocked = draw(st.booleans()), draw(st.booleans())
-    k = draw(st.sampled_from((64, 192, 256, *(() if any(blocked) else (80,)))))
+    k = draw(st.sampled_from((64, 80, 192, 256)))
     n = 128 if weights == extended.STACKED and blocked[1] else draw(st.sampled_from((64, 192)))
     if output != NVFP4 and weights == extended.APART:
         n = draw(st.sampled_from((1, 23, 72, n)))
