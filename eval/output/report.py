@@ -234,7 +234,7 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
     alike = [one.ratio for one in compared if one.ratio and one.ratio.low <= 1 <= one.ratio.high]
     unseen = max((max(ratio.high - 1, 1 - ratio.low) for ratio in alike), default=0.0)
     if unseen > WIDEST / 2:
-        print(f"processes of one file differ so much that a difference of less than {100 * unseen:.0f} % may not show")
+        print(f"the processes of a file differ: a difference of less than {100 * unseen:.0f} % may not show")
     print_failures([one.own for one in compared])
     failed = [replace(one.baseline, error=f"the baseline: {one.baseline.error}") for one in compared]
     print_failures([result for result, one in zip(failed, compared, strict=True) if one.baseline.error])
