@@ -23,7 +23,7 @@ from .experts_operator import grouped_gated_gemm, grouped_plain_gemm
 from .extended_operator import NVFP4, gated_gemm, plain_gemm
 from .operators import without_gradient
 from .quantize_operator import quantize_nvfp4
-from .scale_layouts import LINEAR
+from .scale_layouts import LINEAR, SWIZZLED, linear_scales, swizzle_scales
 
 _DTYPES = {torch.float32: torch.bfloat16, torch.float16: torch.float16, torch.bfloat16: torch.bfloat16}
 _K_MULTIPLE = 64  # calls copy nothing where K is a multiple of it
@@ -68,6 +68,17 @@ class _Layer(torch.nn.Module):
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (..., {self.hidden})")
         rows = x.reshape(-1, self.hidden)
         return rows if rows.stride(1) == 1 else rows.contiguous(), _DTYPES[x.dtype]
+
+
+def _in_blocks(factors: torch.Tensor) -> torch.Tensor:
+    """Linear scale factors as "swizzled128x4" in two dimensions."""
+    view = swizzle_scales(factors)
+    return view.permute(2, 4, 0, 1, 3).reshape(-1, 4 * view.shape[4])
+
+
+def _numbers(codes: torch.Tensor, factors: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """What codes with factors in "swizzled128x4", quantized with that scale, stand for."""
+    return dequantize(codes, linear_scales(factors, codes.shape[0], codes.shape[1] // 8), 1 / scale)
 
 
 def _checked(
@@ -118,7 +129,9 @@ class GatedMLP(_Layer):
         self.intermediate, self.hidden = gate.codes.shape[0], 2 * gate.codes.shape[1]
         self.quantize, self.limit, self.alpha, self.beta = quantize, limit, alpha, beta
         for name, linear in zip(PROJECTIONS, _checked(gate, up, down), strict=True):
-            for field, value in (*linear._asdict().items(), ("product_scale", linear.product_scale)):
+            # As the GPU kernels read them: a call need not permute its weights' factors.
+            held = linear._replace(factors=_in_blocks(linear.factors))
+            for field, value in (*held._asdict().items(), ("product_scale", linear.product_scale)):
                 self.register_buffer(f"{name}_{field}", value)
 
     @classmethod
@@ -148,7 +161,9 @@ class GatedMLP(_Layer):
 
     def linear(self, name: str) -> QuantizedLinear:
         """The layer "gate_proj", "up_proj" or "down_proj", with what pads an intermediate width to a multiple of 64."""
-        return QuantizedLinear(*(getattr(self, f"{name}_{field}") for field in QuantizedLinear._fields))
+        held = QuantizedLinear(*(getattr(self, f"{name}_{field}") for field in QuantizedLinear._fields))
+        rows, half_k = held.codes.shape
+        return held._replace(factors=linear_scales(held.factors, rows, half_k // 8))
 
     def _gated(self, x: torch.Tensor, factors: torch.Tensor | None, **output: object) -> torch.Tensor | tuple:
         """The first product, of codes and their factors, or of 16-bit numbers."""
@@ -156,20 +171,26 @@ class GatedMLP(_Layer):
         return gated_gemm(
             x, self.gate_proj_codes, self.up_proj_codes, factors, self.gate_proj_factors, self.up_proj_factors,
             scale_gate=getattr(self, f"gate_proj_{kind}"), scale_up=getattr(self, f"up_proj_{kind}"), limit=self.limit,
-            alpha=self.alpha, beta=self.beta, scale_layout=LINEAR, **output,
+            alpha=self.alpha, beta=self.beta, scale_layout=SWIZZLED, **output,
         )  # fmt: skip
 
     def _down(self, x: torch.Tensor, factors: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
         scale = self.down_proj_weight_scale if factors is None else self.down_proj_product_scale
         return plain_gemm(
-            x, self.down_proj_codes, factors, self.down_proj_factors, scale=scale, out_dtype=dtype, scale_layout=LINEAR
+            x,
+            self.down_proj_codes,
+            factors,
+            self.down_proj_factors,
+            scale=scale,
+            out_dtype=dtype,
+            scale_layout=SWIZZLED,
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., hidden) -> (..., hidden)."""
         rows, dtype = self._rows(x)
         if self.quantize:
-            codes, factors = quantize_nvfp4(rows, self.gate_proj_input_scale)
+            codes, factors = quantize_nvfp4(rows, self.gate_proj_input_scale, scale_layout=SWIZZLED)
             between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=self.down_proj_input_scale)
         else:
             between = self._gated(rows.to(dtype).contiguous(), None, out_dtype=dtype), None
@@ -198,10 +219,10 @@ class GatedMLP(_Layer):
             between = self._gated(x, None, out_dtype=x.dtype)
             products = (between, self._between(x.double())), (self(x), between.double() @ down.T)
             return Errors(0.0, max(_relative(*one) for one in products))
-        codes, factors = quantize_nvfp4(x, self.gate_proj_input_scale)
-        kept = dequantize(codes, factors, 1 / self.gate_proj_input_scale)
+        codes, factors = quantize_nvfp4(x, self.gate_proj_input_scale, scale_layout=SWIZZLED)
+        kept = _numbers(codes, factors, self.gate_proj_input_scale)
         of_between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=self.down_proj_input_scale)
-        same_codes = dequantize(*of_between, 1 / self.down_proj_input_scale) @ down.T
+        same_codes = _numbers(*of_between, self.down_proj_input_scale) @ down.T
         first = _relative(self._gated(codes, factors, out_dtype=torch.bfloat16), self._between(kept))
         of_format = _relative(same_codes, self._between(x.double()) @ down.T)
         return Errors(of_format, max(first, _relative(self(x), same_codes)))
