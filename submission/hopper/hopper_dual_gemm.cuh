@@ -64,7 +64,7 @@ struct dual_tile : tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgro
         return tile_number<dual_tile>(p, tile);
     }
 
-    static __device__ __forceinline__ void load_b(shared_t<dual_tile> shared, const struct tile_coord &coord,
+    static __device__ __forceinline__ void copy_b(shared_t<dual_tile> shared, const struct tile_coord &coord,
                                                   const params &p, const CUtensorMap *b1, const CUtensorMap *b2,
                                                   int stage, int32_t k_stage) {
         struct mbarrier full = full_barrier(shared, stage);
@@ -74,6 +74,13 @@ struct dual_tile : tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgro
                                 full);
         cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[1]), b2, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
                                 full);
+    }
+
+    static __device__ __forceinline__ void copy_scales(shared_t<dual_tile> shared,
+                                                       const struct tile_coord &coord, const params &p,
+                                                       int stage, int32_t k_stage) {
+        struct mbarrier full = full_barrier(shared, stage);
+        stage_t<dual_tile> to = stage_of(shared, stage);
         int32_t last_tile = (p.n - 1) / SCALE_TILE_ROWS;
         for (int i = 0; i < base::b_scale_tiles; i++) {
             int64_t tile = min(coord.scale_tile + i, last_tile); /* rows past the end take any factors */
@@ -143,7 +150,12 @@ static __global__ void __launch_bounds__(T::threads, 1)
 
     if (threadIdx.x < WARPGROUP_THREADS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) {
+        if constexpr (T::short_stages) {
+            const int warp = __shfl_sync(~0u, threadIdx.x / WARP_THREADS, 0);
+            if (warp < COPYING_WARPS) {
+                load_by_warps<T>(shared, coord, p, &a, &b1, &b2, warp);
+            }
+        } else if (threadIdx.x == 0) {
             load<T>(shared, coord, p, &a, &b1, &b2);
         }
     } else {

@@ -176,7 +176,7 @@ load_tiles(shared_t<T> shared, uint32_t wave, const typename T::persistent_param
     typename T::coord coord = T::place_of_tile(all, blockIdx.x);
     const int ahead = min(T::stages, coord.stages);
     for (int i = 0; i < ahead; i++) {
-        T::load_b(shared, coord, T::operands_of(all), b1, b2, i, i);
+        load_b<T>(shared, coord, T::operands_of(all), b1, b2, i, i);
     }
     griddepcontrol_wait();
     struct ring ring = {0, 1};
@@ -190,7 +190,7 @@ load_tiles(shared_t<T> shared, uint32_t wave, const typename T::persistent_param
         coord = T::place_of_tile(all, tile);
         for (int32_t i = first; i < coord.stages; i++) {
             wait(empty_barrier(shared, ring.stage), ring.parity);
-            T::load_b(shared, coord, T::operands_of(all), b1, b2, ring.stage, i);
+            load_b<T>(shared, coord, T::operands_of(all), b1, b2, ring.stage, i);
             load_a<T>(shared, coord, a, ring.stage, i);
             advance<T::stages>(ring);
             if (i % A_PART_STAGES == A_PART_STAGES - 1) { /* wait here, while the ring is full */

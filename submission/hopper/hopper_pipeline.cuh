@@ -4,7 +4,8 @@
  *
  *   T::coord, T::params   types: the tile's place, and the kernel's parameters
  *   T::gemm_of(params)    the dual GEMM's part of the parameters
- *   T::load_b(...)        copies B and scale factors of stage s; arrives on full[s] with all bytes of s
+ *   T::copy_b(...)        copies B of stage s; arrives on full[s] with all bytes of s
+ *   T::copy_scales(...)   copies the scale factors of stage s
  *   T::second_scales      bytes from a row's scale factors of the first operand to those of the second
  *   T::interleaves        whether both operands may be rows of one tensor in turn; then coord.piece_mask and
  *                         coord.second_scales say where in a stage a row's scale factors are
@@ -51,6 +52,15 @@ static __device__ __forceinline__ void load_a(shared_t<T> shared, const struct t
     }
 }
 
+/* B and scale factors of a stage. */
+template <class T>
+static __device__ __forceinline__ void load_b(shared_t<T> shared, const typename T::coord &coord,
+                                              const typename T::params &p, const CUtensorMap *b1,
+                                              const CUtensorMap *b2, int stage, int32_t k_stage) {
+    T::copy_b(shared, coord, p, b1, b2, stage, k_stage);
+    T::copy_scales(shared, coord, p, stage, k_stage);
+}
+
 /* Producer, one thread.  Waits for empty[s], and before the first A for the previous kernel, which makes it
  * (PDL); fills stage s, and copies B of the first stages while that kernel still runs; signals full[s]: one
  * arrival, and the stage's bytes.
@@ -66,7 +76,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const typename T
     }
     int ahead = min(T::stages, coord.stages);
     for (int i = 0; i < ahead; i++) {
-        T::load_b(shared, coord, p, b1, b2, i, coord.first_stage + i);
+        load_b<T>(shared, coord, p, b1, b2, i, coord.first_stage + i);
     }
     griddepcontrol_wait();
     for (int i = 0; i < ahead; i++) {
@@ -75,8 +85,37 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const typename T
     struct ring ring = {0, 0};
     for (int32_t i = ahead; i < coord.stages; i++) {
         wait(empty_barrier(shared, ring.stage), ring.parity);
-        T::load_b(shared, coord, p, b1, b2, ring.stage, coord.first_stage + i);
+        load_b<T>(shared, coord, p, b1, b2, ring.stage, coord.first_stage + i);
         load_a<T>(shared, coord, a, ring.stage, coord.first_stage + i);
+        advance<T::stages>(ring);
+    }
+}
+
+/* Warps of the producer's warpgroup, by what they copy to each stage. */
+enum { COPIES_B, COPIES_SCALES, COPIES_A, COPYING_WARPS };
+
+/* The same by three warps, where one thread's instructions would take longer than the stages' products: each
+ * waits for empty[s] and fills its part of stage s.  elect.sync picks the lane, because ptxas puts a loop
+ * around a copy by thread 0. */
+template <class T>
+static __device__ __forceinline__ void load_by_warps(shared_t<T> shared, const typename T::coord &coord,
+                                                     const typename T::params &p, const CUtensorMap *a,
+                                                     const CUtensorMap *b1, const CUtensorMap *b2, int warp) {
+    if (warp == COPIES_A || (warp == COPIES_SCALES && T::gemm_of(p).scales_by_previous_kernel)) {
+        griddepcontrol_wait(); /* the previous kernel makes this operand */
+    }
+    struct ring ring = {0, 1};
+    for (int32_t k = coord.first_stage; k < coord.first_stage + coord.stages; k++) {
+        wait(empty_barrier(shared, ring.stage), ring.parity);
+        if (elect_sync()) {
+            if (warp == COPIES_B) {
+                T::copy_b(shared, coord, p, b1, b2, ring.stage, k);
+            } else if (warp == COPIES_SCALES) {
+                T::copy_scales(shared, coord, p, ring.stage, k);
+            } else {
+                load_a<T>(shared, coord, a, ring.stage, k);
+            }
+        }
         advance<T::stages>(ring);
     }
 }

@@ -12,8 +12,8 @@ namespace hopper {
 
 /* ---- sizes ---- */
 
-#define GROUP_STEPS 4 /* wgmma K steps fed by one group (16 elements) of each lane of a quad */
-#define MOST_CHAINS 2 /* three are more exact, but 3 % slower at 256 x 4096 x 7168 (round 114) */
+#define GROUP_STEPS               4 /* wgmma K steps fed by one group (16 elements) of each lane of a quad */
+#define MOST_CHAINS               2 /* three are more exact, but 3 % slower at 256 x 4096 x 7168 (round 114) */
 /* Registers a thread: the producer's warpgroup copies, the others hold accumulators and fragments. */
 #define PRODUCER_REGISTERS             24
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
@@ -71,6 +71,9 @@ struct tile {
         (output_m + WARP_THREADS - 1) / WARP_THREADS; /* boxes of 32 rows of C */
     static constexpr int columns = tile_n;            /* columns of C */
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
+
+    /* One thread's copies of a stage take 0.3 us (simulated:H200), longer than products with few rows of A. */
+    static constexpr bool short_stages = tile_m <= 64;
 
     static_assert(tile_m <= MAX_WGMMA_N && tile_m % WGMMA_N_GRANULE == 0,
                   "one wgmma takes all of a tile's rows of A");

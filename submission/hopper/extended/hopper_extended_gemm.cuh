@@ -45,6 +45,7 @@ template <class Base, bool bf16> struct extended_tile : Base {
     using coord = struct extended_coord;
     using params = struct hopper_extended_params;
     static constexpr bool interleaves = true;
+    static constexpr bool short_stages = Base::tile_m <= 128; /* copies have more options here */
     static constexpr int a_type = bf16 ? CUSTOM_KERNEL_A_BF16 : CUSTOM_KERNEL_A_FP16;
     using persistent_params = struct hopper_extended_persistent_params;
     static constexpr int joint_scale_tiles = JOINT_SCALE_TILES(Base::tile_n);
@@ -68,7 +69,7 @@ template <class Base, bool bf16> struct extended_tile : Base {
                                                   tile / p.schedule.tiles_n, 0);
     }
 
-    static __device__ __forceinline__ void load_b(shared_t<extended_tile> shared,
+    static __device__ __forceinline__ void copy_b(shared_t<extended_tile> shared,
                                                   const struct extended_coord &coord, const params &p,
                                                   const CUtensorMap *b1, const CUtensorMap *b2, int stage,
                                                   int32_t k_stage) {
@@ -80,7 +81,13 @@ template <class Base, bool bf16> struct extended_tile : Base {
         cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), b1, k_stage * STAGE_FP4_BYTES, row, piece, full);
         cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[1]), b2, k_stage * STAGE_FP4_BYTES,
                                 p.epilogue.plain ? row + Base::tile_n : row, piece, full);
-        const uint32_t scales = SHARED_MEMBER(to, scales);
+    }
+
+    static __device__ __forceinline__ void copy_scales(shared_t<extended_tile> shared,
+                                                       const struct extended_coord &coord, const params &p,
+                                                       int stage, int32_t k_stage) {
+        struct mbarrier full = full_barrier(shared, stage);
+        const uint32_t scales = SHARED_MEMBER(stage_of(shared, stage), scales);
         if (p.epilogue.plain || p.interleave != 0) {
             for (int i = 0; i < joint_scale_tiles; i++) {
                 copy_scale_tile(scales + i * STAGE_SCALE_BYTES, p.gemm.sfb1, coord.scale_tile + i, p.gemm,
@@ -253,7 +260,7 @@ finish_extended(float (&acc)[T::m_blocks][T::accs], unsigned char *output, int w
 
 /* ---- kernel ---- */
 
-#define SCALES_WARP 1 /* of the producer's warpgroup */
+#define SCALES_WARP 3 /* of the producer's warpgroup, behind the copying ones */
 
 /* A warp that has nothing else to do.  Brings the epilogue's scales to L1, which the main loop leaves alone:
  * its lanes ask for the three numbers and for the lines of the tile's token scales. */
@@ -314,9 +321,15 @@ static __global__ void __launch_bounds__(T::threads, 1)
 
     if (threadIdx.x < WARPGROUP_THREADS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) {
+        if constexpr (T::short_stages) {
+            const int warp = __shfl_sync(~0u, threadIdx.x / WARP_THREADS, 0);
+            if (warp < COPYING_WARPS) {
+                load_by_warps<T>(shared, coord, p, &a, &b1, &b2, warp);
+            }
+        } else if (threadIdx.x == 0) {
             load<T>(shared, coord, p, &a, &b1, &b2);
-        } else if (threadIdx.x / WARP_THREADS == SCALES_WARP) {
+        }
+        if (threadIdx.x / WARP_THREADS == SCALES_WARP) {
             ask_for_scales(p.epilogue, coord.m);
         }
     } else {

@@ -11,6 +11,8 @@
 
 namespace hopper {
 
+#define FIRST_AHEAD_WARP (WARPGROUP_THREADS / WARP_THREADS - AHEAD_WARPS)
+
 #define FP32_CHUNK_ROWS      (OUTPUT_CHUNK_ROWS * FP16_BYTES / (int)sizeof(float))
 #define FP32_CHUNK_ROW_BYTES (WGMMA_M_BLOCK_B_ROWS * (int)sizeof(float))
 #define FP32_ROW_UNITS                                                                                         \
@@ -201,7 +203,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
         if (threadIdx.x == 0) {
             load_tiles<T>(shared, wave, p, &a, &b1, &b2);
         } else if (threadIdx.x >= WARPGROUP_THREADS - AHEAD_WARPS * WARP_THREADS) {
-            if (threadIdx.x / WARP_THREADS == SCALES_WARP) {
+            if (threadIdx.x / WARP_THREADS == FIRST_AHEAD_WARP) {
                 ask_for_scales(p.extended.epilogue, T::place_of_tile(p, blockIdx.x).m);
             }
             if (p.schedule.items > 0) {

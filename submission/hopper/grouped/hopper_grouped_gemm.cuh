@@ -114,9 +114,6 @@ static __device__ __forceinline__ struct tile_coord find_grouped_tile(const stru
 
 /* ---- load ---- */
 
-/* Warps of the producer's warpgroup, by what they copy to each stage. */
-enum { COPIES_B, COPIES_SCALES, COPIES_A, COPYING_WARPS };
-
 /* The place of a tile's stages, by numbers in the group's parameters instead of the tile's type: one code
  * copies for all tiles, so an SM that runs several tiles fetches it once. */
 struct stages_of_group {
