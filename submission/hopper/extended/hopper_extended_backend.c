@@ -178,11 +178,10 @@ static int32_t launch_before(const struct extended_plan *plan, const struct exte
                                         plan->permute_scales ? &scales : NULL);
     }
     struct dequantize_params params = hopper_dequantize_params(problem, plan->stages_k, scratch->a);
-    const int64_t units = params.row_units / ARRANGED_UNITS, threads = hopper_dequantize_threads(units);
     struct launch launch = {
         .kernel = hopper_arrange_kernel(),
-        .grid = {problem->m, ceil_div(units, threads), 1},
-        .threads = threads,
+        .grid = {problem->m, ceil_div(params.row_units, ARRANGE_THREADS), 1},
+        .threads = ARRANGE_THREADS,
         .cluster = 1,
         .pdl_variable = HOPPER_PDL_VARIABLE,
     };

@@ -63,9 +63,9 @@ static inline float hopper_correction(int32_t a_type) {
  * an SM. An A of fp16 is multiplied as one dequantized to it. */
 const void *hopper_extended_gemm_kernel(int index, int a_type);
 
-/* Its parameters: struct dequantize_params; `a` has 16 bits an element. */
+/* Its parameters: struct dequantize_params; `a` has 16 bits an element.  A thread writes a unit of 16 bytes. */
 const void *hopper_arrange_kernel(void);
-#define ARRANGED_UNITS 4 /* units of 16 bytes that a thread writes */
+#define ARRANGE_THREADS 256
 
 /* The kernel of narrow tile number `index` whose K is shared by `split_k` CTAs, for an A of type `a_type`, with
  * struct hopper_extended_narrow_params. */
