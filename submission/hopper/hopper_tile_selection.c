@@ -64,16 +64,10 @@ static int cheapest_tile(uint32_t allowed, int64_t m, int64_t n, int64_t k, int6
 }
 
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    int narrow = hopper_select_narrow_tile(m, n, k, l, sms);
-    if (narrow >= 0 && narrow < HOPPER_NARROW_TILES - 1) {
-        return HOPPER_TILES + narrow;
-    }
     const int best = cheapest_tile(ALL_TILES, m, n, k, l, sms);
-    if (narrow >= 0 && hopper_narrow_call_ps(&hopper_narrow_configs[narrow], m, n, k, l, sms) <=
-                           hopper_tile_cost_ps(&hopper_configs[best], m, n, k, l, sms)) {
-        return HOPPER_TILES + narrow;
-    }
-    return best;
+    const int narrow =
+        hopper_select_narrow_tile(m, n, k, l, sms, hopper_tile_cost_ps(&hopper_configs[best], m, n, k, l, sms));
+    return narrow >= 0 ? HOPPER_TILES + narrow : best;
 }
 
 /* Columns that `waves` whole waves of a configuration compute, in whole scale tiles; maybe 0. */

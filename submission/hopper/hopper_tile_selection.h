@@ -37,8 +37,8 @@ int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64
                             int sms);
 
 /* The index of the tile for a problem: the cheapest configuration; among equals the larger tile, which reads
- * less, then the first listed.  Few rows of A take a narrow tile (hopper_narrow_selection.h), whose index is
- * HOPPER_TILES plus its own; the largest narrow tile only if no configuration is cheaper. */
+ * less, then the first listed.  Few rows of A take a narrow tile (hopper_select_narrow_tile), whose index
+ * is HOPPER_TILES plus its own. */
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
 /* The tiles that a problem runs with: one for columns 0 to first_columns - 1, and another for the rest, if any.

@@ -36,7 +36,9 @@ def narrow_layout(tile, layout, steps):
 def narrow(table, shape, sms):
     """(name, CTAs, cost, the layout's figures) for few rows of A; None for many."""
     tiles = table["narrow_tiles"]
-    rows = min((tile["tile_m"] for tile in tiles.values() if shape[0] <= tile["tile_m"]), default=None)
+    heights = {tile["tile_m"] for tile in tiles.values()}
+    most = max(heights) if shape[0] <= 128 else None  # several tiles of rows
+    rows = min((height for height in heights if shape[0] <= height), default=most)
     found = [narrow_tile(table, name, shape, sms) for name, tile in tiles.items() if tile["tile_m"] == rows]
     if len(found) == 2:  # a tile of warpgroups and one of single warps
         (_, ctas, _, (_, _, warps_k, *_)), (_, more, *_) = found
@@ -46,14 +48,15 @@ def narrow(table, shape, sms):
 
 def narrow_tile(table, name, shape, sms):
     """The same of one tile."""
-    _, n, k, batches = shape
+    m, n, k, batches = shape
     tile, costs = table["narrow_tiles"][name], table["narrow_costs"]
+    along_m = up(m, tile["tile_m"]) * batches
     blocks_of_a = tile["tile_m"] // 8
     warps_of_tile = SCALE_TILE_ROWS // (8 * tile["blocks"])
     found = []
     for splits in (1, 2):
         steps = up(up(k, 128), splits)
-        at_once = sms // splits // batches
+        at_once = sms // splits // along_m
         least = up(up(blocks_of_a, tile["a_units"]), tile["team"]) * tile["team"]
         units = warps_of_tile * up(n, 128)
         warps_n = next((x for x in range(least, 16, tile["team"]) if up(units, x) <= at_once), 16)
@@ -62,7 +65,7 @@ def narrow_tile(table, name, shape, sms):
             fits = narrow_layout(tile, (splits, warps_n, warps_k), steps)
             if fits:
                 phase, overlay, size = fits
-                ctas = up(units, warps_n) * splits * batches
+                ctas = up(units, warps_n) * splits * along_m
                 of_one = up(steps, warps_k) * (up(warps, 4) + 2) * costs["step_ps"]
                 of_one += steps * blocks_of_a * costs["a_block_ps"] + (up(steps, phase) - 1) * costs["phase_ps"]
                 of_one += overlay * costs["overlay_ps"] + (splits - 1) * costs["reduction_ps"]

@@ -74,8 +74,9 @@ static int32_t select_tiles(const struct problem *problem, int sms, struct hoppe
         allowed |= suits(i, extension) ? UINT32_C(1) << i : 0;
     }
     *choice = hopper_select_among(allowed, problem->m, n, problem->k, 1, sms);
-    const int narrow = hopper_extended_narrow_tile(
-        problem, sms, hopper_tile_cost_ps(&hopper_configs[choice->tile], problem->m, n, problem->k, 1, sms));
+    const int narrow = hopper_select_narrow_tile(
+        problem->m, n, problem->k, 1, sms,
+        hopper_tile_cost_ps(&hopper_configs[choice->tile], problem->m, n, problem->k, 1, sms));
     if (narrow >= 0) {
         *choice = (struct hopper_choice){.tile = HOPPER_TILES + narrow, .first_columns = n};
     }

@@ -6,9 +6,6 @@
 #include "../narrow/hopper_narrow_selection.h"
 #include "hopper_extended_kernels.h"
 
-/* Rows of A up to which narrow tiles are tried. */
-enum { MOST_ROWS = 128 };
-
 static bool is_joint(const struct extension *extension) {
     return extension->plain || extension->interleave != 0;
 }
@@ -16,17 +13,6 @@ static bool is_joint(const struct extension *extension) {
 /* Columns that a layout is for: a plain product has two columns where the dual GEMM has one. */
 static int64_t layout_columns(const struct problem *problem) {
     return problem->extension->plain ? ceil_div(problem->n, 2) : problem->n;
-}
-
-int hopper_extended_narrow_tile(const struct problem *problem, int sms, int64_t wide_ps) {
-    const int64_t n = layout_columns(problem), m = problem->m, k = problem->k;
-    const int tile = hopper_select_narrow_tile(m, n, k, 1, sms), last = HOPPER_NARROW_TILES - 1;
-    if (tile >= 0 && tile < last) {
-        return tile;
-    }
-    return m <= MOST_ROWS && hopper_narrow_call_ps(&hopper_narrow_configs[last], m, n, k, 1, sms) <= wide_ps
-               ? last
-               : -1;
 }
 
 static int log2_of(int value) {

@@ -18,6 +18,7 @@ const struct hopper_narrow_costs hopper_narrow_costs = {
 };
 
 enum { SCHEDULERS = 4, HIDDEN_WARPS = 2 };
+enum { MOST_ROWS = 128 }; /* of A, up to which narrow tiles are tried */
 
 const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES] = {
     HOPPER_NARROW_CONFIGS(GPU_TILE_ROW)};
@@ -154,15 +155,16 @@ static bool prefer_warps(const struct hopper_narrow_config *teams, const struct 
            hopper_narrow_ctas_along_n(teams, &of_teams, n) < hopper_narrow_ctas_along_n(warps, &of_warps, n);
 }
 
-int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms, int64_t wide_ps) {
     const struct hopper_narrow_config *configs = hopper_narrow_configs;
+    const int last = HOPPER_NARROW_TILES - 1;
     int tile = 0;
-    while (tile < HOPPER_NARROW_TILES && m > configs[tile].tile_m) {
+    while (tile < last && m > configs[tile].tile_m) {
         tile++;
     }
-    if (tile == HOPPER_NARROW_TILES) {
-        return -1;
+    if (tile == last) {
+        return m <= MOST_ROWS && hopper_narrow_call_ps(&configs[last], m, n, k, l, sms) <= wide_ps ? last : -1;
     }
-    bool two = tile + 1 < HOPPER_NARROW_TILES && configs[tile + 1].tile_m == configs[tile].tile_m;
+    bool two = configs[tile + 1].tile_m == configs[tile].tile_m;
     return two && prefer_warps(&configs[tile], &configs[tile + 1], m, n, k, l, sms) ? tile + 1 : tile;
 }

@@ -22,11 +22,12 @@ extern const struct hopper_narrow_costs {
     int64_t call_ps;      /* everything but steps and reduction */
 } hopper_narrow_costs;
 
-/* The index of the narrow tile for a problem: the one with the fewest rows that holds all rows of A; -1 if none
- * does, because the other tiles are faster then (measured:H200).  Two tiles hold 16 rows: the one of single
- * warps is taken if the one of warpgroups would leave more SMs idle, or would take K's steps with one warp
- * after another (measured:H200, 15 sizes of weights: never more than 2 % slower than the other). */
-int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
+/* The index of the narrow tile for a problem: the one with the fewest rows that holds all rows of A; the
+ * largest only, and for up to 128 rows, if its predicted time is at most `wide_ps`, that of the other kernels;
+ * else -1. Two tiles hold 16 rows: the one of single warps is taken if the one of warpgroups would leave more
+ * SMs idle, or would take K's steps with one warp after another (measured:H200, 15 sizes of weights: never more
+ * than 2 % slower than the other). */
+int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms, int64_t wide_ps);
 
 /* Finds the layout of least predicted time and returns that time; among equals the one with more warps, then
  * the first found.

@@ -41,10 +41,10 @@ def test_right_and_clean_in_every_mode(mode, tmp_path):
 
 @pytest.mark.parametrize("mode", ["late", "reverse"])
 def test_two_launches_that_share_the_columns_are_right_and_clean(mode, tmp_path):
-    """On three SMs one tile covers 384 columns in whole waves, and another tile covers the rest."""
-    shape = (100, 880, 192)
+    """On three SMs one tile covers 1,152 columns in whole waves, and another tile covers the rest."""
+    shape = (129, 1200, 384)
     chosen = tile_table.selected("hopper", 3, "x".join(map(str, shape)))["x".join(map(str, shape))]
-    assert chosen["first_columns"] == 384 and chosen["rest_tile"] not in ("", chosen["tile"])
+    assert chosen["first_columns"] == 1152 and chosen["rest_tile"] not in ("", chosen["tile"])
     right, report, messages = run([(*shape, True)], tmp_path / "report.json", mode, sms="3")
     assert right == [True] and report["verdict"] == "clean", messages
 

@@ -323,7 +323,7 @@ def test_a_tile_is_selected_for_the_devices_sms(fake, tiles, name):
         for cluster in CLUSTERS:
             fake.clusters[cluster] = -1  # Blackwell: the driver does not say, so SMs are counted
         device = 0 if sms == 16 else 1
-        for shape in ((256, 4096, 7168, 1), (512, 3072, 7168, 1), (100, 100, 64, 1), (4096, 4096, 512, 2)):
+        for shape in ((256, 4096, 7168, 1), (512, 3072, 7168, 1), (130, 100, 64, 1), (4096, 4096, 512, 2)):
             assert fake.call(name, device, *shape)[0] == OK
             selected = tiles.selected(name, sms, *shape)
             row = tiles_of(tiles, name)[selected["tile"]]
