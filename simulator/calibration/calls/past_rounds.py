@@ -238,7 +238,7 @@ Written by `python -m simulator.calibration.calls.past_rounds` from
 every Blackwell round to {LAST} that the clock judged, compiled from git and timed behind other calls at the
 leaderboard's clock: {ways}.
 Ratios are candidate / base, below 1 is faster, as geometric means over the shapes in the table.
-The verdicts in the rounds' pages stay.
+The verdicts in the rounds' pages stay. Round 149 and later ones were made on this clock.
 
 {said}.
 
@@ -248,6 +248,10 @@ not agree. Rounds 43, 44, 47 to 49, 72, 131 and 132 compare tiles, of which the 
 there each shape counts, not the mean.
 
 {table(head, body)}
+
+Rounds 85 and 86 tried once more as tiles of today's kernels, with round 151's start, behind other calls and alone, by
+PTX and by machine code, over today's tile: 112 features 0.953 and 1.003, alone 0.979 and 1.032; 48 features 0.989 and
+0.976, alone 1.016 and 0.977. Neither wins everywhere, so neither is a tile: L2 has more to deliver to more SMs.
 
 Not timed again:
 

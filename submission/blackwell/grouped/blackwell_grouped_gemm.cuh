@@ -47,17 +47,8 @@ template <class P>
 static __device__ __forceinline__ struct tile_of_group find_group(const P &p, int32_t number) {
     constexpr int32_t most = sizeof p.first_tile / sizeof p.first_tile[0];
     int32_t index = 0, first = 0;
-    if constexpr (most <= BLACKWELL_FEW_GROUPS) {
-#pragma unroll
-        for (int32_t i = 1; i < most; i++) {
-            const bool later = number >= p.first_tile[i];
-            index = later ? i : index;
-            first = later ? p.first_tile[i] : first;
-        }
-    } else {
-        while (index + 1 < most && number >= p.first_tile[index + 1]) {
-            first = p.first_tile[++index];
-        }
+    while (index + 1 < most && number >= p.first_tile[index + 1]) {
+        first = p.first_tile[++index];
     }
     return {p.group[index], number - first};
 }
