@@ -77,9 +77,9 @@ static bool plausible(const struct custom_kernel_args *args) {
     const int64_t limit = SIZE_LIMIT;
     const size_t without_queue = offsetof(struct custom_kernel_args, queue);
     return args != NULL && (args->struct_bytes >= sizeof *args || args->struct_bytes == without_queue) &&
-           args->m > 0 && args->n > 0 && args->k > 0 && args->l > 0 && args->m < limit && args->n < limit &&
-           args->k < limit && args->l < limit && args->a != NULL && args->b1 != NULL && args->b2 != NULL &&
-           args->sfa != NULL && args->sfb1 != NULL && args->sfb2 != NULL && args->c != NULL;
+           args->m >= 0 && args->n > 0 && args->k > 0 && args->l > 0 && args->m < limit && args->n < limit &&
+           args->k < limit && args->l < limit && args->b1 != NULL && args->b2 != NULL && args->sfb1 != NULL &&
+           args->sfb2 != NULL && (args->m == 0 || (args->a != NULL && args->sfa != NULL && args->c != NULL));
 }
 
 /* The status of a call on tensors of the host that the simulator would run; sizes that it cannot take are
@@ -191,7 +191,7 @@ int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
 /* ranges_of for the extended call. */
 static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args, struct range *ranges) {
     const int64_t limit = SIZE_LIMIT, m = args->m, n = args->n, k = args->k, l = args->l;
-    if (m < 1 || n < 1 || k < 1 || l < 1 || m >= limit || n >= limit || k >= limit || l >= limit) {
+    if (m < 0 || n < 1 || k < 1 || l < 1 || m >= limit || n >= limit || k >= limit || l >= limit) {
         return -1;
     }
     const bool nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;

@@ -110,3 +110,9 @@ MANY_ROWS = CALLS.replace("ctypes.sizeof(Args), {", "ctypes.sizeof(Args), 0 * {"
 def test_a_size_that_the_simulator_does_not_take_is_named(library):
     ((status, message),) = json.loads(output(MANY_ROWS, library, "hopper", [["hopper", "", (2**20, 1, 64, 1)]]))
     assert status == UNSUPPORTED and message.startswith("m is 1048576;") and "2^20" in message
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_rows_of_the_host_are_an_answer_as_on_a_card(library, backend):
+    ((status, message),) = json.loads(output(MANY_ROWS, library, backend, [[backend, "", (0, 64, 64, 1)]]))
+    assert status == 0, message
