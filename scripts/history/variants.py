@@ -22,7 +22,12 @@ _LETTERS = {
     "k": "K split in {}",
     "w": "{} warpgroups side by side",
 }
-_OLD_NAMES = {"expand_cublas": "a baseline: dequantize NVFP4, then cuBLAS"}
+_NAMES = {
+    "expand_cublas": "a baseline: dequantize NVFP4, then cuBLAS",
+    "cublas_product": "a baseline: cuBLAS fp16 on operands dequantized beforehand",
+    "copy": "a baseline: a copy of as many bytes",
+    "plain_gemm": "the package's plain product, whatever the GEMM takes",
+}
 _SUFFIXES = {"again": "the same once more, for the noise", "plain": "launched without dependent launch"}
 
 
@@ -43,8 +48,8 @@ def _tile(name: str) -> str:
 
 def meaning(name: str, commit: str | None = None) -> str:
     """A variant's name in words, as far as its parts are known; `commit` is its library's."""
-    if name in _OLD_NAMES:
-        return _OLD_NAMES[name]
+    if name in _NAMES:
+        return _NAMES[name]
     library, _, rest = name.rpartition("/")
     config, *suffixes = rest.split("+")
     parts = [_tile(config), *(_SUFFIXES.get(suffix, "") for suffix in suffixes)]
