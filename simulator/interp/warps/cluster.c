@@ -252,6 +252,7 @@ static void start_warp(struct warp *warp) {
                                       .stack = warp->frames};
     warp->executed = 0;
     warp->fruitless = false;
+    warp->polled = 0; /* no event's number: the place's last cluster must not make a first poll fruitless */
     warp->cluster_arrivals = warp->cluster_open = warp->synced_time = warp->unwaited = 0;
     warp->awaited_time = warp->awaited_by = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);

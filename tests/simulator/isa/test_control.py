@@ -262,6 +262,15 @@ def test_static_shared_memory_is_that_of_the_kernel_and_its_callees():
     assert sim.kinds == {"launch-refused"}, sim.findings
 
 
+@pytest.mark.parametrize("add", ["atom.global.add.u32 %r2,", "red.global.add.u32"])
+def test_ctas_of_one_warp_with_an_atomic_end_in_mode_reverse(add):
+    """Each gives way to later ones, and then takes the place of one that did the same at the same instruction."""
+    sim = Sim(body("ld.param.u64 %rd1, [p];", f"{add} [%rd1], 1;"), "reverse")
+    out = sim.buffer(np.zeros(1, np.uint32))
+    assert sim.launch("k", out, grid=40, block=32) == 0, sim.findings
+    assert out[0] == 40 * 32
+
+
 @pytest.mark.parametrize("mode", ["eager", "late", "reverse", "poison"])
 def test_setmaxnreg_waits_until_another_warpgroup_releases_registers(mode):
     """Triton's warp-specialised kernels do this. If no warpgroup releases registers, it is a deadlock."""
