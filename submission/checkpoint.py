@@ -129,6 +129,10 @@ def padded(linear: QuantizedLinear, rows: int = 0, k: int = 0) -> QuantizedLinea
 
 def quantize_linear(weight: torch.Tensor, largest_input: float) -> QuantizedLinear:
     """A float weight (N, K) in NVFP4, K a multiple of 16.  Inputs above the magnitude largest_input will saturate."""
+    if weight.dim() != 2 or weight.shape[1] % 16:
+        raise ValueError(f"weight has shape {tuple(weight.shape)}; expected (N, K), K a multiple of 16")
+    if not 0 < largest_input < float("inf"):
+        raise ValueError(f"largest_input is {largest_input}; expected a positive finite number")
     weight = weight.detach().float()
     scale = (_LARGEST_PRODUCT / weight.abs().amax()).clamp(max=2.0**64).reshape(1)  # finite for weights of zeros
     codes, factors = quantize_nvfp4(weight, scale)

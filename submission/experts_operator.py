@@ -41,6 +41,7 @@ from .operators import (
     other_options,
     raise_status,
     read_options,
+    without_gradient,
 )
 from .scale_layouts import LINEAR, SWIZZLED, SWIZZLED_8X4, Factors, ScaleLayout, resolve, swizzle_scales
 
@@ -227,6 +228,8 @@ def _numbers(name: str, value: torch.Tensor | float, b: torch.Tensor, b_name: st
     """One float32 number for each expert, from a tensor of as many or of one, or from a Python number."""
     if isinstance(value, (int, float)):
         value = number_like(value, b)
+    elif getattr(value, "requires_grad", False):
+        value = without_gradient(name, value)
     _check_tensors(b, b_name, value, name)
     if value.numel() == 1 and b.shape[:1] != (1,):
         return value.reshape(1).expand(b.shape[:1]).contiguous()
@@ -283,7 +286,7 @@ def grouped_gated_gemm(
     "stacked", all of gate and then all of up; "interleaved8", "interleaved32", "interleaved64", that many of each in
     turn.
     scale_gate, scale_up, scale_c: E float32 numbers, or one for all experts; token_scale: a float32 number for each
-    token.  None is 1.  scale_c must be positive.
+    token.  None is 1.  scale_c must be positive and finite; otherwise the scale factors returned are NaN.
 
     scale_layout: "linear", scale factors row by row: sfa (T, K/16) or (E, capacity, K/16), sfb1 (E, rows, K/16); or
     "swizzled128x4", blocks of 128 rows x 4 groups: sfb1 (E, ceil(rows/128) * 128, K/16), which
@@ -317,6 +320,8 @@ def grouped_gated_gemm(
         scale_gate = _numbers("scale_gate", scale_gate, b1)
     if scale_up is not None:
         scale_up = _numbers("scale_up", scale_up, b1)
+    if getattr(token_scale, "requires_grad", False):
+        token_scale = without_gradient("token_scale", token_scale)
     if options & TO_NVFP4:
         if scale_c is not None:
             scale_c = _numbers("scale_c", scale_c, b1)
@@ -350,7 +355,7 @@ def grouped_plain_gemm(
     (E, capacity, K/16), and (E, N, K/16); "swizzled128x4"; a pair of these; or None.
     counts (E), or offsets (E) or (E + 1): int32, on the device, as grouped_gated_gemm() explains them.
     scale, scale_c: E float32 numbers, or one for all experts; token_scale: a float32 number for each token, such as the
-    router's weight.  None is 1.  scale_c must be positive.
+    router's weight.  None is 1.  scale_c must be positive and finite; otherwise the scale factors returned are NaN.
 
     Returns c (T, N) or (E, capacity, N) in out_dtype: "float16", "bfloat16", or their torch.dtype; for "nvfp4", codes
     and scale factors.  grouped_gated_gemm() has the layouts' shapes, and what else holds for both.
@@ -363,6 +368,8 @@ def grouped_plain_gemm(
         counts, options = _ends(counts, offsets, b, "b"), options | ENDS
     if scale is not None:
         scale = _numbers("scale", scale, b, "b")
+    if getattr(token_scale, "requires_grad", False):
+        token_scale = without_gradient("token_scale", token_scale)
     if options & TO_NVFP4:
         if scale_c is not None:
             scale_c = _numbers("scale_c", scale_c, b, "b")

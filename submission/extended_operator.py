@@ -279,7 +279,7 @@ def gated_gemm(
     "stacked", all of gate and then all of up; "interleaved8", "interleaved32", "interleaved64", that many of each in
     turn.
     scale_gate, scale_up, scale_c: a tensor of one float32 number, or a Python number; token_scale: M float32 numbers.
-    None is 1.  scale_c must be positive.
+    None is 1.  scale_c must be positive and finite; otherwise the scale factors returned are NaN.
 
     scale_layout: "linear", scale factors row by row, (rows, K/16); "swizzled128x4", blocks of 128 rows x 4 groups, as
     (ceil(rows/128) * 128, K/16), flat, or as the view (32, 4, ceil(rows/128), 4, K/64) that swizzle_scales() returns;
@@ -307,8 +307,14 @@ def gated_gemm(
         a = without_gradient("a", a)
     if isinstance(scale_gate, (int, float)):
         scale_gate = number_like(scale_gate, a)
+    elif getattr(scale_gate, "requires_grad", False):
+        scale_gate = without_gradient("scale_gate", scale_gate)
     if isinstance(scale_up, (int, float)):
         scale_up = number_like(scale_up, a)
+    elif getattr(scale_up, "requires_grad", False):
+        scale_up = without_gradient("scale_up", scale_up)
+    if getattr(token_scale, "requires_grad", False):
+        token_scale = without_gradient("token_scale", token_scale)
     if options & TO_NVFP4:
         scale_c = number_like(scale_c, a)
         if alpha == 1.0 and limit == beta == 0.0:  # each argument that is left to its default makes a call faster
@@ -341,7 +347,7 @@ def plain_gemm(
     sfa, sfb: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
     Or a (M, K) float16 or bfloat16, and sfa None: on the CPU and on Hopper.
     scale, scale_c: a tensor of one float32 number, or a Python number; token_scale: M float32 numbers.  None is 1.
-    scale_c must be positive.
+    scale_c must be positive and finite; otherwise the scale factors returned are NaN.
 
     scale_layout: "linear", scale factors row by row, (rows, K/16); "swizzled128x4", blocks of 128 rows x 4 groups, as
     (ceil(rows/128) * 128, K/16), flat, or as the view (32, 4, ceil(rows/128), 4, K/64) that swizzle_scales() returns;
@@ -368,6 +374,10 @@ def plain_gemm(
         a = without_gradient("a", a)
     if isinstance(scale, (int, float)):
         scale = number_like(scale, a)
+    elif getattr(scale, "requires_grad", False):
+        scale = without_gradient("scale", scale)
+    if getattr(token_scale, "requires_grad", False):
+        token_scale = without_gradient("token_scale", token_scale)
     if options & TO_NVFP4:
         return _plain_nvfp4(a, b, sfa, sfb, options, scale, token_scale, number_like(scale_c, a))
     if scale_c is not None:

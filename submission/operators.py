@@ -108,8 +108,8 @@ def register_in_python(schema: str, implementation: Callable[..., object], fake:
 
 def _refuse_gradient(_: torch.Tensor) -> torch.Tensor:
     raise RuntimeError(
-        f"{NAMESPACE}: a backward pass asks for the gradient of activations, and these operators have none; expected "
-        "activations that need no gradient, as x.detach() and torch.no_grad() give"
+        f"{NAMESPACE}: a backward pass asks for the gradient of activations or scales, and these operators have none; "
+        "expected tensors that need no gradient, as x.detach() and torch.no_grad() give"
     )
 
 

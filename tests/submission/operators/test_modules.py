@@ -174,6 +174,19 @@ def test_a_layer_of_floats_is_quantized():
         assert (mlp(x) - want).norm() <= 0.3 * want.norm()
 
 
+@pytest.mark.parametrize(
+    ("weight", "most", "words"),
+    [
+        (torch.ones(4, 17), 6, r"weight has shape \(4, 17\); expected \(N, K\), K a multiple of 16"),
+        (torch.ones(16), 6, r"weight has shape \(16,\); expected \(N, K\)"),
+        (torch.ones(4, 16), 0, "largest_input is 0; expected a positive finite number"),
+    ],
+)
+def test_a_wrong_layer_of_floats_is_named(weight, most, words):
+    with pytest.raises(ValueError, match=words):
+        quantize_linear(weight, most)
+
+
 def test_other_names_of_the_projections():
     tensors, _ = tensors_of(8, "modelopt")
     others = tensors
@@ -232,7 +245,9 @@ def test_a_module_takes_any_strides_and_refuses_other_inputs_by_name(make):
 def test_a_backward_pass_is_refused(make):
     """Also beside a residual, where the gradient would be wrong without a word."""
     module, x = make(), torch.randn(3, 128, requires_grad=True)
-    with pytest.raises(RuntimeError, match="asks for the gradient of activations, and these operators have none"):
+    with pytest.raises(
+        RuntimeError, match="asks for the gradient of activations or scales, and these operators have none"
+    ):
         (x + module(x)).sum().backward()
     with torch.no_grad():
         assert torch.equal(module(x), module(x.detach()))

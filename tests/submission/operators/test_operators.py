@@ -140,6 +140,22 @@ def test_what_is_no_such_tensor_is_named_with_what_is_expected(call, words):
         call()
 
 
+@pytest.mark.filterwarnings("ignore:nvfp4_gemm")  # torch's own, about the same
+@pytest.mark.parametrize("call", [
+    lambda s: gated_gemm(A, B1, B2, SFA, SFB1, SFB2, scale_gate=s),
+    lambda s: gated_gemm(A, B1, B2, SFA, SFB1, SFB2, scale_up=s),
+    lambda s: plain_gemm(A, B1, SFA, SFB1, scale=s),
+    lambda s: plain_gemm(A, B1, SFA, SFB1, token_scale=s.expand(M).contiguous()),
+    lambda s: grouped_gated_gemm(*EXPERTS, counts=COUNTS, scale_up=s),
+    lambda s: grouped_plain_gemm(A, B1[None], SFA, SFB1[None], counts=COUNTS, token_scale=s.expand(M).contiguous()),
+])  # fmt: skip
+def test_a_backward_pass_to_a_scale_is_refused(call):
+    """The sum with s itself has a gradient without the operator's, which would be wrong without a word."""
+    s = torch.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError, match="asks for the gradient of activations or scales"):
+        (call(s).float().sum() + s).sum().backward()
+
+
 def test_a_shrunk_storage_is_refused_by_name():
     a = A.clone()
     a.untyped_storage().resize_(100)
