@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     trace_file, picture = target.with_name(target.name + ".json"), target.with_name(target.name + ".png")
     time = simulated_calls((options.m, options.n, options.k), options.backend, timeline=trace_file)
     last = time["launches"][-1]
-    what = f"{options.backend} {options.m} x {options.n} x {options.k} on {time['chip']}"
+    what = f"{options.backend} {options.m} x {options.n} x {options.k} on {time['chip']} at {time['clock_ghz']} GHz"
     took = f"simulated, not measured: {last['end_us']:.2f} us to the end of an isolated call's last kernel"
     draw(json.loads(trace_file.read_text()), f"{what}; {took}", picture)
     print(f"{what}; {took}")

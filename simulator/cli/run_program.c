@@ -217,13 +217,17 @@ static int start(struct run *run, char **arguments) {
         return cli_fail(SHIM, "not found next to ptxsim; `make simulator` builds it if nvcc is installed");
     }
     if (cli_linkage_of(run->program) == LINKED_STATIC) {
+        char archive[PATH_MAX + sizeof "/../libcudart_sim.a"];
+        (void)snprintf(archive, sizeof archive, "%s/../libcudart_sim.a", run->folder);
         (void)fprintf(
             stderr,
             "ptxsim: %s holds kernels and a CUDA runtime of its own, linked statically, which cannot be "
-            "replaced.  Link it again with either\n"
-            "  nvcc -cudart shared ...\n"
-            "  nvcc -cudart none ... %s/../libcudart_sim.a -ldl -lpthread -lm\n",
-            run->program, run->folder);
+            "replaced.  Link it again with\n"
+            "  nvcc -cudart shared ...\n",
+            run->program);
+        if (access(archive, R_OK) == 0) { /* a wheel holds no archive */
+            (void)fprintf(stderr, "or\n  nvcc -cudart none ... %s -ldl -lpthread -lm\n", archive);
+        }
         return EXIT_NOT_RUN;
     }
     if (run->rules != NULL && cli_read_rules(run->sim, run->rules) != 0) {
