@@ -248,7 +248,7 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
 static int64_t experts_ranges_of(const struct custom_kernel_experts_args *args, struct range *ranges) {
     const int64_t limit = (int64_t)1 << 20, rows = args->rows, n = args->n, k = args->k,
                   experts = args->experts;
-    if (rows < 1 || n < 1 || k < 1 || experts < 1 || rows > limit || n > limit || k > limit ||
+    if (rows < 0 || n < 1 || k < 1 || experts < 1 || rows > limit || n > limit || k > limit ||
         experts > CUSTOM_KERNEL_MAX_EXPERTS) {
         return -1;
     }
@@ -306,14 +306,14 @@ int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
 /* ranges_of for the quantizer. */
 static int64_t quantize_ranges_of(const struct custom_kernel_quantize_args *args, struct range *ranges) {
     const int64_t limit = (int64_t)1 << 20, m = args->m, k = args->k;
-    if (m < 1 || k < 1 || args->x_row < 0 || m > limit || k > limit || args->x_row > limit) {
+    if (m < 0 || k < 1 || args->x_row < 0 || m > limit || k > limit || args->x_row > limit) {
         return -1;
     }
     const int64_t number = args->x_type == CUSTOM_KERNEL_FP32 ? sizeof(float) : sizeof(uint16_t);
     const int64_t row = args->form == CUSTOM_KERNEL_QUANTIZE_GATED ? 2 * k : k;
     const int64_t rows = round_up(m, quantized_rows_unit(args->scale_layout));
     const struct range all[QUANTIZE_RANGES] = {
-        {"x", args->x, ((m - 1) * args->x_row + row) * number},
+        {"x", args->x, m == 0 ? 0 : ((m - 1) * args->x_row + row) * number},
         {"scale", args->scale, sizeof(float)},
         {"codes", args->codes, m * (k / 2)},
         {"scales", args->scales, rows * scale_row_bytes(args->scale_layout, k / NVFP4_GROUP_ELEMS)},

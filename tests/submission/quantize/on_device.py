@@ -16,7 +16,7 @@ from submission import quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantiz
 from tests.submission.quantize.quantize_kit import LAYOUTS, TYPES, normed, random_bits, ties, wrong
 
 # M, K, gap between rows, numbers before the first.
-SHAPES = ((1, 16, 0, 0), (3, 80, 3, 1), (130, 48, 0, 0), (2, 2112, 16, 8), (9, 64, 0, 0))
+SHAPES = ((1, 16, 0, 0), (3, 80, 3, 1), (130, 48, 0, 0), (2, 2112, 16, 8), (9, 64, 0, 0), (0, 64, 0, 0))
 # M, K, numbers before the first: a warp; an unaligned row; one row, many threads; rows in turn; rows in two passes.
 NORM_SHAPES = ((3, 16, 0), (1, 4096 + 80, 1), (1, 4096 + 80, 0), (7, 2064, 0), (3, 8208, 0))
 SCALES = (None, 2.0**-140, 2.0**124, -1.0, -0.0, torch.inf)
@@ -57,6 +57,9 @@ def wrong_on(device: str) -> list[list[str]]:
             check("norm", values, 3.0, layout, output[:2])
             if given is not None and not torch.equal(output[2].cpu(), h):
                 found.append(["norm", "", str((m, k)), "x + residual differs"])
+        x = torch.empty((0, 80), dtype=dtype, device=device)
+        if any(one.numel() for one in rms_norm_quantize_nvfp4(x, None, 1e-6, residual=x.clone())):
+            found.append(["norm", "linear", "(0, 80)", "rows of no x"])
         gate = torch.tensor([0.0, 32.0, 40.0])[torch.randint(0, 3, (9, 80))]
         up = torch.randint(-8, 9, (9, 80)).float()
         values = gate * torch.where(gate == 0, 0.5, 1.0) * up
