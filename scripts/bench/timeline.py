@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.patches import Patch
 
 from scripts.common.simulated_call import CHIPS, simulated_calls
 from scripts.common.toolchain import BUILD
@@ -72,9 +73,14 @@ def draw(trace: dict[str, Any], title: str, target: Path) -> None:
                         facecolors=[colour for _, _, colour in found], alpha=0.85)  # fmt: skip
     top.set_yticks(range(len(bars)), list(bars), fontsize=7)
     top.invert_yaxis()
+    names = {"warp": "instructions", "mbarrier": "waits at mbarriers", "barrier": "at barriers",
+             "cluster barrier": "at cluster barriers", "own operations": "for own operations"}  # fmt: skip
+    keys = [Patch(color=colour, label=names[name]) for name, colour in COLOURS.items()]
+    top.legend(handles=[*keys, Patch(color=UNIT_COLOUR, label="operations of units")], fontsize=7, loc="lower right")
     for name, (times, shares) in counters(trace).items():
         bottom.step(times, shares, where="post", label=name, linewidth=0.8)
-    bottom.set_ylabel("memory busy, %")
+    # A request counts when it is made, in full: where requests queue, more is asked for than memory does meanwhile.
+    bottom.set_ylabel("asked for, % of rate")
     bottom.set_xlabel("us (simulated, not measured)")
     bottom.legend(fontsize=7)
     figure.suptitle(title, fontsize=9)
