@@ -11,7 +11,7 @@ NO_TORCH = 2  # the exit code of wrong usage
 
 def run() -> int:
     """Runs the command line. Signals are handled already: its imports take seconds."""
-    if importlib.util.find_spec("torch") is None:
+    if importlib.util.find_spec("torch") is None and not {"-h", "--help"} & set(sys.argv[1:]):
         print(
             f"eval.py: {sys.executable} has no torch; `make setup` installs it, and `./nvfp4 eval MODE` uses that "
             "Python",

@@ -1,0 +1,3 @@
+from scripts.common import help as _help
+
+_help.prepare()

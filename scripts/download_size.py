@@ -1,4 +1,4 @@
-"""Prints how much installing requirements would download: download_size.py REQUIREMENTS FOLDER
+"""Prints how much installing requirements would download.
 
 Asks pip which packages this Python lacks, and the servers or files for their sizes.  A pip from 25.1 on reads a
 package's requirements from part of its file; an older one would download gigabytes to answer, so it is upgraded first
@@ -8,6 +8,7 @@ and a hint are printed.
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import re
@@ -69,8 +70,13 @@ def renew_pip(folder: str) -> None:
         pip("--upgrade", f"pip>={'.'.join(map(str, PIP_THAT_LEAVES_FILES))}")
 
 
-def main(requirements: str, folder: str) -> int:
+def main(arguments: list[str]) -> int:
     """Prints the sentence; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("requirements", metavar="REQUIREMENTS")
+    parser.add_argument("folder", metavar="FOLDER", help="the environment")
+    options = parser.parse_args(arguments)
+    requirements, folder = options.requirements, options.folder
     print("setup: asking the package index for download sizes", file=sys.stderr)
     renew_pip(folder)
     done = pip(*DRY_RUN, FROM_PARTS_OF_FILES, "-r", requirements)
@@ -93,4 +99,4 @@ def main(requirements: str, folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2]))
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Finds or makes a Python that can run the package, and prints its path on standard output.
-# usage: setup.sh find|run|test
+# usage: setup.sh find|help|run|test
 #   find: looks for a Python with torch; if there is none, says how to get it.
+#   help: looks for the same, else for any Python that is new enough: no program's --help needs torch.
 #   run:  uses the Python at hand if it has torch, and then fetches nothing; otherwise prints the download size and
 #         installs torch into a virtual environment.
 #   test: needs torch, pytest and the group `dev` of pyproject.toml, which dev.lock pins by version and hash.  Installs
@@ -96,11 +97,11 @@ install_test_tools() { # installs dev.lock; if the index lacks some of it, the r
     rm -rf "$parts"
 }
 
-case $tier in find | run | test) ;; *) say "'$tier' is none of find, run, test" && exit 2 ;; esac
-if ! [ "$tier" = find ] || ! has "$venv/bin/python" torch; then find_python; fi
+case $tier in find | help | run | test) ;; *) say "'$tier' is none of find, help, run, test" && exit 2 ;; esac
+if [ "$tier" = run ] || [ "$tier" = test ] || ! has "$venv/bin/python" torch; then find_python; fi
 if has "$venv/bin/python" torch; then
     python=$venv/bin/python
-elif has "$at_hand" torch; then
+elif [ "$tier" = help ] || has "$at_hand" torch; then
     python=$at_hand
 elif [ "$tier" = find ]; then
     say "no torch in $at_hand or $venv; \`make setup\` installs it there, or set PYTHON to a Python that has it"

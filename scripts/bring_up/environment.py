@@ -1,10 +1,8 @@
-"""Writes a bring-up report's facts about the machine or the library.
-
-usage: environment.py machine|library FILE.json [--without-device]
-"""
+"""Writes a bring-up report's facts about the machine or the library."""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -92,11 +90,15 @@ def library() -> dict[str, Any]:
 
 def main(arguments: list[str]) -> int:
     """Writes the facts; returns 1 without a device, unless --without-device is given."""
-    what, path, *without_device = arguments
-    found = machine() if what == "machine" else library()
-    Path(path).write_text(json.dumps(found, indent=2) + "\n")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("machine", "library"))
+    parser.add_argument("file", type=Path, metavar="FILE.json")
+    parser.add_argument("--without-device", action="store_true", help="exit with 0 even if there is no device")
+    options = parser.parse_args(arguments)
+    found = machine() if options.what == "machine" else library()
+    options.file.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps(found, indent=2))
-    return 0 if what == "library" or found["device"] or without_device else 1
+    return 0 if options.what == "library" or found["device"] or options.without_device else 1
 
 
 if __name__ == "__main__":

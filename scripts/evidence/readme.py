@@ -1,11 +1,11 @@
 """Writes the tables of results in PAGES from the measurements in shark_tank/.
 
-usage: readme.py [--check] (only reports whether a page is not current).  A table stands between
-<!-- generated:NAME --> and <!-- /generated:NAME --> in one of the pages.
+A table stands between <!-- generated:NAME --> and <!-- /generated:NAME --> in one of the pages.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -305,16 +305,19 @@ def render(text: str, root: Path = ROOT) -> str:
 
 def main(arguments: list[str]) -> int:
     """Writes the pages, or with --check returns 1 if one is not current."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is not current")
+    check = parser.parse_args(arguments).check
     stale = []
     for page in PAGES:
         old = (ROOT / page).read_text()
         new = render(old)
         if old != new:
             stale.append(page)
-            if arguments != ["--check"]:
+            if not check:
                 (ROOT / page).write_text(new)
-    if stale and arguments == ["--check"]:
-        print(f"{', '.join(stale)}: tables are not current; run python -m scripts.evidence.readme", file=sys.stderr)
+    if stale and check:
+        print(f"{', '.join(stale)}: tables are not current; run `./nvfp4 evidence readme`", file=sys.stderr)
         return 1
     return 0
 

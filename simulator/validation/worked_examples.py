@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -52,14 +53,17 @@ def render(page: str, name: str = EXAMPLE) -> str:
 
 def main(arguments: list[str]) -> int:
     """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args(arguments).check
     differs = False
     for name, path in PAGES.items():
         page = path.read_text()
         fresh = render(page, name)
         differs |= fresh != page
-        if "--check" not in arguments:
+        if not check:
             path.write_text(fresh)
-    return int(differs and "--check" in arguments)
+    return int(differs and check)
 
 
 if __name__ == "__main__":

@@ -140,6 +140,7 @@ def test_find_changes_nothing(setup):
     assert (done.status, done.python, done.calls) == (1, "", [])
     assert "`make setup`" in done.said and "PYTHON" in done.said
     assert setup("find", "torch").python == "AT_HAND"
+    assert (setup("help", "numpy").python, setup("help", "numpy").calls) == ("AT_HAND", [])  # --help needs no torch
 
 
 def test_nvfp4_venv_names_the_environments_folder(setup):
@@ -278,7 +279,7 @@ def test_sizes_are_found_without_downloading_files(monkeypatch, tmp_path, capsys
     monkeypatch.setattr(download_size, "pip", pip)
     monkeypatch.setattr(download_size.importlib.metadata, "version", lambda name: version)
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
-    assert download_size.main(str(tmp_path / "list"), str(tmp_path / place)) == 0
+    assert download_size.main([str(tmp_path / "list"), str(tmp_path / place)]) == 0
     assert calls == asked
     assert capsys.readouterr().err
 

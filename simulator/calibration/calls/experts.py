@@ -9,6 +9,7 @@ tokens once, as codes and scale factors.
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
@@ -65,12 +66,16 @@ def simulate(backend: str, product: str, tokens: int) -> float:
 
 def main(arguments: list[str]) -> int:
     """Writes the record, or the file that is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "file", type=Path, nargs="?", default=RECORD, help="where to write (default: the committed record)"
+    )
+    record = parser.parse_args(arguments).file
     rows = [
         {"backend": backend, "product": product, "us": {str(t): simulate(backend, product, t) for t in TOKENS}}
         for backend in BYTES_PER_US
         for product in PRODUCTS
     ]
-    record = Path(arguments[0]) if arguments else RECORD
     record.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     return 0
 

@@ -8,6 +8,7 @@ in every version of numpy; torch draws nothing.
 
 from __future__ import annotations
 
+import argparse
 import faulthandler
 import hashlib
 import os
@@ -204,10 +205,15 @@ def ulps(halves: np.ndarray) -> np.ndarray:
 
 
 def main(arguments: list[str]) -> None:
+    every = cases()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="+", choices=[case.name for case in every], metavar="NAME")
+    options = parser.parse_args(arguments)
     os.environ["NVFP4_BACKEND"] = "hopper"
-    folder, wanted = Path(arguments[0]), set(arguments[1:])
-    for case in cases():
-        if case.name in wanted:
+    folder = options.folder
+    for case in every:
+        if case.name in options.names:
             faulthandler.dump_traceback_later(SECONDS_A_CASE, exit=True)
             np.savez(folder / f"{case.name}.npz", **run(case))
             faulthandler.cancel_dump_traceback_later()

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import datetime
 import hashlib
@@ -245,7 +246,12 @@ def compare(out: Path) -> int:
 
 def main(arguments: list[str]) -> int:
     """Runs the command that the first argument names."""
-    return {"card": card, "pack": pack, "compare": compare}[arguments[0]](Path(arguments[1]))
+    commands = {"card": card, "pack": pack, "compare": compare}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=commands)
+    parser.add_argument("folder", type=Path)
+    options = parser.parse_args(arguments)
+    return commands[options.command](options.folder)
 
 
 if __name__ == "__main__":

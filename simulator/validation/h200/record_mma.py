@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,9 +123,9 @@ def floats(count: int) -> np.ndarray:
     return bits
 
 
-def read(path_cases: Path, path_results: str) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray, np.ndarray]:
+def read(path_cases: Path, path_results: Path) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray, np.ndarray]:
     """Cases and results of each instruction; the floats and their codes."""
-    data, results = Path(path_cases).read_bytes(), Path(path_results).read_bytes()
+    data, results = path_cases.read_bytes(), path_results.read_bytes()
     at = done = 0
     out = []
     for _ in INSTRUCTIONS:
@@ -150,24 +151,31 @@ def differing(instruction: tuple[str, Rule, str, str], group: np.ndarray, d: np.
 
 
 def main(arguments: list[str]) -> None:
-    what, path = arguments[0], arguments[1]
-    if what == "cases":
-        count = int(arguments[2]) if len(arguments) > 2 else 8
-        with Path(path).open("wb") as out:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, further in (("cases", ()), ("pack", ("results", "file")), ("compare", ("results",))):
+        command = commands.add_parser(name)
+        for argument in ("cases", *further):
+            command.add_argument(argument, type=Path)
+    commands.choices["cases"].add_argument("count", type=int, nargs="?", default=8)
+    options = parser.parse_args(arguments)
+    if options.command == "cases":
+        count = options.count
+        with options.cases.open("wb") as out:
             for group in cases(count):
                 out.write(np.uint32(count).tobytes() + group.tobytes())
             x = floats(max(4096, 512 * count))
             out.write(np.uint32(x.size).tobytes() + x.tobytes())
-    elif what == "pack":
-        groups, x, codes = read(path, arguments[2])
+    elif options.command == "pack":
+        groups, x, codes = read(options.cases, options.results)
         arrays = {}
         for i, (group, d) in enumerate(groups):  # a case of each style, 16 rows each
             keep = len(STYLES)
             arrays |= {f"{name}{i}": group[name][:keep, :PACKED_ROWS] for name in "ac"}
             arrays |= {f"b{i}": group["b"][:keep], f"d{i}": d[:keep, :PACKED_ROWS]}
-        save_arrays(Path(arguments[3]), {"x": x[:PACKED_FLOATS], "codes": codes[:PACKED_FLOATS]} | arrays)
+        save_arrays(options.file, {"x": x[:PACKED_FLOATS], "codes": codes[:PACKED_FLOATS]} | arrays)
     else:
-        groups, x, codes = read(path, arguments[2])
+        groups, x, codes = read(options.cases, options.results)
         for instruction, (group, d) in zip(INSTRUCTIONS, groups, strict=True):
             bad = differing(instruction, group, d)
             styles = {

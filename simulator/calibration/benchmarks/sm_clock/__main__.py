@@ -8,6 +8,7 @@ One kernel before and one after a round of calls read every SM's cycle counter a
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import json
 import subprocess
@@ -91,10 +92,14 @@ class Card:
 
 def main(arguments: list[str]) -> int:
     """Measures, prints, writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, metavar="OUT.json")
+    parser.add_argument("shapes", nargs="*", metavar="MxNxK", help=f"default: {' '.join(SHAPES)}")
+    options = parser.parse_args(arguments)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         card = Card(Path(folder))
-        for shape in arguments[1:] or SHAPES:
+        for shape in options.shapes or SHAPES:
             m, n, k = map(int, shape.split("x"))
             data = [generate_input(m=m, n=n, k=k, l=1, seed=1111 + i, device="cuda") for i in range(max(COUNTS))]
             for count in COUNTS:
@@ -111,7 +116,7 @@ def main(arguments: list[str]) -> int:
     chip, driver = torch.cuda.get_device_name(0), provenance.nvidia_smi("driver_version")
     head = {"chip": chip, "driver": driver, "what": WHAT}
     lines = ",\n".join(json.dumps(row) for row in rows)
-    Path(arguments[0]).write_text(f'{json.dumps(head)[:-1]},\n"rows": [\n{lines}\n]}}\n')
+    options.file.write_text(f'{json.dumps(head)[:-1]},\n"rows": [\n{lines}\n]}}\n')
     return 0
 
 

@@ -9,6 +9,7 @@ Needs nvcc and cuobjdump.
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -140,11 +141,16 @@ def text(found: dict[str, dict[str, dict[str, int]]] | None = None) -> str:
     return table(head, rows)
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Counts and keeps the counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rounds", type=int, nargs="*", metavar="ROUND", help=f"default: {' '.join(map(str, KERNELS))}")
+    wanted = parser.parse_args(arguments).rounds or list(KERNELS)
+    for number in set(wanted) - set(KERNELS):
+        parser.error(f"round {number} is none of {', '.join(map(str, KERNELS))}")
     head, _ = packed.read(MAIN_LOOPS)
     rounds = load()
-    for number in map(int, sys.argv[1:] or KERNELS):
+    for number in wanted:
         rounds[str(number)] = of_round(number)
     rows = [
         {"round": number, "side": side, **counted}
@@ -156,4 +162,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
