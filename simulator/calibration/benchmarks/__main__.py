@@ -4,11 +4,8 @@
     python -m simulator.calibration.benchmarks --keep h200_micro    # as the data set in data/ too
     python -m simulator.calibration.benchmarks --json FILE alu tensor
 
-Groups: alu, shared_memory, tensor, synchronisation, copies, copy_rates, clusters, launches, overlap, starts,
-traffic, hand_over, past_end, pages, last_stores, prefetches, fresh, behind_stores, rings, words, helpers,
-first_stage, beside_mma, cold, warp_mma, producers, answers, cluster_fences, fenced_stores,
-touched_lines, dependents, left_units, cluster_rings, rounds,
-late_warps, stores_beside_mma; all without a name.
+Groups: alu, shared_memory, tensor, synchronisation, copies, copy_rates, clusters, launches, overlap, traffic; all
+without a name.
 """
 
 from __future__ import annotations

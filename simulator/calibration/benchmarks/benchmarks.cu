@@ -18,42 +18,11 @@ static void out_of_time(int signal) {
 static const struct group {
     const char *name;
     void (*run)(void);
-} groups[] = {{"alu", alu},
-              {"shared_memory", shared_memory},
-              {"tensor", tensor},
-              {"synchronisation", synchronisation},
-              {"copies", copies},
-              {"copy_rates", copy_rates},
-              {"clusters", clusters},
-              {"launches", launches},
-              {"overlap", overlap},
-              {"starts", starts},
-              {"traffic", traffic},
-              {"hand_over", hand_over},
-              {"past_end", past_end},
-              {"pages", pages},
-              {"last_stores", last_stores},
-              {"prefetches", prefetches},
-              {"fresh", fresh},
-              {"behind_stores", behind_stores},
-              {"rings", rings},
-              {"words", words},
-              {"helpers", helpers},
-              {"first_stage", first_stage},
-              {"beside_mma", beside_mma},
-              {"cold", cold},
-              {"warp_mma", warp_mma},
-              {"producers", producers},
-              {"answers", answers},
-              {"cluster_fences", cluster_fences},
-              {"fenced_stores", fenced_stores},
-              {"touched_lines", touched_lines},
-              {"dependents", dependents},
-              {"left_units", left_units},
-              {"cluster_rings", cluster_rings},
-              {"rounds", rounds},
-              {"late_warps", late_warps},
-              {"stores_beside_mma", stores_beside_mma}};
+} groups[] = {{"alu", alu},           {"shared_memory", shared_memory},
+              {"tensor", tensor},     {"synchronisation", synchronisation},
+              {"copies", copies},     {"copy_rates", copy_rates},
+              {"clusters", clusters}, {"launches", launches},
+              {"overlap", overlap},   {"traffic", traffic}};
 
 int main(int count, char **arguments) {
     signal(SIGALRM, out_of_time);

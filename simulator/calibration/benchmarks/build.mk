@@ -1,11 +1,5 @@
 # The microbenchmarks' program, for the card at hand and, where the simulator runs kernels, for the simulator.
-MICRO := benchmarks harness alu shared_memory tensor synchronisation clusters copy_latencies copy_rates launches \
-         contention/overlap contention/starts contention/traffic contention/hand_over contention/past_end \
-         contention/pages contention/last_stores contention/prefetches contention/fresh contention/cold contention/dependents \
-         fences/behind_stores fences/cluster_fences fences/fenced_stores fences/touched_lines fences/left_units \
-         fences/rounds pipelines/late_warps pipelines/stores_beside_mma \
-         pipelines/rings pipelines/words pipelines/helpers pipelines/first_stage pipelines/beside_mma pipelines/warp_mma pipelines/producers \
-         pipelines/answers pipelines/cluster_rings
+MICRO := benchmarks harness alu shared_memory tensor synchronisation clusters copy_latencies copy_rates launches overlap traffic
 MICRO_FLAGS := -std=c++17 -O2 -lineinfo -Werror all-warnings -MMD -MP
 ifneq ($(filter hopper,$(GPU_PARTS)),)
 $(BUILD)/micro: $(MICRO:%=$(BUILD)/micro_objects/card/%.o)
@@ -33,7 +27,7 @@ $(BUILD)/micro_timed: $(MICRO:%=$(MICRO_ONCE)/%.o) $(BUILD)/libcudart_sim.a
 $(MICRO_ONCE)/%: simulator/calibration/benchmarks/%
 	@mkdir -p $(@D)
 	$(Q)sed 's/^\(#define LAUNCHES \) *[0-9]*/\1 1/; s/^\(#define WARM_UP_LAUNCHES \).*/\1 1/; s/^\(#define MAX_SECONDS \).*/\1 100000/; $(FEWER)$(if $(filter %/overlap.cu,$<),$(FEWER_LAPS))' $< > $@
-$(MICRO_ONCE)/%.o: $(MICRO_ONCE)/%.cu $(MICRO_ONCE)/harness.cuh $(MICRO_ONCE)/fences/traffic.cuh $(FLAGS_STAMP)
+$(MICRO_ONCE)/%.o: $(MICRO_ONCE)/%.cu $(MICRO_ONCE)/harness.cuh $(FLAGS_STAMP)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) $(MICRO_FLAGS) -I $(MICRO_ONCE) -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
 -include $(MICRO:%=$(BUILD)/micro_objects/card/%.d) $(MICRO:%=$(BUILD)/micro_objects/sim/%.d)

@@ -3,10 +3,7 @@
 #include <stdarg.h>
 
 #define FLUSH_BYTES ((size_t)512 << 20)
-/* Each SM copies REPLACING_COPIES times this much, all together 280 MB: more than any L2 holds. */
-#define REPLACING_BYTES  65536
-#define REPLACING_COPIES 32
-#define EXIT_FAILED      1
+#define EXIT_FAILED 1
 
 void check(const char *what, cudaError_t error) {
     if (error != cudaSuccess) {
@@ -111,7 +108,7 @@ void enqueue(const void *kernel, struct shape shape, bool dependent, void **argu
 }
 
 static __global__ void hold_kernel(uint64_t cycles) {
-    spin_until(clock64_now() + cycles);
+    spin(cycles);
 }
 
 void hold_queue(void) {
@@ -134,60 +131,13 @@ double measured_span(const void *kernel, struct shape shape, void **arguments, u
     return median(spans, LAUNCHES);
 }
 
-static double medians_by_launch[MOST_RESULTS][LAUNCHES];
-
-void note_launch(int number, int rows, int columns) {
-    static uint64_t words[MOST_RESULTS];
-    static double of[MOST_RESULTS];
-    size_t bytes = (size_t)rows * (size_t)columns * sizeof *words;
-    check("cudaMemcpy", cudaMemcpy(words, results(rows * columns), bytes, cudaMemcpyDeviceToHost));
-    for (int column = 0; column < columns; column++) {
-        for (int row = 0; row < rows; row++) {
-            of[row] = (double)words[row * columns + column];
-        }
-        medians_by_launch[column][number] = median(of, rows);
-    }
-}
-
-void take_medians(int columns, double *medians) {
-    for (int column = 0; column < columns; column++) {
-        medians[column] = median(medians_by_launch[column], LAUNCHES);
-    }
-}
-
-static unsigned char *flush_buffer(void) {
+void flush_l2(void) {
     static unsigned char *buffer;
     if (buffer == NULL) {
         check("cudaMalloc", cudaMalloc((void **)&buffer, FLUSH_BYTES));
     }
-    return buffer;
-}
-
-void flush_l2(void) {
-    check("cudaMemset", cudaMemset(flush_buffer(), 1, FLUSH_BYTES));
+    check("cudaMemset", cudaMemset(buffer, 1, FLUSH_BYTES));
     check("cudaDeviceSynchronize", cudaDeviceSynchronize());
-}
-
-/* One thread copies its part of the memory that replaces L2's contents. */
-static __global__ void replace_kernel(const unsigned char *from) {
-    extern __shared__ __align__(128) unsigned char memory[];
-    __shared__ uint64_t word;
-    struct mbarrier barrier = {cvta_to_shared(&word)};
-    mbarrier_init(barrier, 1);
-    fence_mbarrier_init();
-    for (uint32_t i = 0; i < REPLACING_COPIES; i++) {
-        mbarrier_arrive_expect_tx(barrier, REPLACING_BYTES);
-        cp_async_bulk(cvta_to_shared(memory), from + ((size_t)i * gridDim.x + blockIdx.x) * REPLACING_BYTES,
-                      REPLACING_BYTES, barrier);
-        wait_parity(barrier, i & 1);
-    }
-}
-
-void replace_l2(void) {
-    flush_l2();
-    const unsigned char *from = flush_buffer();
-    void *arguments[] = {&from};
-    launch((const void *)replace_kernel, {sm_count(), 1, 1, REPLACING_BYTES}, arguments);
 }
 
 int sm_count(void) {
@@ -196,8 +146,7 @@ int sm_count(void) {
     return sms;
 }
 
-CUtensorMap promoted_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
-                         uint32_t rows, CUtensorMapL2promotion promotion) {
+CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows) {
     typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
                                         const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
                                         const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
@@ -210,24 +159,16 @@ CUtensorMap promoted_map(unsigned char *memory, const cuuint64_t (&sizes)[3], co
                                                cudaEnableDefault, &found));
     }
     CUtensorMap map;
-    cuuint32_t box[3] = {(cuuint32_t)sizes[0], rows, 1}, steps[3] = {1, 1, 1};
+    cuuint64_t sizes[3] = {row_bytes / 2, bytes / row_bytes, 1}, strides[2] = {row_bytes, bytes};
+    cuuint32_t box[3] = {row_bytes / 2, rows, 1}, steps[3] = {1, 1, 1};
     CUtensorMapSwizzle swizzle =
-        sizes[0] * 2 == SWIZZLE_ROW ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE;
-    CUresult result =
-        encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, memory, sizes, strides, box, steps,
-               CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        row_bytes == SWIZZLE_ROW ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE;
+    CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, memory, sizes, strides, box, steps,
+                             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) {
         fprintf(stderr, "cuTensorMapEncodeTiled: error %d\n", (int)result);
         exit(EXIT_FAILED);
     }
     return map;
-}
-
-CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
-                        uint32_t rows) {
-    return promoted_map(memory, sizes, strides, rows, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
-}
-
-CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows) {
-    return strided_map(memory, {row_bytes / 2, bytes / row_bytes, 1}, {row_bytes, bytes}, rows);
 }

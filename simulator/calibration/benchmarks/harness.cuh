@@ -44,19 +44,10 @@ static __device__ __forceinline__ void wait_parity(struct mbarrier barrier, uint
     }
 }
 
-static __device__ __forceinline__ void spin_until(uint64_t until) {
+static __device__ __forceinline__ void spin(uint64_t cycles) {
+    uint64_t until = clock64_now() + cycles;
     while (clock64_now() < until) {
     }
-}
-
-static __device__ __forceinline__ void spin(uint32_t cycles) {
-    spin_until(clock64_now() + cycles);
-}
-
-static __device__ __forceinline__ uint32_t sm_now(void) {
-    uint32_t sm;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-    return sm;
 }
 
 /* The first shared address of `memory` that a swizzle atom can begin at. */
@@ -102,37 +93,12 @@ void hold_queue(void);
 double measured_span(const void *kernel, struct shape shape, void **arguments, uint64_t *words);
 /* Replaces L2's contents. */
 void flush_l2(void);
-/* Replaces L2's contents by reading: a later load from HBM then writes no line back. */
-void replace_l2(void);
 int sm_count(void);
 /* A tensor map of `bytes` of memory as rows of halves, with boxes of `rows` of them; rows of SWIZZLE_ROW bytes
  * are swizzled. */
 CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows);
-/* A tensor map of halves in three dimensions, with the strides of the second and third; boxes are as wide as
- * the first dimension. */
-CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
-                        uint32_t rows);
-/* strided_map with the given L2 promotion; the other maps have 256 bytes. */
-CUtensorMap promoted_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
-                         uint32_t rows, CUtensorMapL2promotion promotion);
 
 #define MOST_RESULTS (1 << 16)
-
-/* The two halves of medians_of. */
-void note_launch(int number, int rows, int columns);
-void take_medians(int columns, double *medians);
-
-/* `run` launches a kernel that leaves `rows` rows of `columns` words in results(). medians: of each column the
- * median over launches of its median over the rows. */
-template <class Run> static void medians_of(int rows, int columns, double *medians, Run run) {
-    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
-        run();
-        if (i >= 0) {
-            note_launch(i, rows, columns);
-        }
-    }
-    take_medians(columns, medians);
-}
 
 /* The median us of one of `count` runs of `enqueue_one` in a row, all of them enqueued before the first starts.
  */
@@ -171,32 +137,6 @@ void synchronisation(void);
 void clusters(void);
 void launches(void);
 void overlap(void);
-void starts(void);
 void traffic(void);
-void hand_over(void);
-void past_end(void);
-void pages(void);
-void last_stores(void);
-void prefetches(void);
-void fresh(void);
-void behind_stores(void);
-void rings(void);
-void words(void);
-void helpers(void);
-void first_stage(void);
-void beside_mma(void);
-void cold(void);
-void warp_mma(void);
-void producers(void);
-void answers(void);
-void cluster_fences(void);
-void fenced_stores(void);
-void touched_lines(void);
-void dependents(void);
-void left_units(void);
-void rounds(void);
-void late_warps(void);
-void stores_beside_mma(void);
-void cluster_rings(void);
 
 #endif

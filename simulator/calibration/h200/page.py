@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from scripts.common.measured import read
 from simulator.calibration import packed
 from simulator.calibration.h200 import targets
-from simulator.calibration.h200.measured import main_loops, ratios, signs, stamps
-from simulator.calibration.rows import FAR, NEAR, ROOT, Row, errors, summary, table
+from simulator.calibration.rows import FAR, NEAR, Row, errors, summary, table
 
 CHIP = "h200"
 BEHIND_OTHERS = "shark_tank/data/h200_behind_others.json"
@@ -30,22 +28,6 @@ TITLES = {
     "sides": "Both sides of those ratios (validate)",
     "ladder": "fast.cu's ladder of bf16 products (validates)",
 }
-# The leaderboard's fourteen shapes, one of which stands twice, as far as a card was timed at them.
-BOARD = [
-    "1536x512x7168",
-    "256x512x256",
-    "3072x1024x1536",
-    "7168x1024x256",
-    "7168x2304x2048",
-    "4608x384x7168",
-    "7168x384x2304",
-    "512x768x7168",
-    "4096x768x512",
-    "256x4096x7168",
-    "512x4096x7168",
-    "256x3072x4096",
-    "512x3072x7168",
-]
 WORST = 10
 TURNS = "supposed: how tensor cores alternate between warpgroups; the model has one figure for each N"
 # Why rows are far off, the first entry that fits: start of the name, a part of the parameters, the reason.
@@ -65,8 +47,6 @@ REASONS = (
     ),
     ("fast.cu", "", "supposed: L2's two partitions, and the clock's fall, which depends on the data multiplied"),
     ("working_clock", "", "the SM clock depends on how many SMs multiply and on the data; the model has one figure"),
-    ("code_cycles", "", "instruction fetch is not modelled: 64 KB of code arrive at 7 bytes a cycle, 16 KB only once"),
-    ("kernel_pair", "", "supposed: the start of a dependent kernel whose CTAs fill the SMs"),
     ("box_rate", "", "supposed: L2 gives less to 64-byte rows and to boxes of few rows; the model has one rate"),
     ("warp_load_rate", "", "supposed: requests of few warps reach L2's ports unevenly; the model has one rate"),
     ("mbarrier_turn", "", "a warp that arrived itself wakes sooner than one that only waits"),
@@ -84,36 +64,6 @@ REASONS = (
     ("next_kernel", "", "the host's launches set the pace: 3.7 us each on the card, 2 us in the model"),
     ("cta_start_spread", "", "the card's timer steps by 256 ns; the model starts CTAs 32 to 64 cycles apart"),
     ("cluster_barrier", "", "supposed: arrivals of many warps, one interval in the model"),
-    ("load_after_prefetch", "", "a line still on its way from memory arrives 60 cycles later than modelled"),
-    ("fence_behind", "", "16 warps' stores before a barrier and a fence take longer than wavefronts and registers"),
-    ("fresh_copy", "", "supposed: L2's two halves; lines that another SM used last come from the other half"),
-    (
-        "cluster_exchange",
-        "until sent",
-        "the model queues stores to another CTA for longer; when they arrive is right",
-    ),
-    ("cluster_exchange", "", "all clusters at once send 17 bytes a cycle, one alone 20.8; the model has one figure"),
-    ("answer_cycles", "", "each further address of a warp's load takes 11 cycles more, which is not modelled"),
-    (
-        "hand_over",
-        "mbarrier.arrive.release.cluster",
-        "such an arrival waits less than fence.acq_rel.gpu; the model has one figure",
-    ),
-    (
-        "word_round_trip",
-        "from L2",
-        "supposed: copies that wait for L2 delay a load less than modelled",
-    ),
-    (
-        "fence_rounds",
-        "stores 1",
-        "supposed: the fence asks for copies at its begin; the model asks when the store is answered",
-    ),
-    (
-        "dependent_release",
-        "",
-        "the model makes a kernel's end wait for its stores like a fence; a dependent kernel continues sooner",
-    ),
     ("load_rate", "HBM", "how HBM's latency grows with its load is one law in the model"),
 )
 
@@ -146,16 +96,6 @@ def error_line(rows: Mapping[str, Row]) -> str:
         if off:
             parts.append(f"{words}: mean {sum(off) / len(off):.1f} %, largest {max(off):.0f} %")
     return "; ".join(parts)
-
-
-def missing(rows: Mapping[str, Row]) -> str:
-    """A sentence that names what was measured and has no prediction; empty if nothing."""
-    micro = {key.partition(" ")[0] for key in measured_micro()}
-    shapes = read(ROOT / RECORDED["kernels"])["median_us"]["auto"]
-    lacking = sorted(micro - {row.name for row in rows.values()})
-    lacking += sorted(set(BOARD) & set(shapes) - {row.parameters for row in rows.values() if row.group == "kernels"})
-    lacking += [f"all of {group}" for group in TITLES if group not in groups_of(rows)]
-    return "" if not lacking else f" Measured but not predicted yet: {', '.join(lacking)}."
 
 
 def older(rows: Mapping[str, Row]) -> str:
@@ -199,46 +139,22 @@ def worst(rows: Mapping[str, Row], count: int = WORST) -> str:
     return "\n".join(lines)
 
 
-def signs_text(rows: list[Row]) -> str:
-    """The rounds whose sign is wrong, and the main loops of the kernels that changed."""
-    wrong = [ratio for ratio in ratios.ratios(rows) if ratio.moved and not ratio.right]
-    return f"""### Wrong signs: {len(wrong)}
-
-{signs.text(wrong)}
-
-Instructions of the main loop, in PTX and in the machine code that ptxas makes of it (compiled, not measured):
-
-{main_loops.text()}"""
-
-
 def render(rows: Mapping[str, Row]) -> str:
     """The whole report."""
     groups = groups_of(rows)
-    before = {}
-    if "rounds" in groups:
-        before["rounds"] = f"{ratios.text(groups['rounds'])}\n\n{signs_text(groups['rounds'])}\n\n"
-    sections = "\n\n".join(f"## {TITLES[group]}\n\n{before.get(group, '')}{table(of)}" for group, of in groups.items())
+    sections = "\n\n".join(f"## {TITLES[group]}\n\n{table(of)}" for group, of in groups.items())
     return f"""# The clock beside an H200, row by row
 
 `make clock-report` writes this page. The clock predicts by the machine code that ptxas makes of a kernel; the same
 program ran on the card. A kernel's time is what one more call costs behind others with inputs of their own: on the
 card the difference between rounds of 24 and of 8 calls. Parameters were fitted on microbenchmarks only, never on a
-kernel's time.{older(rows)}{missing(rows)}
-
-![Share of each set's rows within an error](h200.svg)
+kernel's time.{older(rows)}
 
 {summaries(groups)}
 
 ## Targets
 
 {targets.text(groups)}
-
-## Where a call's time goes
-
-Stamps in the kernels, which cost time themselves: ns from one stamp to the next, mean over CTAs. The simulated ones
-are of the clock at the commit that was stamped.
-
-{stamps.text()}
 
 ## Furthest off
 

@@ -15,7 +15,7 @@ from scripts.common.measured import read
 from scripts.common.toolchain import BUILD
 from simulator.calibration import packed
 from simulator.calibration.benchmarks.__main__ import rows_of
-from simulator.calibration.h200 import plot, targets
+from simulator.calibration.h200 import targets
 from simulator.calibration.h200.__main__ import merged
 from simulator.calibration.h200.measured import ratios, rounds
 from simulator.calibration.h200.page import RECORDED, TITLES, error_line, measured_micro, micro_key, render, worst
@@ -87,14 +87,6 @@ def test_a_round_counts_once_and_its_sign_where_it_moved():
     assert found[1].predicted == pytest.approx(0.6) and found[1].measured == pytest.approx(0.6)
     assert [(ratio.moved, ratio.right) for ratio in found] == [(True, False), (True, True), (False, False)]
     assert ratios.rms(found) == pytest.approx(((200 / 9) ** 2 / 3 + (200 / 99) ** 2 / 3) ** 0.5)
-    noises = {8: 1.0, 9: 30.0, 10: 0.4}
-    text = ratios.text(rows, lambda number, shapes: noises[number])
-    assert "right in 1 of the 2" in text
-    assert "| 0008 | 1 | 1.100 | 0.900 | 1.0 % | +22.2 % | wrong | not known |" in text
-    assert "| 0009 | 2 | 0.600 | 0.600 | 30.0 % | -0.0 % |  |  |" in text, "51 % off 1, which 30 % hide"
-    assert "| 0010 | 1 | 1.010 | 0.990 | 0.4 % | +2.0 % | wrong |  |" in text, "1 % off 1, which 0.4 % do not hide"
-    assert "2 rounds differ from 1 by more than 95 % of their noise: the sign is right in 0 of them" in text
-    assert "0 of the 1 among them" in text
 
 
 def test_a_missed_target_is_marked():
@@ -110,17 +102,6 @@ def test_a_missed_target_is_marked():
     assert described["measured rounds' ratios: rms"] == ("3.0 % over 2", "yes")
     assert described["their signs"] == ("2 of 2", "yes")
     assert described["fast.cu's ladder: mean"] == ("8.5 % over 2", "yes")
-
-
-def test_the_picture_has_a_curve_for_each_set_that_has_rows():
-    rows = {
-        "a": Row("micro", "a", "", "us", 104, 100, "calibrated"),
-        "b": Row("kernels", "b", "", "us", 80, 100, "validated"),
-    }
-    drawn = plot.draw(rows)
-    assert drawn.startswith("<?xml") and drawn == plot.draw(rows)
-    assert all(f"{TITLES[group]} (1)" in drawn for group in ("micro", "kernels"))
-    assert TITLES["sweep"] not in drawn
 
 
 def test_the_report_has_a_line_for_each_row():
