@@ -202,7 +202,8 @@ right; above it the round promised too much.</p>
 def _details(tank: Tank, data: dict[str, Any], repo_url: str | None, files: dict[str, str]) -> str:
     """A round, folded: its text, tables and commits."""
     folder = round_page.round_id(data)
-    text = round_page.whole_page(data, (tank.rounds_dir / folder / "round.md").read_text(), noise_or_none(tank, data))
+    text = round_page.page_text(tank.rounds_dir / folder, data)
+    text = round_page.whole_page(data, text, noise_or_none(tank, data))
     resolve = resolver(repo_url, f"shark_tank/rounds/{folder}", files)
     body = markdown.render(re.sub(r"\A# .*\n", "", text), resolve, shift=2)
     commits = ""

@@ -187,7 +187,7 @@ def check(tank: Tank, args: argparse.Namespace) -> None:
 def show(tank: Tank, args: argparse.Namespace) -> None:
     """Print a round's page with its tables of prediction and measurement."""
     data = tank.get(args.number)
-    text = (tank.find(args.number) / "round.md").read_text()
+    text = round_page.page_text(tank.find(args.number), data)
     print(round_page.whole_page(data, text, rounds_check.noise_or_none(tank, data)), end="")
 
 

@@ -9,6 +9,7 @@ import pytest
 from scripts.rounds import check as rounds_check
 from scripts.rounds import model as rounds_model
 from scripts.rounds.model import RoundError, Tank
+from scripts.rounds.pages.round_page import page_text
 from scripts.rounds.steps import read_run, store_run
 from tests.rounds.rounds_kit import (
     ENV,
@@ -169,6 +170,17 @@ def test_sections_stand_in_their_order(measured):
     path.write_text(path.read_text().replace("## Cost", "## Coast"))
     (problem,) = rounds_check.text_problems(measured, measured.get(5))
     assert "Verdict, Coast, What would" in problem and "expected Pitch, Hypothesis" in problem
+
+
+def test_only_a_lost_rounds_text_may_be_in_git_alone(measured):
+    folder, data = measured.find(5), measured.get(5) | {"page": "0123456"}
+    lost, kept = (data | {"state": of, "verdict": data["verdict"] | {"state": of}} for of in ("rejected", "adopted"))
+    only = "only the text of a lost round may be in git alone"
+    assert only in rounds_check.text_problems(measured, lost)[0], "round.md is still there"
+    (folder / "round.md").unlink()
+    assert rounds_check.text_problems(measured, lost) == []
+    assert "git show 0123456:shark_tank/rounds/" in page_text(folder, lost)
+    assert only in rounds_check.text_problems(measured, kept)[0]
 
 
 def test_a_final_round_says_why_and_what_would_reopen_it(measured):

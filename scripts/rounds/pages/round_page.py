@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
@@ -116,6 +117,18 @@ def new_round_md(data: dict[str, Any]) -> str:
     return render_round_md(data, "\n\n".join(parts) + "\n", "new round.md")
 
 
+def page_text(folder: Path, data: dict[str, Any]) -> str:
+    """round.md, or what round.json says of a lost round whose text is in git alone."""
+    if "page" not in data:
+        return (folder / "round.md").read_text()
+    why, reopen = (f"{text[:1].upper()}{text[1:]}." for text in (data["verdict"]["why"], data["reopen_if"]))
+    return (
+        f"# Round {data['number']:04d}: {data['title']}\n\n{_status(data)}\n\n## Verdict\n\n{_verdict(data)}\n\n"
+        f"{why}\n\n## What would reopen it\n\n{reopen}\n\n"
+        f"Pitch and objections: `git show {data['page']}:shark_tank/rounds/{folder.name}/round.md`.\n"
+    )
+
+
 def render_round_md(data: dict[str, Any], text: str, where: str) -> str:
     """round.md with its generated blocks brought up to date."""
     for name, content in (("status", _status(data)), ("verdict", _verdict(data))):
@@ -129,8 +142,8 @@ def whole_page(data: dict[str, Any], text: str, noise: dict[str, Any] | None = N
     `noise` is the measurement of the rule's A/A round.
     """
     tables = {
-        "Objections": f"## Prediction\n\n{_prediction(data)}",
         "Verdict": f"## Measurement\n\n{_measurement(data, noise)}",
+        "Objections" if "page" not in data else "Measurement": f"## Prediction\n\n{_prediction(data)}",
     }
     for section, content in tables.items():
         text = text.replace(f"## {section}\n", f"{content}\n\n## {section}\n", 1)

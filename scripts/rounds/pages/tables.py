@@ -38,7 +38,7 @@ def readme_blocks(tank: Tank, base: str = "") -> dict[str, str]:
 
 
 def _link(data: dict[str, Any], base: str) -> str:
-    return f"[{data['number']:04d}]({base}rounds/{round_id(data)}/round.md)"
+    return f"[{data['number']:04d}]({base}rounds/{round_id(data)}/round.{'json' if 'page' in data else 'md'})"
 
 
 _BACKENDS = {name: backend.title for name, backend in GPU_BACKENDS.items()} | {"cpu": "CPU"}
