@@ -241,7 +241,7 @@ def main(arguments: list[str]) -> int:
     if unknown := set(configs) - {CHOSEN, *backend.shares()}:
         parser.error(f"--configs is {', '.join(sorted(unknown))}; expected of {CHOSEN}, {', '.join(backend.shares())}")
     library = Path(os.environ.get("NVFP4_LIBRARY", BUILD / "libcustom_kernel_sim.so"))
-    rows = datasets.read("backends")
+    rows = datasets.each_mode(datasets.read("backends"))
     begin = time.monotonic()
     with ThreadPoolExecutor(options.workers) as pool:
         wanted = list(runs(backend, options.sets, configs, options.modes))
@@ -249,7 +249,7 @@ def main(arguments: list[str]) -> int:
             key = [row[name] for name in KEY]
             rows = [old for old in rows if [old[name] for name in KEY] != key]
             rows = sorted([*rows, row], key=order)
-            datasets.write("backends", rows)
+            datasets.write("backends", datasets.modes_together(rows))
             print(*key, f"{row['right']}/{row['problems']}", row["verdict"], *row["wrong"], row["seconds"], flush=True)
     (datasets.RESULTS / "BACKENDS.md").write_text(summary(rows))
     print(f"{len(wanted)} runs in {time.monotonic() - begin:.0f} s")

@@ -57,17 +57,17 @@ MODES = "modes of the simulator"
 SETS = {
     "backends": DataSet(
         "backends.csv",
-        "a set of problems on one configuration of a backend in one mode",
+        "a set of problems on one configuration of a backend, in the modes that gave the same",
         {
             "backend": text("Blackwell's or GeForce's"),
             "set": text("the problems (backend_table.py)"),
             "config": text("configuration, or `chosen`: the one that tile selection chooses"),
-            "mode": text("mode of the simulator"),
+            "modes": words(MODES),
             "problems": whole("problems run"),
             "right": whole("outputs that agree with the float64 reference"),
             "verdict": text("the simulator's verdict on all of them"),
             "kinds": words("kinds of findings"),
-            "seconds": number("seconds of the calls on a shared machine"),
+            "seconds": number("seconds of the calls in the slowest of them, on a shared machine"),
             "wrong": words("what was wrong"),
         },
     ),
@@ -103,18 +103,18 @@ SETS = {
     ),
     "third_party_runs": DataSet(
         "third_party_runs.csv",
-        "one run of such a kernel in one mode",
+        "runs of such a kernel, in the modes that gave the same",
         {
             "project": text("as above"),
             "name": text("as above"),
             "arch": text("as above"),
-            "mode": text("mode of the simulator"),
+            "modes": words(MODES),
             "status": whole("status of the launch"),
             "wrong": whole("values outside the bound"),
             "of": whole("values compared"),
             "max_error": number("largest absolute error"),
             "verdict": text("the simulator's verdict"),
-            "seconds": number("seconds on a shared machine"),
+            "seconds": number("seconds of the slowest of them, on a shared machine"),
             "failed": text("why there are no values"),
         },
     ),
@@ -187,3 +187,24 @@ def write(name: str, rows: Iterable[dict[str, Any]]) -> None:
     partial = data_set.path.with_name(f"{data_set.file}.part")
     partial.write_bytes(gzip.compress(raw, mtime=0) if data_set.file.endswith(".gz") else raw)
     partial.rename(data_set.path)
+
+
+def each_mode(rows: Iterable[dict]) -> list[dict]:
+    """A row with a "mode" for each of the "modes" of a row."""
+    return [
+        {"mode" if name == "modes" else name: mode if name == "modes" else value for name, value in row.items()}
+        for row in rows
+        for mode in row["modes"]
+    ]
+
+
+def modes_together(rows: Iterable[dict]) -> list[dict]:
+    """The reverse: rows that differ in mode and seconds alone are one, with the most seconds."""
+    found: dict[str, dict] = {}
+    for row in rows:
+        same = repr([(name, value) for name, value in row.items() if name not in ("mode", "seconds")])
+        others = {name: value for name, value in row.items() if name != "mode"}
+        one = found.setdefault(same, others | {"modes": []})
+        one["modes"].append(row["mode"])
+        one["seconds"] = max((each for each in (one["seconds"], row["seconds"]) if each is not None), default=None)
+    return list(found.values())

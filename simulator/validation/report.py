@@ -41,7 +41,7 @@ def pages() -> dict[str, str]:
     """The pages of simulator/results by name."""
     return {
         "README.md": schema(),
-        "BACKENDS.md": backend_table.summary(datasets.read("backends")),
+        "BACKENDS.md": backend_table.summary(datasets.each_mode(datasets.read("backends"))),
         "MUTANTS.md": mutant_page.summary(datasets.read("mutants")),
         "THIRD_PARTY.md": third_party_page.summary(third_party_rows.load(), corpus()),
         "SENTRYWARD.md": sentryward_page.summary(datasets.read("sentryward")),
@@ -51,7 +51,7 @@ def pages() -> dict[str, str]:
 def full_tables() -> dict[str, str]:
     """Every row of the data sets, by the name of the page."""
     return {
-        "backends.md": backend_table.page(datasets.read("backends")),
+        "backends.md": backend_table.page(datasets.each_mode(datasets.read("backends"))),
         "mutants.md": mutant_page.page(datasets.read("mutants")),
         "third_party.md": third_party_page.page(third_party_rows.load(), corpus()),
         "sentryward.md": sentryward_page.page(datasets.read("sentryward")),

@@ -19,7 +19,8 @@ def load() -> list[dict]:
     """Every kernel, with lists of its runs and findings."""
     parts: dict[tuple, dict[str, list[dict]]] = defaultdict(lambda: {"runs": [], "findings": []})
     for name, data_set in (("runs", RUNS), ("findings", FINDINGS)):
-        for row in datasets.read(data_set):
+        rows = datasets.read(data_set)
+        for row in datasets.each_mode(rows) if data_set == RUNS else rows:
             parts[key(row)][name].append({column: cell for column, cell in row.items() if column not in KEY})
     return [row | {"outside": row["outside"] == "yes"} | parts[key(row)] for row in datasets.read(KERNELS)]
 
@@ -28,6 +29,7 @@ def save(rows: list[dict]) -> None:
     """Replaces the three files."""
     lists = ("runs", "findings")
     for data_set, name in ((RUNS, "runs"), (FINDINGS, "findings")):
-        datasets.write(data_set, [dict(zip(KEY, key(row), strict=True)) | each for row in rows for each in row[name]])
+        found = [dict(zip(KEY, key(row), strict=True)) | each for row in rows for each in row[name]]
+        datasets.write(data_set, datasets.modes_together(found) if data_set == RUNS else found)
     kernels = ({column: cell for column, cell in row.items() if column not in lists} for row in rows)
     datasets.write(KERNELS, [row | {"outside": "yes" if row.get("outside") else ""} for row in kernels])
