@@ -38,7 +38,7 @@ endif
 # --- what a build needs: checked before anything is fetched or built ------------------------------------------
 NO_BUILD := help clean format lint lint-submission bundle submit setup lock history rounds-check rounds-render validation-report
 # Targets that set up first and then build through a make of their own.
-SETS_UP := run test bench compare sweep sanitize mutate bring-up
+SETS_UP := run test bench compare sweep sanitize bring-up
 WANTED := $(or $(MAKECMDGOALS),help)
 ifneq ($(filter-out $(NO_BUILD),$(WANTED)),)
 ifeq ($(shell command -v $(firstword $(CC))),)
@@ -124,7 +124,7 @@ include submission/install.mk
 # Expanded here: as a prerequisite of a target with its own flags, the stamp would otherwise hold those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
-.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table validation-report bring-up sanitize mutate micro timeline compare-outputs
+.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table validation-report bring-up sanitize micro timeline compare-outputs
 FORCE:
 
 help: ## start: list the targets
@@ -180,9 +180,6 @@ lock: ## develop: update scripts/dev.lock to the newest versions that pyproject.
 	@python=$$(scripts/setup.sh run) && "$$python" -m pip install --quiet --target $(BUILD)/uv uv && \
 	$(BUILD)/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev --generate-hashes \
 	  --no-header --no-annotate --no-emit-index-url -o scripts/dev.lock > /dev/null && git diff --stat scripts/dev.lock
-
-mutate: ## develop: plant faults in the sources and list those that no test notices (an hour; MUTATE_ARGS='--area core')
-	+@$(TEST_READY) && "$$python" -m scripts.mutate $(MUTATE_ARGS)
 
 compare-outputs: ## develop: show how the programs' outputs differ from those at commit BASE (make -n, --help, findings, pages)
 	@test -n "$(BASE)" || { echo 'compare-outputs: give BASE=COMMIT'; exit 2; }

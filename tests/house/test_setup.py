@@ -15,8 +15,7 @@ import pytest
 from scripts import download_size
 from scripts.download_size import describe, size_of
 
-MODULES = "torch pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard tree_sitter"
-MODULES += " tree_sitter_cuda"
+MODULES = "torch pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard"
 
 
 def program(path, text):
