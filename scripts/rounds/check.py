@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.history.data import COMMITS_FILE, commits_text, png_digest, series_digest, shape_series
-from scripts.rounds import ledger, origin, stats
-from scripts.rounds.figures import link_problems, prose_problems, superlative_problems
+from scripts.rounds import ledger, modelled, origin, stats
+from scripts.rounds.figures import link_problems, prose_problems
 from scripts.rounds.model import (
     FINAL,
     SECTIONS,
@@ -27,7 +27,6 @@ from scripts.rounds.model import (
     transitions,
 )
 from scripts.rounds.pages import round_page, tables
-from scripts.rounds.simulated import modelled, simulation
 
 CHIPLESS_RULES = ("unmeasured-v1", modelled.RULE)
 UNMEASURED_BACKENDS = ("blackwell", "geforce")  # no chip of theirs was at hand so far
@@ -278,13 +277,12 @@ def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
     if not {"inherited", "reconstructed"} & data.keys() and data["state"] not in ("draft", "blocked"):
         problems += prediction_problems(data, round_shapes(data, tank.root))
     try:
-        problems += measurement_problems(tank, data) + simulation.simulation_problems(tank, data)
-        problems += modelled.problems(tank, data) + modelled.again_problems(tank, data)
+        problems += measurement_problems(tank, data) + modelled.problems(tank, data)
+        problems += modelled.again_problems(tank, data)
     except (RoundError, ValueError) as error:
         problems.append(str(error))
     if history:
-        problems += git_problems(tank, data) + simulation.git_problems(tank, data)
-        problems += modelled.git_problems(tank, data)
+        problems += git_problems(tank, data) + modelled.git_problems(tank, data)
     problems += text_problems(tank, data)
     return problems
 
@@ -305,9 +303,7 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
     if history:
         problems += origin.older_problems(tank)
     problems += ledger.problems(tank)
-    used = {
-        data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation", "model") if data.get(kind)
-    }
+    used = {data[kind]["run"] for data in tank.all() for kind in ("measurement", "model") if data.get(kind)}
     used |= {data["judged_again"]["model"]["run"] for data in tank.all() if "judged_again" in data}
     stored = tank.stored_runs() | tank.environments().keys()
     problems += [f"run {name}: no round refers to it" for name in sorted(stored - used)]
@@ -340,7 +336,7 @@ def figure_problems(tank: Tank) -> list[str]:
         if not path.is_file():  # a lost round's text that is in git alone
             continue
         text, where = path.read_text(), tank.relative(path)
-        problems += link_problems(text, folder, where) + superlative_problems(text, where)
+        problems += link_problems(text, folder, where)
         # Only a verdict must link each figure: a pitch does arithmetic of its own.
         match = re.search(r"^## Verdict\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         problems += prose_problems(match.group(), folder, f"{where} (Verdict)") if match else []

@@ -20,7 +20,7 @@ from scripts.rounds.model import (
     round_shapes,
 )
 from scripts.rounds.pages import round_page
-from scripts.rounds.steps import advance, again, measure, model, render, simulate, today, write_round
+from scripts.rounds.steps import advance, measure, model, render, today, write_round
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_BUILD = "make build"
@@ -28,9 +28,7 @@ WRITING = (
     "new",
     "predict",
     "measure",
-    "simulate",
     "model",
-    "again",
     "close",
     "finish",
 )  # a refusal leaves nothing behind
@@ -56,7 +54,6 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
     kind = "noise-floor" if args.noise_floor else "change"
     rule = (
         "noise-floor-v1" if args.noise_floor
-        else "unmeasured-v1" if args.unmeasured
         else "modelled-v1" if args.modelled
         else "faster-v1"
     )  # fmt: skip
@@ -229,7 +226,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="'COMMIT: why'",
         help="a change that was made without a round: its commit, and why there was none",
     )
-    sub.add_argument("--unmeasured", action="store_true", help="no chip: a person judges, on the simulator's counts")
     sub.add_argument("--modelled", action="store_true", help="no chip: the simulator's clock judges")
 
     sub = command("predict", predict)
@@ -250,20 +246,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--build", default=DEFAULT_BUILD)
     sub.add_argument("--why", help="one line for the tables")
 
-    sub = command("simulate", simulate)
-    sub.add_argument("--counters", type=Path, required=True, help="JSON of simulator/calibration/calls/counters.py")
-    sub.add_argument("--run", required=True, help="name under shark_tank/runs")
-    sub.add_argument("--base-commit", help="default: HEAD")
-    sub.add_argument("--candidate-commit", help="likewise")
-
     sub = command("model", model)
     sub.add_argument("--times", type=Path, required=True, help="JSON of simulator/calibration/calls/model_times.py")
     sub.add_argument("--run", required=True, help="name under shark_tank/runs")
     sub.add_argument("--why", help="one line for the tables")
-
-    sub = command("again", again)
-    sub.add_argument("--times", type=Path, required=True, help="JSON of simulator/calibration/calls/model_times.py")
-    sub.add_argument("--run", required=True, help="name under shark_tank/runs")
 
     sub = command("close", close)
     sub.add_argument("--state", required=True, choices=FINAL)

@@ -3,11 +3,6 @@
 `[0.953](rounds/0007-x/round.json#measurement.geomean.ratio)` quotes a value; `[4.7 %](...ratio:faster)` quotes a
 ratio as percent faster, `:slower` as percent slower, `:inverse` as 1 / value. Any other number with a unit is a
 problem, unless its line says why with `<!-- figure-ok: reason -->`.
-
-A superlative in a round's text ("the largest step", "most at M = 512") needs a figure that is the extreme of its kind:
-`...ratio:faster:most-of-shapes` is compared with the run's other shapes, `:least-of-rounds` with the adopted rounds of
-the backend. A superlative about nothing measured has `<!-- superlative-ok: reason -->` on its line; on older pages,
-"(Added: no figure of this was kept.)" follows the sentence.
 """
 
 from __future__ import annotations
@@ -34,22 +29,6 @@ _AS = {
     "inverse": lambda value: 1.0 / value,
     "percent": lambda value: 100.0 * value,
 }
-
-_EXTREMES = {"most": max, "least": min}
-_GROUPS = ("shapes", "rounds")
-_SHAPE = re.compile(r"\d+x\d+x\d+(?:x\d+)?")
-# "most" and "least" count where they compare; "at best" is a bound.
-SUPERLATIVE = re.compile(
-    r"(?<!\bat )\b(?:larg|small|fast|slow|bigg|great|high|low|long|short|cheap|strong|weak|wid|narrow|deep|steep)est\b"
-    r"|(?<!\bat )\b(?:best|worst)\b"
-    r"|\b(?<!\bat )(?:most|least)(?=\s+(?:at|by|for|from|in|on|when|where|with)\b)|\bthe\s+(?:most|least)\b",
-    re.IGNORECASE,
-)
-CLAIMS_NOTHING = re.compile(r"<!-- superlative-ok: \S.*?-->")
-NOT_KEPT = "(Added: no figure of this was kept.)"
-# A sentence ends at a full stop, a paragraph at an empty line, a heading or the start of an item. A later addition in
-# brackets belongs to the sentence before it.
-_SENTENCE_END = re.compile(r"[.!?][\"')]*(?=\s)(?!\s+\((?:Added|Corrected): )|\n(?=\s*\n|#|- )")
 
 
 def lookup(data: Any, field: str) -> Any:
@@ -80,19 +59,12 @@ def _converted(value: Any, convert: str) -> float:
     return _AS[convert](value) if convert else float(value)
 
 
-def _split(target: str) -> tuple[str, str, str]:
-    """Field, conversion and extreme of a link's target; TypeError if one is unknown."""
-    field, *suffixes = target.split(":")
-    extreme = suffixes.pop() if suffixes and "-of-" in suffixes[-1] else ""
-    convert = suffixes.pop() if suffixes else ""
-    least_or_most, _, group = extreme.partition("-of-")
-    if (
-        suffixes
-        or (convert and convert not in _AS)
-        or (extreme and (least_or_most not in _EXTREMES or group not in _GROUPS))
-    ):
+def _split(target: str) -> tuple[str, str]:
+    """Field and conversion of a link's target; TypeError if the conversion is unknown."""
+    field, _, convert = target.partition(":")
+    if convert and convert not in _AS:
         raise TypeError("is not a figure")
-    return field, convert, extreme
+    return field, convert
 
 
 def _document(path: Path) -> Any:
@@ -100,32 +72,14 @@ def _document(path: Path) -> Any:
     return read_round(path) if path.name == "round.json" else json.loads(path.read_text())
 
 
-def _group(path: Path, field: str, group: str) -> list[Any]:
-    """Values to compare an extreme with: the field's for each shape of the run, or in each adopted round."""
-    data = _document(path)
-    if group == "shapes":
-        before, _, after = re.split(rf"(?:^|(?<=\.))({_SHAPE.pattern})(?=\.|$)", field)
-        shapes = lookup(data, before.rstrip("."))
-        return [lookup(shapes, f"{other}{after}") for other in shapes]
-    rounds = [read_round(other) for other in path.resolve().parents[1].glob("*/round.json")]
-    return [
-        lookup(other, field)
-        for other in rounds
-        if other["measurement"]
-        and other["backend"] == data["backend"]
-        and other.get("shapes") == data.get("shapes")
-        and (other["verdict"] or {}).get("state") == "adopted"
-    ]
-
-
 def link_problems(text: str, folder: Path, where: str) -> list[str]:
-    """Figure links that do not resolve, show another value, or are not the extreme that they claim to be."""
+    """Figure links that do not resolve or show another value."""
     problems = []
     for match in LINK.finditer(text):
         shown, path, target = match.groups()
         line = text.count("\n", 0, match.start()) + 1
         try:
-            field, convert, extreme = _split(target)
+            field, convert = _split(target)
             expected = _converted(lookup(_document(folder / path), field), convert)
         except TypeError as error:
             problems.append(f"{where}:{line}: {path}#{target} {error}")
@@ -135,36 +89,6 @@ def link_problems(text: str, folder: Path, where: str) -> list[str]:
             continue
         if not _matches(shown, expected):
             problems.append(f"{where}:{line}: quotes {shown!r}, {path}#{target} is {expected:.6g}")
-        if extreme:
-            least_or_most, _, group = extreme.partition("-of-")
-            try:
-                values = [_converted(value, convert) for value in _group(folder / path, field, group)]
-                bound = _EXTREMES[least_or_most](values)
-            except (KeyError, TypeError, ValueError) as error:
-                problems.append(f"{where}:{line}: {path}#{target}: no {group} to compare with ({error!r})")
-                continue
-            if expected != bound:
-                problems.append(
-                    f"{where}:{line}: {path}#{target} is {expected:.6g}, the {least_or_most} is {bound:.6g}"
-                )
-    return problems
-
-
-def superlative_problems(text: str, where: str) -> list[str]:
-    """Superlatives in sentences without such a figure; a question claims nothing."""
-    text = blank(text)
-    problems, begin = [], 0
-    for end in [*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]:
-        sentence = text[begin:end]
-        compared = any("-of-" in target for _, _, target in LINK.findall(sentence))
-        backed = compared or NOT_KEPT in sentence or sentence.rstrip("\"')").endswith("?")
-        for found in SUPERLATIVE.finditer("" if backed else sentence):
-            place = begin + found.start()
-            last = text.find("\n", place)
-            if not CLAIMS_NOTHING.search(text[text.rfind("\n", 0, place) + 1 : last if last >= 0 else len(text)]):
-                line = text.count("\n", 0, place) + 1
-                problems.append(f"{where}:{line}: {found.group()!r} has no figure that is compared with its like")
-        begin = end
     return problems
 
 

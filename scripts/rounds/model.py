@@ -48,8 +48,8 @@ SECTIONS = (
 TODO = "TODO"
 # Endings of the files in shark_tank/runs. OLDER_NAMES: the file of each kind when a run was a folder.
 SAMPLES, ENVIRONMENTS = ".jsonl.gz", "environments.jsonl"
-COUNTERS, TIMES = ".counters.json.gz", ".model.json.gz"
-OLDER_NAMES = {SAMPLES: "samples.jsonl.gz", COUNTERS: "counters.json", TIMES: "model.json"}
+TIMES = ".model.json.gz"
+OLDER_NAMES = {SAMPLES: "samples.jsonl.gz", TIMES: "model.json"}
 
 
 def transitions(data: dict[str, Any]) -> dict[str, tuple[str, ...]]:

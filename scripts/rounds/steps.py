@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.rounds import check as rounds_check
-from scripts.rounds import origin
+from scripts.rounds import modelled, origin
 from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import (
     RoundError,
@@ -24,8 +24,6 @@ from scripts.rounds.model import (
     round_shapes,
     transitions,
 )
-from scripts.rounds.simulated import modelled
-from scripts.rounds.simulated import simulation as rounds_simulation
 
 
 def today() -> str:
@@ -163,27 +161,6 @@ def measure(tank: Tank, args: argparse.Namespace) -> None:
     print(f"Now write Verdict, Cost and What would reopen it, then `./nvfp4 rounds finish {args.number} ...`")
 
 
-def simulate(tank: Tank, args: argparse.Namespace) -> None:
-    """Take in the simulator's counts (simulator/calibration/calls/counters.py); `close` then ends the round."""
-    data = tank.get(args.number)
-    if data["state"] != "predicted" or data["rule"]["name"] != "unmeasured-v1":
-        raise RoundError(f"round {args.number}: only a predicted round of rule unmeasured-v1 takes counts")
-    commit = tank.prediction_commit(data)
-    if commit is None:
-        raise RoundError(f"round {args.number}: its present prediction is in no commit; commit it, then simulate")
-    rounds_simulation.store(tank, args.counters, args.run)
-    data["simulation"] = rounds_simulation.simulation_of(tank, data, args.run, commit)
-    data["evidence"] = "simulated"
-    for side, given in (("base", args.base_commit), ("candidate", args.candidate_commit)):
-        found = tank.commit(given or "HEAD")
-        if found is None:
-            raise RoundError(f"--{side}-commit {given}: not a commit of this repository")
-        data[side]["commit"] = found
-    write_round(tank, data)
-    print(f"round {args.number}: {len(data['simulation']['shapes'])} shapes counted")
-    print(f"Now end it: `./nvfp4 rounds close {args.number} --state ... --evidence simulated --reason ... --why ...`")
-
-
 def _take_times(tank: Tank, run: str, times: Path) -> dict[str, str]:
     """Stores a run of simulated times once; returns the commit of each variant."""
     content = read_bytes(times)
@@ -194,17 +171,6 @@ def _take_times(tank: Tank, run: str, times: Path) -> dict[str, str]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(content, mtime=0))
     return commits
-
-
-def again(tank: Tank, args: argparse.Namespace) -> None:
-    """Judge a round that was judged on counts once more, on the clock; its first verdict stays."""
-    data = tank.get(args.number)
-    if "simulation" not in data:
-        raise RoundError(f"round {args.number}: only a round that was judged on counts is judged again on the clock")
-    _take_times(tank, args.run, args.times)
-    data["judged_again"] = modelled.judge_again(tank, data, args.run, today())
-    write_round(tank, data)
-    print(f"round {args.number}: {data['judged_again']['state']}: {data['judged_again']['reason']}")
 
 
 def model(tank: Tank, args: argparse.Namespace) -> None:

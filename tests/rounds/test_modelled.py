@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import re
 
 import pytest
 
+from scripts.rounds import modelled
 from scripts.rounds.commands import WRITING, parser
 from scripts.rounds.model import RoundError, Tank
 from scripts.rounds.pages import round_page
-from scripts.rounds.simulated import modelled
 
 READING = {"show", "check", "render", "rerun"}  # they write nothing, or only pages
 SHAPES = ("256x4096x7168", "256x3072x4096")
@@ -108,45 +107,17 @@ def test_a_changed_ratio_is_reported(record):
     assert any("model.shapes" in found for found in modelled.problems(tank, data))
 
 
-@pytest.fixture
-def again(record):
+def test_a_second_judgement_is_what_its_run_gives(record):
     tank, data = record
-    judged = {key: data[key] for key in ("shapes", "base", "candidate")} | {
-        "number": 4,
-        "simulation": {"prediction_commit": "1" * 40},
-        "prediction": {"shapes": {shape: [0.5, 2] for shape in SHAPES}},
-    }
-    judged["judged_again"] = modelled.judge_again(tank, judged, "run", "2026-11-22")
-    return tank, judged
-
-
-def test_a_round_that_counts_judged_is_judged_again_beside_its_verdict(again):
-    tank, data = again
-    assert modelled.again_problems(tank, data) == []
-    assert data["judged_again"]["model"]["prediction_commit"] == "1" * 40
-    words, text = modelled.again_text(data), modelled.again_table(data)
-    assert "2026-11-22" in words and data["judged_again"]["reason"] in words
-    assert f"| geomean | | | {data['judged_again']['model']['geomean']:.4f} |" in re.sub(" +", " ", text)
-    for shape, entry in data["judged_again"]["model"]["shapes"].items():
-        row = f"| {shape.replace('x', ' ')} | 2.00 | 1.00 | {entry['ratio']:.4f} | 0.500 to 2.000, inside |"
-        assert row in re.sub(" +", " ", text)
-
-
-@pytest.mark.parametrize(
-    ("part", "value", "said"),
-    [
-        ("judged_again", {"state": "rejected"}, "is not what runs/run gives"),
-        ("simulation", None, "for a round that was judged on counts"),
-        ("base", {"commit": "2"}, "base.commit is not the one"),
-    ],
-)
-def test_a_second_judgement_that_does_not_follow_is_refused(again, part, value, said):
-    tank, data = again
-    if value is None:
-        del data[part]
-    else:
-        data[part] = data[part] | value
-    assert any(said in problem for problem in modelled.again_problems(tank, data))
+    judged = {key: data[key] for key in ("shapes", "base", "candidate", "number")}
+    judged["simulation"] = {"prediction_commit": "0" * 40}
+    state, reason = modelled.judge(data["model"])
+    judged["judged_again"] = {"date": "2026-11-22", "state": state, "reason": reason, "model": data["model"]}
+    assert modelled.again_problems(tank, judged) == []
+    assert "2026-11-22" in modelled.again_text(judged) and reason in modelled.again_text(judged)
+    judged["judged_again"]["state"], judged["base"] = "rejected", {"variant": "a", "commit": "2"}
+    wrong = modelled.again_problems(tank, judged)
+    assert "is not what runs/run gives" in wrong[0] and "base.commit is not the one" in wrong[1]
 
 
 def test_the_times_of_a_run_and_their_mean_stand_in_the_page(record):

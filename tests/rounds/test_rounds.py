@@ -137,7 +137,7 @@ def test_blackwell_round_ends_at_best_as_adopted_unmeasured(tank):
 
 
 def test_geforce_can_have_a_round(tank):
-    new = ("new", "swizzle", "--backend", "geforce", "--base", "one", "--candidate", "two", "--unmeasured")
+    new = ("new", "swizzle", "--backend", "geforce", "--base", "one", "--candidate", "two", "--modelled")
     assert run(tank, *new) == 0
     assert tank.get(4)["backend"] == "geforce" and problems_of(tank) == ""
 

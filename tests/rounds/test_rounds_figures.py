@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import gzip
 import json
 
 import pytest
@@ -11,8 +9,7 @@ import pytest
 from scripts.rounds import figures as rounds_figures
 from scripts.rounds import model as rounds_model
 from scripts.rounds import stats as rounds_stats
-from scripts.rounds.model import RoundError, Tank, parse_samples, read_bytes
-from scripts.rounds.simulated import simulation as rounds_simulation
+from scripts.rounds.model import RoundError, parse_samples
 from tests.rounds.rounds_kit import ROOT, SHAPES
 
 
@@ -194,141 +191,6 @@ def test_every_kind_of_figure_needs_a_link(figure):
 @pytest.mark.parametrize("text", ["3.11", "v0.95", "0.9", "2.13.0", "10.95", "5 user", "3 used", "sm_90a", "0.95.1"])
 def test_text_without_a_figure(text):
     assert rounds_figures.untagged_problems(f"It is {text} so.", "x") == []
-
-
-COUNTS = {
-    "command": "count",
-    "counters": {"one": {SHAPES[0]: {"a": 4, "b": 0}}, "two": {SHAPES[0]: {"a": 3, "b": 1}}},
-    "correct": {"one": {"late": {"right": True}}, "two": {"late": {"right": True}}},
-}
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (lambda data: None, None),
-        (lambda data: data["counters"]["one"][SHAPES[0]].update(a=-1), "counters are numbers from 0 on"),
-        (lambda data: data["counters"]["one"][SHAPES[0]].update(a="4"), "counters are numbers from 0 on"),
-        (lambda data: data["correct"].pop("one"), "expected the same variants under counters and correct"),
-        (lambda data: data["correct"].update(three={}), "expected the same variants"),
-        (lambda data: data.update(command=1), "and a command"),
-        (lambda data: data.pop("counters"), "KeyError"),
-        (
-            lambda data: data["correct"]["two"]["late"].update(right=False),
-            "two gives wrong results or was not checked (l",
-        ),
-        (lambda data: data["correct"].update(one={}), "one gives wrong results or was not checked ()"),
-        (lambda data: data["counters"]["two"][SHAPES[0]].update(c=1), "one and two do not have the same counters"),
-        (lambda data: data["counters"].update(two={}), "run r has no shape with both 'one' and 'two'"),
-        (
-            lambda data: [data[of].pop("two") for of in ("counters", "correct")],
-            "run r has no variant 'two'; it has one",
-        ),
-    ],
-)
-def test_counters_are_compared_where_they_are_whole(tmp_path, change, problem):
-    data = copy.deepcopy(COUNTS)
-    change(data)
-    tank = Tank(tmp_path)
-    path = rounds_simulation.counters_path(tank, "r")
-    path.parent.mkdir(parents=True)
-    path.write_bytes(gzip.compress(json.dumps(data).encode()))
-    if problem is None:
-        assert rounds_simulation.compare(tank, "r", "one", "two") == {
-            SHAPES[0]: {
-                "a": {"base": 4, "candidate": 3, "ratio": 0.75},
-                "b": {"base": 0, "candidate": 1, "ratio": None},
-            }
-        }
-    else:
-        with pytest.raises(RoundError) as caught:
-            rounds_simulation.compare(tank, "r", "one", "two")
-        assert problem in str(caught.value)
-
-
-def test_counters_of_a_name_are_stored_once(tmp_path):
-    tank, source = Tank(tmp_path), tmp_path / "counts.json"
-    source.write_text(json.dumps(COUNTS))
-    rounds_simulation.store(tank, source, "r")
-    rounds_simulation.store(tank, source, "r")
-    assert read_bytes(rounds_simulation.counters_path(tank, "r")) == source.read_bytes()
-    source.write_text(json.dumps(COUNTS | {"command": "other"}))
-    with pytest.raises(RoundError, match="run r exists with other counters; give another --run"):
-        rounds_simulation.store(tank, source, "r")
-
-
-# --- superlatives ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def record(tmp_path):
-    """Three measured rounds; returns the problems of a text of the first."""
-    ratios = {1: ("adopted", 0.9, 0.8), 2: ("adopted", 0.7, 0.95), 3: ("rejected", 0.6, 1.4)}
-    for number, (state, first, second) in ratios.items():
-        shapes = {"1x2x3": {"ratio": first}, "4x5x6": {"ratio": second}}
-        folder = tmp_path / f"000{number}-x"
-        folder.mkdir()
-        verdict, measurement = {"state": state}, {"shapes": shapes, "geomean": {"ratio": first}}
-        content = {"backend": "hopper", "verdict": verdict, "measurement": measurement}
-        (folder / "round.json").write_text(json.dumps(content))
-    unmeasured = {"backend": "hopper", "verdict": None, "measurement": None}
-    (tmp_path / "0004-x").mkdir()
-    (tmp_path / "0004-x" / "round.json").write_text(json.dumps(unmeasured))
-
-    def problems(text):
-        links = rounds_figures.link_problems(text, tmp_path / "0001-x", "x")
-        return links + rounds_figures.superlative_problems(text, "x")
-
-    return problems
-
-
-OF_SHAPE = "round.json#measurement.shapes.{}.ratio:faster:{}-of-shapes"
-OF_ROUND = "../000{}-x/round.json#measurement.geomean.ratio:faster:most-of-rounds"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"A gain, most at 4 5 6, [20 %]({OF_SHAPE.format('4x5x6', 'most')}).",
-        f"Least at 1 2 3: [10 %]({OF_SHAPE.format('1x2x3', 'least')}) of the time.",
-        f"Round 2 is the largest\nstep, [30 %]({OF_ROUND.format(2)}); a rejected one does not count.",
-        f"Most at 4 5 6. (Added: [20 %]({OF_SHAPE.format('4x5x6', 'most')}).) And so on.",
-        "The profile's largest stall. (Added: no figure of this was kept.) And so on.",
-        "What does the slowest cost?",
-        "The lowest index comes first. <!-- superlative-ok: a place in an order -->",
-        "Two stages at most, 0.3 at best; most kernels; at least in part.",
-        "<!-- generated:verdict -->\nworst shape 1x2x3\n<!-- /generated:verdict -->",
-    ],
-)
-def test_a_superlative_with_a_figure_that_is_the_extreme_passes(record, text):
-    assert record(text) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("Fine.\nThe largest\nstep.", "x:2: 'largest' has no figure that is compared with its like"),
-        (
-            "Most with three warpgroups; [10 %](round.json#measurement.geomean.ratio:faster).",
-            "x:1: 'Most' has no figure",
-        ),
-        (f"[20 %]({OF_SHAPE.format('4x5x6', 'most')}) it is. The best of all.", "x:1: 'best' has no figure"),
-        (
-            f"Most at 1 2 3, [10 %]({OF_SHAPE.format('1x2x3', 'most')}).",
-            "ratio:faster:most-of-shapes is 10, the most is 20",
-        ),
-        (f"The largest step, [10 %]({OF_ROUND.format(1)}).", "ratio:faster:most-of-rounds is 10, the most is 30"),
-        ("The worst.\n\nA question?", "x:1: 'worst' has no figure"),
-        ("- the widest\n- a question?", "x:1: 'widest' has no figure"),
-        ("The best. (Added: no figure of this was kept.) The worst.", "x:1: 'worst' has no figure"),
-        ("[0.9](round.json#measurement.geomean.ratio:most-of-shapes)", "no shapes to compare with"),
-        ("[0.9](round.json#measurement.geomean.ratio:most-of-all)", "is not a figure"),
-        ("[0.9](round.json#measurement.geomean.ratio:fast:most-of-rounds)", "is not a figure"),
-    ],
-)
-def test_a_superlative_without_one_is_named(record, text, problem):
-    (found,) = record(text)
-    assert problem in found
 
 
 # --- the rules at their edges -----------------------------------------------------------------------------------

@@ -252,21 +252,6 @@ def test_a_verdict_is_what_its_rule_gives(change):
 # --- the command line, a measurement repeated ---------------------------------------------------------------------
 
 
-def test_its_defaults():
-    parse = commands.parser().parse_args
-    assert parse(["check"]).root == ROOT
-    new = parse(["new", "slug", "--backend", "cpu", "--base", "a", "--candidate", "b"])
-    assert (new.number, new.parent, new.noise_round, new.noise_floor, new.unmeasured) == (
-        None,
-        None,
-        None,
-        False,
-        False,
-    )
-    measured = parse(["measure", "5", "--samples", "s", "--env", "e"])
-    assert (measured.number, measured.build, measured.command, measured.run) == (5, "make build", None, None)
-
-
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [("0.5:0.75", [0.5, 0.75]), ("0.5", None), ("low:high", None)],
@@ -323,9 +308,7 @@ def test_each_command_of_the_rules_exists_with_its_options():
     words = [shlex.split(line)[2:] for line in typed if line.startswith("./nvfp4 rounds ")]
     for one in words:
         parser().parse_args(one)
-    assert {"new", "predict", "measure", "finish", "model", "simulate", "close", "again", "show"} <= {
-        one[0] for one in words
-    }
+    assert {"new", "predict", "measure", "finish", "model", "close", "show"} <= {one[0] for one in words}
 
 
 def test_finish_notes_costs_and_what_would_reopen_the_round(measured):

@@ -24,9 +24,8 @@ from typing import Any
 from scripts.common.simulated_call import simulated_calls
 from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.calls.blackwell import CALLS, whole_kernel_errors
-from simulator.calibration.calls.counters import ROOT
 from simulator.calibration.calls.public_kernels import PRODUCT_CALL, SETTINGS, run
-from simulator.calibration.rows import CHIPS, parameters_digest
+from simulator.calibration.rows import CHIPS, ROOT, parameters_digest
 
 
 def model_error(errors: list[float]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from scripts.common.toolchain import built
-from scripts.rounds.simulated import modelled
+from scripts.rounds import modelled
 from simulator.calibration.calls import model_times
 from simulator.calibration.rows import parameters_of
 

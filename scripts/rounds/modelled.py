@@ -112,13 +112,6 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     ]
 
 
-def judge_again(tank: Tank, data: dict[str, Any], run: str, date: str) -> dict[str, Any]:
-    """The block `judged_again` of a round that was judged on counts; its first verdict stays."""
-    found = model_of(tank, data, run, data["simulation"]["prediction_commit"])
-    state, reason = judge(found)
-    return {"date": date, "state": state, "reason": reason, "model": found}
-
-
 def again_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     """Compares a second judgement with its stored times and its rule."""
     stored = data.get("judged_again")
@@ -127,7 +120,9 @@ def again_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     if "simulation" not in data:
         return ["judged_again is for a round that was judged on counts"]
     wrong = []
-    if stored != judge_again(tank, data, stored["model"]["run"], stored["date"]):
+    found = model_of(tank, data, stored["model"]["run"], data["simulation"]["prediction_commit"])
+    state, reason = judge(found)
+    if stored != {"date": stored["date"], "state": state, "reason": reason, "model": found}:
         wrong.append(f"judged_again is not what runs/{stored['model']['run']} gives")
     run = stored["model"]["run"]
     commits = load_times(read_bytes(times_path(tank, run)), run)["commits"]
