@@ -36,13 +36,16 @@ def held() -> tuple[int, int, int]:
 
 
 def print_what_stays(name: str, action: Callable[[], object]) -> None:
-    """Prints how much more is held after RUNS runs: the least of some rounds, since Python allocates at times."""
+    """Prints how much more is held after RUNS runs: the least of some rounds, since Python allocates at times.
+
+    A thread may be listed for a moment after it was joined.
+    """
     rounds = []
     for _ in range(ROUNDS):
         before = held()
         for _ in range(RUNS):
             action()
-        rounds.append([b - a for a, b in zip(before, held(), strict=True)])
+        rounds.append([max(0, b - a) for a, b in zip(before, held(), strict=True)])
     print(name, *map(min, zip(*rounds, strict=True)))
 
 

@@ -7,6 +7,7 @@ whatever reason. Orphans, daemons included, become children of the nearest sub-r
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -18,7 +19,9 @@ from typing import NoReturn
 
 from eval.sandbox import kernel, landlock, privileges, processes
 
-GIVE_UP_S = 4.0  # a process that survives SIGKILL for this long hangs in the kernel
+# A process that survives SIGKILL for this long, and for so many looks, hangs in the kernel.  A keeper that was not
+# scheduled for as long has not looked.
+GIVE_UP_S, GIVE_UP_LOOKS = 4.0, 100
 # What the keeper says on the lifeline at its end: the worker's exit code, and whether a process survives.
 LAST_WORD = struct.Struct("<i?")
 _LOOK_AGAIN_S = 0.002
@@ -87,7 +90,7 @@ def _end_below(worker: int, confined: bool) -> tuple[int | None, bool]:
     """Ends every process below this one. Returns the worker's status, if it was not reaped before, and whether a
     process survives."""
     status, deadline = None, time.monotonic() + GIVE_UP_S
-    while True:
+    for looks in itertools.count(1):
         if confined:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(-1, signal.SIGKILL)
@@ -95,7 +98,7 @@ def _end_below(worker: int, confined: bool) -> tuple[int | None, bool]:
             _kill_what_proc_shows()
         found, left = _reap(worker)
         status = found if found is not None else status
-        if not left or time.monotonic() > deadline:
+        if not left or (looks >= GIVE_UP_LOOKS and time.monotonic() > deadline):
             return status, left
         time.sleep(_LOOK_AGAIN_S)
 

@@ -23,9 +23,9 @@ from reference.problems.interface import Shape
 
 LOG_LINES_SHOWN = 5
 GARBLED = "the worker's answer is garbled: something else wrote to its socket"
-EXIT_S = 2.0  # for a worker to exit when asked to
+EXIT_S = 10.0  # for a worker to exit when asked to: what it printed is lost if it is killed before
 SURVIVED = "a process that the submission started could not be ended"
-KILL_S = 6.0  # for a keeper to end its worker: longer than the keeper tries
+KILL_S = 15.0  # for a keeper to end its worker: longer than the keeper tries
 _KINDS = frozenset(("ok", "fail", "ready", "done"))
 
 

@@ -1,4 +1,4 @@
-"""Cheats: leaves folders nested deeper than any recursion goes, in a run folder that nobody may enter."""
+"""Cheats: leaves folders nested deeper than any recursion or path goes, in a run folder that nobody may enter."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from tests.adversarial.honest.honest import custom_kernel  # noqa: F401
 
 here, scratch = Path.cwd(), Path(tempfile.gettempdir())
 os.chdir(scratch)
-for _ in range(3000):
+for _ in range(2100):
     Path("d").mkdir()
     os.chdir("d")
 os.chdir(here)

@@ -98,9 +98,14 @@ def test_a_round_says_ready_then_done_with_the_time_of_its_calls(pair_of):
 def test_what_comes_after_a_call_is_not_in_its_time_but_in_the_parents(pair_of, monkeypatch):
     pair = pair_of(lambda data: data[-1].fill_(0))
     monkeypatch.setattr(pair.worker, "_copy", lambda kept, output: time.sleep(0.05) or kept.copy_(output))
-    pair.round(1, 2)
-    assert pair.said[1]["done"] < 50e3
-    assert pair.lender.span_us > 100e3
+    calls_us = []
+    for _ in range(9):  # the least: a busy machine makes any call long
+        pair.round(1, 2)
+        calls_us.append(pair.said[1]["done"])
+        assert pair.lender.span_us > 100e3
+        if calls_us[-1] < 50e3:
+            break
+    assert min(calls_us) < 50e3
 
 
 @pytest.mark.parametrize("index", range(9))

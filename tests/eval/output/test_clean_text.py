@@ -52,6 +52,6 @@ def test_a_sparse_log_of_a_terabyte_takes_no_time():
     with tempfile.TemporaryFile() as file:
         os.ftruncate(file.fileno(), 1 << 40)
         os.pwrite(file.fileno(), b"\nthe end\xff", (1 << 40) - 9)
-        begin = time.monotonic()
+        begin = time.process_time()  # reading all of it would take minutes of it
         assert tail_of(file.fileno()).splitlines()[-1] == "the end\ufffd"
-        assert time.monotonic() - begin < 1
+        assert time.process_time() - begin < 1

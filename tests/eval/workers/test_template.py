@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from eval.sandbox.processes import parent_of
 from eval.session import Session
 from eval.workers import template
 from eval.workers.worker import Failure
+from tests.waiting import LONG_S, alive, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -46,7 +47,10 @@ def two():
 
 def sockets(pid):
     """The sockets that a process holds, by their numbers in the kernel."""
-    held = (str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir())
+    held = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            held.add(str(path.readlink()))
     return {name for name in held if name.startswith("socket:")}
 
 
@@ -59,10 +63,12 @@ def test_two_workers_have_one_template_and_keepers_of_their_own(two):
 
 def test_a_worker_inherits_only_its_own_descriptors(two):
     first, second = two
+    # The template and the keepers close theirs after the fork, while the worker already answers.
+    for keeper in (first.keeper, second.keeper):
+        assert until(lambda keeper=keeper: len(sockets(keeper)) == 1), "its lifeline alone"
     assert len(sockets(first.pid)) == len(sockets(second.pid)) == 1
     assert not sockets(first.pid) & sockets(second.pid)
-    assert not (sockets(first.pid) | sockets(second.pid)) & sockets(first.template)
-    assert len(sockets(first.keeper)) == 1, "its lifeline alone"
+    assert until(lambda: not (sockets(first.pid) | sockets(second.pid)) & sockets(first.template))
     assert not sockets(first.keeper) & (sockets(first.pid) | sockets(second.pid) | sockets(second.keeper))
 
 
@@ -71,16 +77,15 @@ def descriptors(pid):
 
 
 def test_the_template_keeps_no_descriptor_of_a_finished_worker():
-    counts = []
-    for _ in range(3):
+    def worked():
         worker = Running()
         worker.session.close()
-        limit = time.monotonic() + 10
-        while counts and descriptors(worker.template) > counts[0] and time.monotonic() < limit:
-            time.sleep(0.01)  # until it has reported the worker's end
-        counts.append(descriptors(worker.template))
-    assert counts[1] <= counts[0]
-    assert counts[2] <= counts[0]
+        return worker.template
+
+    after_one = descriptors(worked())
+    for _ in range(2):
+        pid = worked()
+        assert until(lambda pid=pid: descriptors(pid) <= after_one)
 
 
 def test_a_worker_sees_the_environment_of_the_moment(two, monkeypatch):
@@ -111,7 +116,7 @@ def kill(pid):
     """Kills a process and waits until it has ended: on a busy machine one that is killed goes on for a while."""
     gone = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
-    assert select.select([gone], [], [], 30.0)[0]
+    assert select.select([gone], [], [], LONG_S)[0]
     os.close(gone)
 
 
@@ -136,19 +141,7 @@ def test_nothing_is_left_when_the_harness_is_killed():
         left = [int(pid) for pid in harness.stdout.readline().split()]
         harness.kill()
     assert len(left) == 3
-    deadline = time.monotonic() + 20
-    while left and time.monotonic() < deadline:
-        left = [pid for pid in left if Path(f"/proc/{pid}").exists() and state(pid) != "Z"]
-        time.sleep(0.01)
-    assert not left
-
-
-def state(pid):
-    """A process's state as /proc has it; Z is one that ended and waits to be collected."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
+    assert until(lambda: not any(map(alive, left)))
 
 
 def test_a_keeper_that_is_gone_takes_its_worker_along():
@@ -157,7 +150,4 @@ def test_a_keeper_that_is_gone_takes_its_worker_along():
     with pytest.raises(Failure, match="the worker ended by itself: exit code None"):
         worker.session.load()
     worker.session.close()
-    deadline = time.monotonic() + 20
-    while state(worker.pid) != "Z" and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert state(worker.pid) == "Z"
+    assert until(lambda: not alive(worker.pid))
