@@ -136,9 +136,9 @@ def _story(story: stories.Story, place: int, html_of: Callable[[str], str], file
     if story.now_us:
         tiles += _tile(f"{story.now_us:.1f} us", "now, geometric mean")
     if story.of_peer:
-        tiles += _tile(f"{story.of_peer:.2f}", f"of the time of {told['now']['peer_words']}")
+        tiles += _tile(f"{story.of_peer:.3f}", f"of the time of {told['now']['peer_words']}")
     figure = ""
-    if story.steps:
+    if len(story.steps) > 1:
         drawn = plots.svg(plots.waterfall_figure(story.steps), f"w{place}", f"time by step, {told['title']}")
         figure = f'<figure class="one">{drawn}</figure>'
     places = "".join(f'<a href="{slug(title)}">{html.escape(title)}: its rounds</a>' for title in told["chapters"])
@@ -174,8 +174,7 @@ def index_page(tank: Tank, repo_url: str | None) -> str:
     figure = plots.calibration_figure(rounds)
     calibration = plots.svg(figure, "c", "measured ratio by predicted ratio") if figure else ""
     chapters = "".join(
-        f"<details><summary>{html.escape(title)}: {len(members)} rounds, "
-        f"{sum(data['state'] == 'adopted' for data in members)} adopted</summary>"
+        f"<details><summary>{html.escape(title)}: {tables.counted(members)}</summary>"
         f'<p><a href="{slug(title)}">All of these rounds in full</a></p>'
         f"{coloured(html_of(tables.index_table(members)))}</details>"
         for title, members in tables.chapters(rounds)

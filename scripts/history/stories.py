@@ -5,6 +5,7 @@ shark_tank/stories.toml tells them; its head explains the fields.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from statistics import geometric_mean
@@ -15,9 +16,10 @@ from scripts.common.markdown import table
 from scripts.rounds import ledger
 from scripts.rounds.model import Tank
 from scripts.rounds.pages.tables import chapter
-from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows
+from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows, clock_errors
 
 STORIES_FILE = "stories.toml"
+COLUMNS = {"h200_gemm": "M N K L", "h200_gemv": "M K L"}  # of a data set's shapes
 
 
 @dataclass
@@ -59,6 +61,8 @@ class Story:
         last = self.steps[-1].after_us
         share = last / self.start_us
         text = f"{self.start_us:.1f} us before the first step, {last:.1f} after the last: {share:.2f} of the time."
+        if len(self.steps) == 1:
+            text = f"The round that was kept: {self.steps[0].number:04d} {self.steps[0].words}. {text}"
         newest = " The newest measurement of today's kernel, another run, is {:.1f} us."
         return text + (newest.format(self.now_us) if self.now_us else "")
 
@@ -99,21 +103,23 @@ def _without(rounds: dict[int, dict[str, Any]], told: dict[str, Any]) -> list[St
 
 
 def _beside(head: list[str], rows: list[tuple[str, float, float]], unit: str) -> tuple[str, float, float]:
-    """The table of (shape, ours, peer), the mean of ours, and the mean ratio."""
+    """The table of (shape, ours, peer), the mean of ours, and the mean ratio. `head` names shapes and peer."""
+    peer = re.split("[,:]", head[1])[0]  # its name
     ratio = geometric_mean(ours / peer for _, ours, peer in rows)
     ours = geometric_mean(ours for _, ours, _ in rows)
     cells = [[shape.replace("x", " "), f"{a:.1f}", f"{b:.1f}", f"{a / b:.2f}"] for shape, a, b in rows]
-    cells.append(["geometric mean", f"{ours:.1f}", f"{geometric_mean(b for *_, b in rows):.1f}", f"{ratio:.2f}"])
-    return table([f"{head[0]}, {unit}", "ours", head[1], "ours / its time"], cells, 3), ours, ratio
+    cells.append(["geometric mean", f"{ours:.1f}", f"{geometric_mean(b for *_, b in rows):.1f}", f"{ratio:.3f}"])
+    return table([f"{head[0]}, {unit}", "ours", peer, "ours / its time"], cells, 3), ours, ratio
 
 
 def _now(tank: Tank, told: dict[str, Any]) -> tuple[str, float | None, float | None]:
     now, words = told["now"], told["now"]["peer_words"]
     if "data" in now:
         times = measured.load(now["data"], tank.dir / "data")["median_us"]
-        shapes = told.get("shapes", list(times[now["ours"]]))
+        batches = {shape.removesuffix("x1"): shape for shape in times[now["ours"]]}  # one batch has no name in a round
+        shapes = [batches.get(shape, shape) for shape in told.get("shapes", times[now["ours"]])]
         rows = [(shape, times[now["ours"]][shape], times[now["peer"]][shape]) for shape in shapes]
-        return _beside(["M N K", words], rows, "us a call")
+        return _beside([COLUMNS.get(now["data"], "M N K"), words], rows, "us a call")
     if "cpu" in now:
         shapes = measured.load(now["cpu"], tank.dir / "data")["shapes"]
         rows = [(f"{row['m']}x{row['n']}x{row['k']}", row["ours, ms"], row["same job, ms"]) for row in shapes]
@@ -134,7 +140,7 @@ def load(tank: Tank) -> list[Story]:
         return []
     rounds = {data["number"]: data for data in tank.all()}
     found = []
-    for told in tomllib.loads(path.read_text())["story"]:
+    for told in tomllib.loads(path.read_text().replace("{clock_errors}", clock_errors()))["story"]:
         words = {step["round"]: step["words"] for step in told.get("steps", [])}
         kinds = {
             "ledger": lambda words=words: _ledger_steps(tank, words),

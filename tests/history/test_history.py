@@ -206,13 +206,24 @@ def test_the_page_leads_with_the_number_of_the_results(own_page):
     results, text = (ROOT / "shark_tank" / "RESULTS.md").read_text(), own_page.read_text()
     assert f"<b>{head['us']:.1f} us</b>" in text and f"<b>{steps.first_us:.1f} us</b>" in text
     assert f"| {head['us']:.1f} | 1.00 |" in results
-    assert f"<b>{head['of_cublas']:.2f}</b>" in text and f"| {head['of_cublas']:.2f} |" in results
+    # Later runs of other shapes do not hide the baseline at the benchmark's.
+    baseline = tables.latest_baselines(Tank(ROOT), Tank(ROOT).all(), "hopper")["cublas_one_gemm"]
+    assert baseline.keys() >= {"256x4096x7168", "512x4096x7168", "256x3072x4096", "512x3072x7168"}
+    assert f"<b>{head['of_cublas']:.3f}</b>" in text and f"| {head['of_cublas']:.2f} |" in results
 
 
 def test_every_problem_has_a_story(own_page):
     text = own_page.read_text()
     told = stories.load(Tank(ROOT))
-    assert {one.told["id"] for one in told} >= {"dual-gemm", "few-rows", "grouped-gemm", "blackwell", "geforce", "cpu"}
+    assert {one.told["id"] for one in told} >= {
+        "dual-gemm",
+        "grouped-gemm",
+        "gemm",
+        "gemv",
+        "blackwell",
+        "geforce",
+        "cpu",
+    }
     for one in told:
         assert f'<h2 id="{one.told["id"]}">' in text
         assert all(f"{step.number:04d} {step.words}" in html.unescape(text) for step in one.steps)

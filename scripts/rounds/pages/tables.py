@@ -7,6 +7,7 @@ import math
 from statistics import geometric_mean, median
 from typing import Any
 
+from reference.problems import PROBLEMS
 from scripts.common.gpu_backends import GPU_BACKENDS
 from scripts.common.markdown import table
 from scripts.rounds.ledger import record_table
@@ -44,6 +45,7 @@ def _link(data: dict[str, Any], base: str) -> str:
 _BACKENDS = {name: backend.title for name, backend in GPU_BACKENDS.items()} | {"cpu": "CPU"}
 
 
+GEMM_SHAPES = {f"{shape.m}x{shape.n}x{shape.k}" for shape in PROBLEMS["gemm"].published_us["B200"]}
 BENCHMARK_CHAPTER = f"{_BACKENDS['hopper']}: dual GEMM"
 
 
@@ -52,7 +54,12 @@ def chapter(data: dict[str, Any]) -> str:
     if "inherited" in data:
         return "Published by others before this project"
     shapes = data.get("shapes", [])
-    kind = "grouped GEMM" if "," in "".join(shapes) else "dual GEMM at other shapes" if shapes else "dual GEMM"
+    if "," in "".join(shapes):
+        kind = "grouped GEMM"
+    elif shapes and set(shapes) <= GEMM_SHAPES:
+        kind = "GEMM"
+    else:
+        kind = "dual GEMM at other shapes" if shapes else "dual GEMM"
     return f"{_BACKENDS[data['backend']]}: {kind}"
 
 
@@ -79,13 +86,18 @@ def index_table(rounds: list[dict[str, Any]], base: str = "") -> str:
     return table(["round", "idea", "ratio", "state"], rows)
 
 
+def counted(members: list[dict[str, Any]]) -> str:
+    """How many rounds, and how many of them were adopted."""
+    adopted = sum(data["state"] == "adopted" for data in members)
+    return f"{len(members)} round{'s' * (len(members) != 1)}, {adopted} adopted"
+
+
 def rounds_index(rounds: list[dict[str, Any]], base: str = "") -> str:
     """All rounds in a line each, folded by chapter."""
     parts = []
     for title, members in chapters(rounds):
-        kept = sum(data["state"] == "adopted" for data in members)
         parts.append(
-            f"<details><summary>{title}: {len(members)} rounds, {kept} adopted</summary>\n\n"
+            f"<details><summary>{title}: {counted(members)}</summary>\n\n"
             + index_table(members, base)
             + "\n\n</details>"
         )
@@ -129,13 +141,14 @@ def run_medians(tank: Tank, run: str) -> dict[str, dict[str, float]]:
 
 
 def latest_baselines(tank: Tank, rounds: list[dict[str, Any]], backend: str) -> dict[str, dict[str, float]]:
-    """Medians of each baseline named in targets.json, from the latest run that timed it."""
-    names = targets(tank)[backend]["baselines"]
+    """Medians of each baseline named in targets.json, from the latest run that timed it at the benchmark's shapes."""
+    target = targets(tank)[backend]
+    names, shapes = target["baselines"], target["floor"]["us"].keys()
     found: dict[str, dict[str, float]] = {}
     for data in rounds:
         if data["backend"] == backend and data["measurement"]:
             medians = run_medians(tank, data["measurement"]["run"])
-            found.update({name: medians[name] for name in names if name in medians})
+            found.update({name: medians[name] for name in names if shapes <= medians.get(name, {}).keys()})
     return found
 
 
