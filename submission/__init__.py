@@ -27,6 +27,10 @@ from .scale_layouts import linear_scales, swizzle_scales
 from .submission import Backend, backends, custom_kernel
 from .torch_operator import dual_gemm
 
+# help() and tracebacks show the name that the package gives it.
+custom_kernel_product.__module__ = __name__
+custom_kernel_product.__name__ = custom_kernel_product.__qualname__ = "custom_kernel_product"
+
 __all__ = [
     "Backend",
     "GatedMLP",

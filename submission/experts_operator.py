@@ -38,10 +38,11 @@ from .operators import (
     WEIGHTS,
     Options,
     current_queue,
+    forward_ad,
     other_options,
     raise_status,
     read_options,
-    without_gradient,
+    without_derivative,
 )
 from .scale_layouts import LINEAR, SWIZZLED, SWIZZLED_8X4, Factors, ScaleLayout, resolve, swizzle_scales
 
@@ -228,8 +229,6 @@ def _numbers(name: str, value: torch.Tensor | float, b: torch.Tensor, b_name: st
     """One float32 number for each expert, from a tensor of as many or of one, or from a Python number."""
     if isinstance(value, (int, float)):
         value = number_like(value, b)
-    elif getattr(value, "requires_grad", False):
-        value = without_gradient(name, value)
     _check_tensors(b, b_name, value, name)
     if value.numel() == 1 and b.shape[:1] != (1,):
         return value.reshape(1).expand(b.shape[:1]).contiguous()
@@ -320,17 +319,25 @@ def grouped_gated_gemm(
         scale_gate = _numbers("scale_gate", scale_gate, b1)
     if scale_up is not None:
         scale_up = _numbers("scale_up", scale_up, b1)
-    if getattr(token_scale, "requires_grad", False):
-        token_scale = without_gradient("token_scale", token_scale)
     if options & TO_NVFP4:
         if scale_c is not None:
             scale_c = _numbers("scale_c", scale_c, b1)
-        return _run_nvfp4(
+        found = _run_nvfp4(
             a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta
         )
-    if scale_c is not None:
-        refuse_scale(scale_c)
-    return _run(a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, limit, alpha, beta)
+        float_c = found[1]
+    else:
+        if scale_c is not None:
+            refuse_scale(scale_c)
+        found = float_c = _run(
+            a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, limit, alpha, beta
+        )
+    if float_c.requires_grad or forward_ad._current_level >= 0:
+        return without_derivative(
+            found, a=a, b1=b1, b2=b2, sfa=sfa, sfb1=sfb1, sfb2=sfb2, scale_gate=scale_gate, scale_up=scale_up,
+            token_scale=token_scale, scale_c=scale_c,
+        )  # fmt: skip
+    return found
 
 
 def grouped_plain_gemm(
@@ -368,12 +375,17 @@ def grouped_plain_gemm(
         counts, options = _ends(counts, offsets, b, "b"), options | ENDS
     if scale is not None:
         scale = _numbers("scale", scale, b, "b")
-    if getattr(token_scale, "requires_grad", False):
-        token_scale = without_gradient("token_scale", token_scale)
     if options & TO_NVFP4:
         if scale_c is not None:
             scale_c = _numbers("scale_c", scale_c, b, "b")
-        return _run_nvfp4(a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale, scale_c)
-    if scale_c is not None:
-        refuse_scale(scale_c)
-    return _run(a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale)
+        found = _run_nvfp4(a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale, scale_c)
+        float_c = found[1]
+    else:
+        if scale_c is not None:
+            refuse_scale(scale_c)
+        found = float_c = _run(a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale)
+    if float_c.requires_grad or forward_ad._current_level >= 0:
+        return without_derivative(
+            found, a=a, b=b, sfa=sfa, sfb=sfb, scale=scale, token_scale=token_scale, scale_c=scale_c
+        )
+    return found

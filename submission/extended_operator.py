@@ -28,11 +28,12 @@ from .operators import (
     WEIGHTS,
     Options,
     current_queue,
+    forward_ad,
     other_options,
     raise_status,
     read_options,
     register,
-    without_gradient,
+    without_derivative,
 )
 from .scale_layouts import Factors, ScaleLayout, for_library, view_shape
 
@@ -303,30 +304,34 @@ def gated_gemm(
         options = OPTIONS[scale_layout, out_dtype, weights]
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype, weights)
-    if sfa is None and getattr(a, "requires_grad", True):
-        a = without_gradient("a", a)
     if isinstance(scale_gate, (int, float)):
         scale_gate = number_like(scale_gate, a)
-    elif getattr(scale_gate, "requires_grad", False):
-        scale_gate = without_gradient("scale_gate", scale_gate)
     if isinstance(scale_up, (int, float)):
         scale_up = number_like(scale_up, a)
-    elif getattr(scale_up, "requires_grad", False):
-        scale_up = without_gradient("scale_up", scale_up)
-    if getattr(token_scale, "requires_grad", False):
-        token_scale = without_gradient("token_scale", token_scale)
     if options & TO_NVFP4:
         scale_c = number_like(scale_c, a)
         if alpha == 1.0 and limit == beta == 0.0:  # each argument that is left to its default makes a call faster
-            return _gated_nvfp4(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c)
-        return _gated_nvfp4(
-            a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta
-        )
-    if scale_c is not None:
-        refuse_scale(scale_c)
-    if token_scale is None and alpha == 1.0 and limit == beta == 0.0:
-        return _gated(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up)
-    return _gated(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, limit, alpha, beta)
+            found = _gated_nvfp4(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c)
+        else:
+            found = _gated_nvfp4(
+                a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta
+            )
+        float_c = found[1]
+    else:
+        if scale_c is not None:
+            refuse_scale(scale_c)
+        if token_scale is None and alpha == 1.0 and limit == beta == 0.0:
+            found = float_c = _gated(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up)
+        else:
+            found = float_c = _gated(
+                a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, limit, alpha, beta
+            )
+    if float_c.requires_grad or forward_ad._current_level >= 0:
+        return without_derivative(
+            found, a=a, b1=b1, b2=b2, sfa=sfa, sfb1=sfb1, sfb2=sfb2, scale_gate=scale_gate, scale_up=scale_up,
+            token_scale=token_scale, scale_c=scale_c,
+        )  # fmt: skip
+    return found
 
 
 def plain_gemm(
@@ -370,18 +375,21 @@ def plain_gemm(
         options = OPTIONS[scale_layout, out_dtype, APART]
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype)
-    if sfa is None and getattr(a, "requires_grad", True):
-        a = without_gradient("a", a)
     if isinstance(scale, (int, float)):
         scale = number_like(scale, a)
-    elif getattr(scale, "requires_grad", False):
-        scale = without_gradient("scale", scale)
-    if getattr(token_scale, "requires_grad", False):
-        token_scale = without_gradient("token_scale", token_scale)
     if options & TO_NVFP4:
-        return _plain_nvfp4(a, b, sfa, sfb, options, scale, token_scale, number_like(scale_c, a))
-    if scale_c is not None:
-        refuse_scale(scale_c)
-    if token_scale is None:
-        return _plain(a, b, sfa, sfb, options, scale)
-    return _plain(a, b, sfa, sfb, options, scale, token_scale)
+        scale_c = number_like(scale_c, a)
+        found = _plain_nvfp4(a, b, sfa, sfb, options, scale, token_scale, scale_c)
+        float_c = found[1]
+    else:
+        if scale_c is not None:
+            refuse_scale(scale_c)
+        if token_scale is None:
+            found = float_c = _plain(a, b, sfa, sfb, options, scale)
+        else:
+            found = float_c = _plain(a, b, sfa, sfb, options, scale, token_scale)
+    if float_c.requires_grad or forward_ad._current_level >= 0:
+        return without_derivative(
+            found, a=a, b=b, sfa=sfa, sfb=sfb, scale=scale, token_scale=token_scale, scale_c=scale_c
+        )
+    return found

@@ -21,7 +21,7 @@ from .checkpoint import (
 )
 from .experts_operator import grouped_gated_gemm, grouped_plain_gemm
 from .extended_operator import NVFP4, gated_gemm, plain_gemm
-from .operators import without_gradient
+from .operators import forward_ad, without_derivative
 from .quantize_operator import quantize_nvfp4
 from .scale_layouts import LINEAR, SWIZZLED, linear_scales, swizzle_scales
 
@@ -60,14 +60,20 @@ class _Layer(torch.nn.Module):
 
     def _rows(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.dtype]:
         """x as rows of consecutive numbers, and the output's dtype."""
-        if getattr(x, "requires_grad", True):
-            x = without_gradient("x", x)
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"x is {x!r:.40}; expected a torch.Tensor")
         if x.dtype not in _DTYPES:
             raise TypeError(f"x has dtype {x.dtype}; expected {' or '.join(map(str, _DTYPES))}")
         if x.dim() == 0 or x.shape[-1] != self.hidden:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (..., {self.hidden})")
-        rows = x.reshape(-1, self.hidden)
+        rows = x.detach().reshape(-1, self.hidden)
         return rows if rows.stride(1) == 1 else rows.contiguous(), _DTYPES[x.dtype]
+
+    @staticmethod
+    def _with_shape_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """A result's rows with x's shape."""
+        y = y.view(x.shape)
+        return without_derivative(y, x=x) if x.requires_grad or forward_ad._current_level >= 0 else y
 
 
 def _in_blocks(factors: torch.Tensor) -> torch.Tensor:
@@ -194,7 +200,7 @@ class GatedMLP(_Layer):
             between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=self.down_proj_input_scale)
         else:
             between = self._gated(rows.to(dtype).contiguous(), None, out_dtype=dtype), None
-        return self._down(*between, dtype).view(x.shape)
+        return self._with_shape_of(x, self._down(*between, dtype))
 
     def weight(self, name: str) -> torch.Tensor:
         """The matrix of "gate_proj", "up_proj" or "down_proj" in float64."""
@@ -328,12 +334,12 @@ class MoE(_Layer):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., hidden) -> (..., hidden)."""
         rows, dtype = self._rows(x)
+        codes, factors = quantize_nvfp4(rows, self.input_scale)
         weights, chosen = self.route(rows)
         order = torch.argsort(chosen.flatten(), stable=True)  # each expert's tokens in a row
         tokens = order // self.top_k
         counts = torch.zeros(self.router.shape[0], dtype=torch.int32, device=x.device)
         counts.scatter_add_(0, chosen.flatten(), torch.ones_like(chosen.flatten(), dtype=torch.int32))
-        codes, factors = quantize_nvfp4(rows, self.input_scale)
         factors = factors.view(torch.uint8)[tokens]
         between = grouped_gated_gemm(
             codes[tokens], self.gate_proj_codes, self.up_proj_codes, factors, self.gate_proj_factors,
@@ -348,4 +354,4 @@ class MoE(_Layer):
         )  # fmt: skip
         by_token = torch.empty_like(found)
         by_token[order] = found
-        return by_token.view(-1, self.top_k, x.shape[-1]).sum(1, dtype=torch.float32).to(dtype).view(x.shape)
+        return self._with_shape_of(x, by_token.view(-1, self.top_k, x.shape[-1]).sum(1, dtype=torch.float32).to(dtype))

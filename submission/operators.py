@@ -20,6 +20,7 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
 from . import submission
 from .scale_layouts import SCALE_LAYOUTS, ScaleLayout, layout_pair
@@ -106,40 +107,86 @@ def register_in_python(schema: str, implementation: Callable[..., object], fake:
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_library)
 
 
-def _refuse_gradient(_: torch.Tensor) -> torch.Tensor:
+# The operators have no derivatives.  torch would take them for constants: a backward pass would go on without the
+# gradients after a warning, and forward-mode differentiation would give tangents of zero without a word.  So a function
+# that has called an operator asks `found.requires_grad or forward_ad._current_level >= 0`, which costs a call least,
+# and if so returns without_derivative(found, ...).
+
+
+def _refuse_gradient(argument: torch.Tensor, gradient: torch.Tensor, name: str) -> torch.Tensor:
     raise RuntimeError(
-        f"{NAMESPACE}: a backward pass asks for the gradient of activations or scales, and these operators have none; "
-        "expected tensors that need no gradient, as x.detach() and torch.no_grad() give"
+        f"{NAMESPACE}: a backward pass asks for the gradient of {name}, and these operators have none; expected "
+        "tensors that need no gradient, as x.detach() and torch.no_grad() give"
     )
 
 
-register_in_python("no_gradient(Tensor gradient) -> Tensor", _refuse_gradient, torch.empty_like)
+# An operator, so that the backward pass of a compiled graph raises the error when it runs.  It takes the gradient of
+# the result because torch would compute what needs none in the forward pass.
+register_in_python(
+    "no_gradient(Tensor argument, Tensor gradient, str name) -> Tensor",
+    _refuse_gradient,
+    lambda argument, gradient, name: torch.empty_like(argument),
+)
 
 
 class _WithoutGradient(torch.autograd.Function):
-    """The same tensor.  torch alone would warn in a backward pass and go on without the gradient."""
+    """Results, whose gradients are refused, of arguments that require one."""
 
     @staticmethod
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        return x.view_as(x)
+    def forward(names: list[str], count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(one.view_as(one) for one in tensors[:count])
 
     @staticmethod
-    def setup_context(*_: object) -> None:
-        pass
+    def setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple, _: object) -> None:
+        names, count, *tensors = inputs
+        ctx.names, ctx.count = names, count
+        ctx.save_for_backward(*tensors[count:])
 
     @staticmethod
-    def backward(_: object, gradient: torch.Tensor) -> torch.Tensor:
-        return torch.ops.nvfp4_gemm.no_gradient(gradient)
+    def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        refused = (
+            torch.ops.nvfp4_gemm.no_gradient(argument, gradients[0], name)
+            for argument, name in zip(ctx.saved_tensors, ctx.names, strict=True)
+        )
+        return None, None, *(None,) * ctx.count, *refused
 
 
-def without_gradient(name: str, x: torch.Tensor) -> torch.Tensor:
-    """For an argument that requires a gradient; refuses one that is no tensor.
+def _tensors_of(arguments: dict[str, object]) -> dict[str, torch.Tensor]:
+    """Those that are tensors.  Raises RuntimeError if one has a tangent."""
+    tensors = {name: one for name, one in arguments.items() if isinstance(one, torch.Tensor)}
+    for name, one in tensors.items():
+        if forward_ad._current_level >= 0 and forward_ad.unpack_dual(one).tangent is not None:
+            raise RuntimeError(
+                f"{NAMESPACE}: {name} has a tangent of forward-mode differentiation, and these operators have no "
+                "derivatives; expected tensors without one"
+            )
+    return tensors
 
-    Called where getattr(x, "requires_grad", True), which costs other calls least.
+
+def without_derivative(found: torch.Tensor | tuple, **arguments: object) -> torch.Tensor | tuple:
+    """What an operator returned for these arguments, with a gradient function that refuses a backward pass.
+
+    Raises RuntimeError if an argument has a tangent.
     """
-    if not isinstance(x, torch.Tensor):
-        raise TypeError(f"{name} is {x!r:.40}; expected a torch.Tensor")
-    return _WithoutGradient.apply(x)
+    given = {name: one for name, one in _tensors_of(arguments).items() if one.requires_grad}
+    if not given:
+        return found
+    results = [found] if isinstance(found, torch.Tensor) else list(found)
+    places = [i for i, one in enumerate(results) if one.dtype.is_floating_point]
+    refusing = _WithoutGradient.apply([*given], len(places), *(results[i].detach() for i in places), *given.values())
+    for i, one in zip(places, refusing, strict=True):
+        results[i] = one
+    return results[0] if isinstance(found, torch.Tensor) else tuple(results)
+
+
+def refuse_derivative(**arguments: object) -> None:
+    """For an operator that writes into an argument: RuntimeError if one has a tangent or requires a gradient."""
+    for name, one in _tensors_of(arguments).items():
+        if one.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(
+                f"{NAMESPACE}: {name} requires a gradient, and out is given; expected tensors that need no gradient, "
+                "as x.detach() and torch.no_grad() give"
+            )
 
 
 def in_c() -> bool:

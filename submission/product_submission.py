@@ -42,7 +42,7 @@ from .submission import (
 # queue.  After it, in the same buffer, each struct custom_kernel_group: m, n, k, a, b, sfa, sfb, c.
 _ARGS, _GROUP = "IiiiqIIQQ", "qqq5Q"
 _ARGS_BYTES, _GROUP_BYTES = struct.calcsize("@" + _ARGS), struct.calcsize("@" + _GROUP)
-_MOST_GROUPS = 256  # of a call: as many as a backend gets at once
+_MOST_BATCHES = 65536  # CUSTOM_KERNEL_MAX_GROUPS
 _PADDED_ROWS = 128  # of b, where c has one column
 _NAMES = ("a", "b", "sfa_permuted", "sfb_permuted", "c")
 _MEMBERS = "a, b, sfa, sfb, sfa_permuted, sfb_permuted, c"
@@ -64,7 +64,7 @@ def backends() -> list[Backend]:
     return list(_numbered_backends().values())
 
 
-@lru_cache(maxsize=_MOST_GROUPS)
+@lru_cache(maxsize=16)
 def _packing(groups: int) -> tuple[Callable[..., None], type[ctypes.Array]]:
     """The function that packs a call's structs, and the type of its buffer.  Each call makes a buffer of its own."""
     return struct.Struct("@" + _ARGS + groups * _GROUP).pack_into, ctypes.c_char * (_ARGS_BYTES + groups * _GROUP_BYTES)
@@ -103,7 +103,7 @@ def _plan_of(metadata: tuple[tuple[object, ...], ...]) -> _Plan | None:
     shapes, strides, dtypes, devices = zip(*metadata, strict=True)
     m, n, batches = shapes[4]
     b_rows, half_k = shapes[1][0], shapes[0][1]
-    if not _are_sizes(n, b_rows, half_k) or len(set(devices)) != 1:
+    if not _are_sizes(n, b_rows, half_k) or batches > _MOST_BATCHES or len(set(devices)) != 1:
         return None
     expected = _expected(m, n, b_rows, half_k, batches)
     for one, shape, stride, dtype in zip(expected, shapes, strides, dtypes, strict=True):
@@ -148,6 +148,8 @@ def _check(tensors: tuple[torch.Tensor, ...]) -> None:
     if not _are_sizes(n, b_rows, half_k):
         wanted = f"1 row, or {_PADDED_ROWS} of which the first counts," if n == 1 else f"{n} rows,"
         raise ValueError(f"b has shape {tuple(b.shape)}; expected {wanted} for c of shape {tuple(c.shape)}")
+    if batches > _MOST_BATCHES:
+        raise ValueError(f"c has shape {tuple(c.shape)}, L = {batches}; expected at most {_MOST_BATCHES}")
     sizes = f"M = {m}, N = {n}, K = {2 * half_k}, L = {batches}"
     for expected, tensor in zip(_expected(m, n, b_rows, half_k, batches), tensors, strict=True):
         _check_as_expected(expected, tensor, c, sizes)
@@ -177,8 +179,8 @@ def _plan(tensors: tuple[torch.Tensor, ...]) -> _Plan | None:
         return None
 
 
-def _raise_status(status: int, tensors: tuple[torch.Tensor, ...], first: int) -> NoReturn:
-    """Raises the exception for a call that the library refused, whose groups begin with batch number `first`."""
+def _raise_status(status: int, tensors: tuple[torch.Tensor, ...]) -> NoReturn:
+    """Raises the exception for a call that the library refused."""
     _check(tensors)  # says more about tensors without memory (torch's meta device)
     names = {"a": "a", "b": "b", "sfa": "sfa_permuted", "sfb": "sfb_permuted", "c": "c", "m": "M", "n": "N", "k": "K"}
     if tensors[4].shape[1] == 1:  # the operands have changed places
@@ -186,7 +188,7 @@ def _raise_status(status: int, tensors: tuple[torch.Tensor, ...], first: int) ->
         names = {name: names[swapped.get(name, name)] for name in names}
 
     def named(found: re.Match[str]) -> str:
-        return f"{names.get(found[2], found[2])} of batch {first + int(found[1])}"
+        return f"{names.get(found[2], found[2])} of batch {found[1]}"
 
     message = re.sub(r"group\[(\d+)\]\.(\w+)", named, _library.custom_kernel_message().decode(errors="replace"))
     raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
@@ -202,13 +204,13 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
         *_permuted  (32, 4, ceil(rows/128), 4, K/64, L)  float8_e4m3fn, memory (L, rows/128, K/64, 32, 4, 4)
         c           (M, N, L)  float16, strides (N, 1, M * N)
 
-    M may be 0; K is a multiple of 64.  All tensors are on one device, CPU or CUDA, and 16-byte aligned, as is each
-    batch of c; c overlaps no other.
+    M may be 0; K is a multiple of 64; L is at most 65,536.  All tensors are on one device, CPU or CUDA, and 16-byte
+    aligned, as is each batch of c; c overlaps no other.
     queue: the handle of the CUDA queue to run on, 0 for the default one.  None: the device's current queue if this
     file is part of its package, else the default one.  On a GPU the call returns when the work is queued.
 
     May be called from several threads, each with a c of its own.  Raises TypeError or ValueError, naming the tensor,
-    or RuntimeError if the library cannot run the call.
+    or RuntimeError if the library cannot run the call; c is then unchanged.
     """
     tensors = _unpack(data)
     plan = _plan(tensors)
@@ -219,24 +221,24 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
     begins = [tensors[i].data_ptr() for i in order]
     if queue is None:
         queue = 0 if _current_queue is None else _current_queue(device)
-    for first in range(0, batches, _MOST_GROUPS):
-        count = min(batches - first, _MOST_GROUPS)
-        members: list[int] = []
-        for batch in range(first, first + count):
-            members += sizes
-            members += [begin + batch * step for begin, step in zip(begins, steps, strict=True)]
-        pack_into, buffer_type = _packing(count)
-        buffer = buffer_type()
-        address = ctypes.addressof(buffer)
-        try:
-            pack_into(
-                buffer, 0, _ARGS_BYTES, _BACKEND_AUTO, device, _SCALES_BLOCKED, count, _GROUP_BYTES, 0,
-                address + _ARGS_BYTES, queue, *members,
-            )  # fmt: skip
-        except struct.error:
-            _check_queue(queue)
-            raise
-        status = _call(address)
-        if status != 0:
-            _raise_status(status, tensors, first)
+    if batches == 0:
+        return data[6]
+    members: list[int] = []
+    for batch in range(batches):
+        members += sizes
+        members += [begin + batch * step for begin, step in zip(begins, steps, strict=True)]
+    pack_into, buffer_type = _packing(batches)
+    buffer = buffer_type()
+    address = ctypes.addressof(buffer)
+    try:
+        pack_into(
+            buffer, 0, _ARGS_BYTES, _BACKEND_AUTO, device, _SCALES_BLOCKED, batches, _GROUP_BYTES, 0,
+            address + _ARGS_BYTES, queue, *members,
+        )  # fmt: skip
+    except struct.error:
+        _check_queue(queue)
+        raise
+    status = _call(address)
+    if status != 0:
+        _raise_status(status, tensors)
     return data[6]

@@ -10,14 +10,14 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 
 from . import submission
 from .extended_operator import address, number_like
 from .operator_checks import check_number, check_tensor, require
-from .operators import current_queue, raise_status, register, without_gradient
+from .operators import current_queue, forward_ad, raise_status, register, without_derivative
 from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED, SWIZZLED_8X4, view_shape
 
 _TYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float32: 3}  # enum custom_kernel_output
@@ -139,6 +139,10 @@ def _rows(x: torch.Tensor) -> torch.Tensor:
     return x if x.dim() in (0, 2) else x.reshape(-1, x.shape[-1])
 
 
+def _refuse_kind(name: str, value: object) -> NoReturn:
+    raise TypeError(f"{name} is {value!r:.40}; expected a torch.Tensor")
+
+
 def _refuse(scale_layout: object) -> int:
     raise ValueError(f"scale_layout is {scale_layout!r}; expected one of {', '.join(map(repr, SCALE_LAYOUTS))}")
 
@@ -172,15 +176,16 @@ def quantize_nvfp4(
     Raises RuntimeError or ValueError, naming the argument.
     """
     options = _LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout)
-    if getattr(x, "requires_grad", True):
-        x = without_gradient("x", x)
+    if not isinstance(x, torch.Tensor):
+        _refuse_kind("x", x)
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
     if x.dim() != 2:
         x = _rows(x)
-    if saturated is None:
-        return _run(x, options, global_scale)
-    return _run(x, options, global_scale, saturated)
+    found = _run(x, options, global_scale) if saturated is None else _run(x, options, global_scale, saturated)
+    if found[1].requires_grad or forward_ad._current_level >= 0:
+        return without_derivative(found, x=x, global_scale=global_scale)
+    return found
 
 
 def rms_norm_quantize_nvfp4(
@@ -202,20 +207,24 @@ def rms_norm_quantize_nvfp4(
     global_scale, scale_layout and saturated are quantize_nvfp4()'s.
     """
     options = _NORM | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
-    if getattr(x, "requires_grad", True):
-        x = without_gradient("x", x)
+    if not isinstance(x, torch.Tensor):
+        _refuse_kind("x", x)
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
     if residual is None:
-        return _run(x if x.dim() == 2 else _rows(x), options, global_scale, saturated, weight, epsilon)
-    if getattr(residual, "requires_grad", True):
-        residual = without_gradient("residual", residual)
-    if x.dim() == 2:
-        return _run_sum(x, residual, options, global_scale, saturated, weight, epsilon)
-    if residual.shape != x.shape:
+        found = _run(x if x.dim() == 2 else _rows(x), options, global_scale, saturated, weight, epsilon)
+    elif not isinstance(residual, torch.Tensor):
+        _refuse_kind("residual", residual)
+    elif x.dim() == 2:
+        found = _run_sum(x, residual, options, global_scale, saturated, weight, epsilon)
+    elif residual.shape != x.shape:
         raise ValueError(f"residual has shape {tuple(residual.shape)}; expected {tuple(x.shape)}, as x")
-    found = _run_sum(_rows(x), _rows(residual), options, global_scale, saturated, weight, epsilon)
-    return *found[:2], found[2].view(x.shape)
+    else:
+        found = _run_sum(_rows(x), _rows(residual), options, global_scale, saturated, weight, epsilon)
+        found = *found[:2], found[2].view(x.shape)
+    if found[1].requires_grad or forward_ad._current_level >= 0:
+        return without_derivative(found, x=x, residual=residual, weight=weight, global_scale=global_scale)
+    return found
 
 
 def silu_mul_quantize_nvfp4(
@@ -234,8 +243,11 @@ def silu_mul_quantize_nvfp4(
     Returns codes (M, N/2) and scale factors.  global_scale, scale_layout and saturated are quantize_nvfp4()'s.
     """
     options = _GATED | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
-    if getattr(x, "requires_grad", True):
-        x = without_gradient("x", x)
+    if not isinstance(x, torch.Tensor):
+        _refuse_kind("x", x)
     if isinstance(global_scale, (int, float)):
         global_scale = number_like(global_scale, x)
-    return _run(_rows(x), options, global_scale, saturated, None, 0.0, limit, alpha, beta)
+    found = _run(_rows(x), options, global_scale, saturated, None, 0.0, limit, alpha, beta)
+    if found[1].requires_grad or forward_ad._current_level >= 0:
+        return without_derivative(found, x=x, global_scale=global_scale)
+    return found

@@ -32,7 +32,19 @@ from .operator_checks import (
     require,
     resolved,
 )
-from .operators import APART, FP16, NAMESPACE, OPTIONS, current_queue, other_options, read_options, register
+from .operators import (
+    APART,
+    FP16,
+    NAMESPACE,
+    OPTIONS,
+    current_queue,
+    forward_ad,
+    other_options,
+    read_options,
+    refuse_derivative,
+    register,
+    without_derivative,
+)
 from .scale_layouts import Factors, ScaleLayout, for_library, view_shape
 
 _Layouts = tuple[str | None, str | None]  # of sfa, and of sfb1 and sfb2
@@ -187,7 +199,22 @@ def dual_gemm(
         options = OPTIONS[scale_layout, FP16, APART]
     except (KeyError, TypeError):
         options = other_options(scale_layout)
-    if out is None:
-        return _new(a, b1, b2, sfa, sfb1, sfb2, options)
-    _out(a, b1, b2, sfa, sfb1, sfb2, out, options)
-    return out
+    if out is not None:
+        try:
+            if (
+                forward_ad._current_level >= 0 or out.requires_grad or a.requires_grad or b1.requires_grad
+                or b2.requires_grad or sfa.requires_grad or sfb1.requires_grad or sfb2.requires_grad
+            ):  # fmt: skip
+                refuse_derivative(out=out, a=a, b1=b1, b2=b2, sfa=sfa, sfb1=sfb1, sfb2=sfb2)
+            _out(a, b1, b2, sfa, sfb1, sfb2, out, options)
+        except AttributeError:  # one is no tensor, which this call says
+            _out(a, b1, b2, sfa, sfb1, sfb2, out, options)
+        except RuntimeError:
+            if out.is_neg():
+                raise ValueError("out has torch's negative bit; expected values as they lie in memory") from None
+            raise
+        return out
+    c = _new(a, b1, b2, sfa, sfb1, sfb2, options)
+    if c.requires_grad or forward_ad._current_level >= 0:
+        return without_derivative(c, a=a, b1=b1, b2=b2, sfa=sfa, sfb1=sfb1, sfb2=sfb2)
+    return c

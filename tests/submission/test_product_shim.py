@@ -17,6 +17,7 @@ CPU = torch.device("cpu")
 def custom_kernel(library_path):
     from submission import custom_kernel_product
 
+    assert custom_kernel_product.__name__ == "custom_kernel_product"
     return custom_kernel_product
 
 
@@ -52,6 +53,21 @@ def test_more_batches_than_a_call_has_groups(custom_kernel):
     error = (custom_kernel(data).double() - oracle.value).abs()
     finite = oracle.value.abs() < 6e4
     assert finite.sum() > 1000 and (error <= 1e-3 * (1 + oracle.value.abs()) + oracle.fp32_error)[finite].all()
+
+
+def test_a_late_batch_that_is_wrong_leaves_the_early_ones_unchanged(custom_kernel):
+    """The last batch of c lies over the first bytes of b."""
+    data = list(made(Gemv(8, 64, 300)))
+    memory = torch.zeros(16 * 300 + 128 * 32 * 300, dtype=torch.uint8)
+    c = memory[: 16 * 300].view(torch.float16).view(300, 8, 1).permute(1, 2, 0)
+    b = memory[16 * 299 :][: 128 * 32 * 300].view(torch.float4_e2m1fn_x2).view(300, 128, 32).permute(1, 2, 0)
+    c.fill_(7.0)
+    with pytest.raises(ValueError, match=r"c of batch 299 .* overlaps b of batch 0"):
+        custom_kernel((data[0], b, *data[2:6], c))
+    assert (c == 7.0).all()
+    few = [tensor[..., :1].expand(*tensor.shape[:-1], 65537) for tensor in data]
+    with pytest.raises(ValueError, match="L = 65537; expected at most 65536"):
+        custom_kernel(few)
 
 
 def test_no_rows_is_no_work(custom_kernel):

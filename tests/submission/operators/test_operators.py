@@ -7,6 +7,8 @@ import sys
 
 import pytest
 import torch
+from functorch.compile import aot_function, nop
+from torch.autograd import forward_ad
 
 from reference import nvfp4
 from scripts.common import forked
@@ -125,7 +127,7 @@ def test_codes_at_another_alignment_are_refused_by_name():
         (lambda: dual_gemm(None, B1, B2, SFA, SFB1, SFB2), "a is None; expected a tensor"),
         (lambda: plain_gemm(A, None, SFA, SFB1), "b is None; expected a tensor"),
         (lambda: plain_gemm(X, B1, None, SFB1), "a has dtype torch.float32; expected torch.float16 or torch.bfloat16"),
-        (lambda: plain_gemm([1], B1, None, SFB1), r"a is \[1\]; expected a torch.Tensor"),
+        (lambda: plain_gemm([1], B1, None, SFB1), "Expected a value of type 'Tensor' for argument 'a' but"),
         (lambda: dual_gemm(A, B1, B2, SFA, SFB1, SFB2, out=X), "out has dtype torch.float32; expected torch.float16"),
         (lambda: plain_gemm(A, B1, SFA, SFB1, token_scale=torch.ones(2 * M)[::2]), r"token_scale has strides \(2,\);"),
         (lambda: grouped_plain_gemm(A, B1[None], SFA, SFB1[None], counts=COUNTS, scale=[1.0]), "scale is a list;"),
@@ -140,20 +142,53 @@ def test_what_is_no_such_tensor_is_named_with_what_is_expected(call, words):
         call()
 
 
-@pytest.mark.filterwarnings("ignore:nvfp4_gemm")  # torch's own, about the same
-@pytest.mark.parametrize("call", [
-    lambda s: gated_gemm(A, B1, B2, SFA, SFB1, SFB2, scale_gate=s),
-    lambda s: gated_gemm(A, B1, B2, SFA, SFB1, SFB2, scale_up=s),
-    lambda s: plain_gemm(A, B1, SFA, SFB1, scale=s),
-    lambda s: plain_gemm(A, B1, SFA, SFB1, token_scale=s.expand(M).contiguous()),
-    lambda s: grouped_gated_gemm(*EXPERTS, counts=COUNTS, scale_up=s),
-    lambda s: grouped_plain_gemm(A, B1[None], SFA, SFB1[None], counts=COUNTS, token_scale=s.expand(M).contiguous()),
-])  # fmt: skip
-def test_a_backward_pass_to_a_scale_is_refused(call):
+WITH_SCALES = {
+    "scale_gate": lambda s: gated_gemm(A, B1, B2, SFA, SFB1, SFB2, scale_gate=s),
+    "scale_up": lambda s: gated_gemm(A, B1, B2, SFA, SFB1, SFB2, scale_up=s, limit=1.0),
+    "scale": lambda s: plain_gemm(A, B1, SFA, SFB1, scale=s),
+    "token_scale": lambda s: plain_gemm(A, B1, SFA, SFB1, token_scale=s.expand(M).contiguous()),
+    "scale_c": lambda s: plain_gemm(A, B1[:32].repeat(2, 1), SFA, SFB1[:32].repeat(2, 1), scale_c=s, out_dtype="nvfp4")[
+        1
+    ],
+    "sfb1": lambda s: dual_gemm(A, B1, B2, SFA, s.expand(SFB1.shape).to(torch.float8_e4m3fn), SFB2),
+    "experts' scale_up": lambda s: grouped_gated_gemm(*EXPERTS, counts=COUNTS, scale_up=s),
+    "experts' token_scale": lambda s: grouped_plain_gemm(
+        A, B1[None], SFA, SFB1[None], counts=COUNTS, token_scale=s.expand(M).contiguous()
+    ),
+    "global_scale": lambda s: quantize_nvfp4(X, s)[1],
+    "weight": lambda s: rms_norm_quantize_nvfp4(X, s.expand(K).contiguous(), 1e-6)[1],
+    "residual": lambda s: rms_norm_quantize_nvfp4(X, None, 1e-6, residual=s.expand(X.shape).contiguous())[2],
+}
+
+
+@pytest.mark.parametrize("name", WITH_SCALES)
+def test_derivatives_of_a_scale_are_refused(name):
     """The sum with s itself has a gradient without the operator's, which would be wrong without a word."""
+    s, words = torch.ones(1, requires_grad=True), name.split()[-1]
+    with pytest.raises(RuntimeError, match=f"asks for the gradient of {words}, and these operators have none"):
+        (WITH_SCALES[name](s).float().sum() + s).sum().backward()
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match=f"{words} has a tangent of forward-mode"):
+        WITH_SCALES[name](forward_ad.make_dual(s.detach(), torch.ones(1)))
+
+
+def test_a_compiled_graph_refuses_a_backward_pass_too():
+    def call(*operands):
+        return gated_gemm(*operands[:6], scale_gate=operands[6])
+
     s = torch.ones(1, requires_grad=True)
-    with pytest.raises(RuntimeError, match="asks for the gradient of activations or scales"):
-        (call(s).float().sum() + s).sum().backward()
+    c = aot_function(call, nop)(A, B1, B2, SFA, SFB1, SFB2, s)  # torch.compile's part that makes the two graphs
+    with pytest.raises(RuntimeError, match="asks for the gradient of scale_gate"):
+        c.sum().backward()
+
+
+def test_an_output_is_written_without_a_gradient():
+    out = torch.empty(M, N, dtype=torch.float16, requires_grad=True)
+    with pytest.raises(RuntimeError, match="out requires a gradient, and out is given"):
+        dual_gemm(A, B1, B2, SFA, SFB1, SFB2, out=out)
+    with pytest.raises(ValueError, match="out has torch's negative bit"):
+        dual_gemm(A, B1, B2, SFA, SFB1, SFB2, out=torch._neg_view(out.detach()))
+    with torch.no_grad():
+        assert same(dual_gemm(A, B1, B2, SFA, SFB1, SFB2, out=out), dual_gemm(A, B1, B2, SFA, SFB1, SFB2))
 
 
 def test_a_shrunk_storage_is_refused_by_name():
