@@ -90,7 +90,7 @@ int64_t hopper_plain_product_ps(const struct problem *group, int sms) {
     problem.extension = &extension;
     struct hopper_choice choice;
     if (select_tiles(&problem, sms, &choice) != CUSTOM_KERNEL_OK) {
-        return 0; /* the extended GEMM refuses the tile that the environment names */
+        return -1; /* the extended GEMM refuses the tile that the environment names */
     }
     const int64_t m = group->m, n = ceil_div(group->n, columns_in_one(&extension)), k = group->k;
     if (choice.tile >= HOPPER_TILES) {

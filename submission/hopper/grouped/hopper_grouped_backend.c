@@ -305,8 +305,8 @@ static bool prefers_plain_product(const struct grouped_plan *plan) {
         return false;
     }
     const int64_t ps = predict(plan, plan->sms) + hopper_costs.call_ps;
-    return plan->group[0].cut.parts > 1 ||
-           hopper_plain_product_ps(plan->group[0].problem, plan->sms) * 100 < ps * (100 - PLAIN_GAIN_PERCENT);
+    const int64_t plain_ps = hopper_plain_product_ps(plan->group[0].problem, plan->sms);
+    return plain_ps >= 0 && (plan->group[0].cut.parts > 1 || plain_ps * 100 < ps * (100 - PLAIN_GAIN_PERCENT));
 #endif
 }
 

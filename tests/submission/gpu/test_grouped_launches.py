@@ -119,6 +119,11 @@ def test_one_group_takes_the_extended_gemm_on_hopper_where_it_is_faster_and_no_t
     assert extended((128, 7168, 16384)), "it shares K, which the whole tiles are too long for"
     assert not extended((128, 7168, 2048)), "a wave of whole tiles"
     assert not extended((128, 4096, 7168), (8, 64, 64))
+    monkeypatch.setenv("NVFP4_HOPPER_CONFIG", "m128n64k2")
+    assert extended((128, 4096, 7168))
+    monkeypatch.setenv("NVFP4_HOPPER_CONFIG", "m128n96")  # 96 columns do not divide a tile of scale factors
+    assert not extended((128, 4096, 7168)) and not extended((128, 7168, 16384))
+    monkeypatch.setenv("NVFP4_HOPPER_CONFIG", "")
     monkeypatch.setenv("NVFP4_GROUPED_CONFIG", "m128")
     assert not extended((128, 4096, 7168))
 
