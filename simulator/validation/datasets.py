@@ -133,25 +133,6 @@ SETS = {
             "message": text("the finding's first line"),
         },
     ),
-    "sentryward": DataSet(
-        "sentryward.csv",
-        "a PTX text that the simulator and SentryWard both judged",
-        {
-            "version": text("SentryWard's version"),
-            "kernel": text("kernel"),
-            "mutant": text("what was altered; empty: nothing"),
-            "verdict": text("the simulator's worst verdict"),
-            "kinds": words("verdict and kind of its findings"),
-            "modes": words("modes with their verdicts"),
-            "seconds": number("seconds of the simulator in all modes"),
-            "by": text("the test that runs it, where this program does not"),
-            "scope": text("what of the kernel is launched"),
-            "result": text("SentryWard's result"),
-            "checks": words("its checks with their results"),
-            "said": words("its first diagnostics"),
-            "their_seconds": number("seconds of SentryWard"),
-        },
-    ),
 }
 
 

@@ -14,10 +14,9 @@ from scripts.common.markdown import table
 from scripts.common.toolchain import BUILD
 from simulator.validation import backend_table, datasets
 from simulator.validation.mutants import mutant_page
-from simulator.validation.sentryward import sentryward_page
 from simulator.validation.third_party import third_party_page, third_party_rows
 
-INTRODUCTION = """BACKENDS, MUTANTS, THIRD_PARTY and SENTRYWARD are written from the data sets below, which the programs
+INTRODUCTION = """BACKENDS, MUTANTS and THIRD_PARTY are written from the data sets below, which the programs
 of `simulator/validation/` measured (`./nvfp4 validate PROGRAM`). `make validation-report` writes these pages anew, and
 every row of the data sets as tables into `build/validation/`. The data sets lie in `data/`, which `datasets.py` reads
 and writes; cells of several words have semicolons between them, and files that end in .gz are compressed. The pages on
@@ -44,7 +43,6 @@ def pages() -> dict[str, str]:
         "BACKENDS.md": backend_table.summary(datasets.each_mode(datasets.read("backends"))),
         "MUTANTS.md": mutant_page.summary(datasets.read("mutants")),
         "THIRD_PARTY.md": third_party_page.summary(third_party_rows.load(), corpus()),
-        "SENTRYWARD.md": sentryward_page.summary(datasets.read("sentryward")),
     }
 
 
@@ -54,7 +52,6 @@ def full_tables() -> dict[str, str]:
         "backends.md": backend_table.page(datasets.each_mode(datasets.read("backends"))),
         "mutants.md": mutant_page.page(datasets.read("mutants")),
         "third_party.md": third_party_page.page(third_party_rows.load(), corpus()),
-        "sentryward.md": sentryward_page.page(datasets.read("sentryward")),
     }
 
 

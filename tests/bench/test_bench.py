@@ -14,7 +14,6 @@ import torch
 
 from reference.reference import ref_kernel
 from scripts.bench import compare, provenance
-from scripts.bench.baselines import cublas_submission
 from scripts.bench.baselines import dual_baselines as baselines
 from scripts.bench.dual import dual_variants as dual
 
@@ -356,32 +355,6 @@ def test_without_a_device_it_says_so(command, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     done = command()
     assert done.status == 1 and done.seen == [] and "no CUDA device" in done.said.err
-
-
-def test_the_cublas_submission_is_right(problem, wants):
-    for data, want in zip(problem.data, wants, strict=True):
-        assert torch.equal(cublas_submission.custom_kernel(data), want)
-
-
-def test_the_default_is_the_leaderboards_measurement():
-    asked = vars(compare.parser().parse_args([]))
-    assert asked == {
-        "variants": "auto",
-        "problem": "dual_gemm",
-        "baselines": None,
-        "library": [],
-        "checkout": [],
-        "scales": "blocked",
-        "inputs": None,
-        "repeats": 20,
-        "seconds": 60.0,
-        "shapes": "",
-        "device": "cuda",
-        "commit": "",
-        "samples": None,
-        "env": None,
-        "json": None,
-    }
 
 
 def test_baselines_are_timed_without_tf32(monkeypatch):

@@ -10,7 +10,7 @@ import torch
 
 from reference.problems.dual_gemm import DualGemm
 from reference.problems.group_gemm import GroupGemm
-from scripts.bench import compare, cpu, harness_ratio, host, provenance
+from scripts.bench import compare, cpu, host, provenance
 from scripts.rounds import origin
 
 SHAPES = (DualGemm(40, 72, 128, 1), GroupGemm((40, 0, 8), (72, 8, 16), (128, 64, 192)))
@@ -136,26 +136,6 @@ def test_a_sample_is_the_mean_of_its_calls(monkeypatch):
     clock = iter([1_000_000, 3_500_000])
     monkeypatch.setattr(cpu.time, "perf_counter_ns", lambda: next(clock))
     assert cpu.timed_ms(lambda: called.clear()) == 2.5 and called == []
-
-
-# --- two harnesses ------------------------------------------------------------------------------------
-
-
-def judged(harness, submission, *times_us):
-    common = {"shape": "1 2 64", "rounds_us": [], "single_us": [7.0], "tolerance_us": 0.5, "doubted_rounds": 1}
-    return [{"harness": harness, "submission": submission, "median_us": us, **common} for us in times_us]
-
-
-@pytest.mark.parametrize(("new_us", "within"), [((10.0, 10.1, 9.9), True), ((10.3, 10.2, 10.3), False)])
-def test_times_of_two_harnesses_are_set_against_each_other(new_us, within):
-    found = [
-        *judged("old", "ours", 10.0, 10.0, 10.0), *judged("new", "ours", *new_us),
-        *judged("old", "cuBLAS", 20.0), *judged("new", "cuBLAS", 20.0),
-    ]  # fmt: skip
-    rows, all_within = harness_ratio.rows_of(found)
-    assert all_within == within
-    assert [row[0] for row in rows] == ["ours 1 2 64", "cuBLAS 1 2 64"]
-    assert rows[1] == ["cuBLAS 1 2 64", "20.00", "20.00", "1.0000", "1.0000 to 1.0000", "7.0 / 7.0", "0.50", "1"]
 
 
 def test_the_host_bench_times_the_operators_beside_a_product_of_torch(monkeypatch, tmp_path, capsys):

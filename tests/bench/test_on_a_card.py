@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from reference.reference import generate_input
-from scripts.bench import check_gpu, commits, compare, harness_ratio, host, sweep
+from scripts.bench import check_gpu, commits, compare, host, sweep
 from simulator.calibration.benchmarks import __main__ as micro
 from submission import custom_kernel
 
@@ -216,24 +216,6 @@ def test_the_microbenchmarks_rows_are_printed_and_kept_once(card, capsys):
 def test_a_microbenchmark_that_fails_says_why(card, capsys):
     assert card("bad") == 1 and not card.json.exists()
     assert capsys.readouterr().err == "micro: the program ended with 5: no such group\n"
-
-
-def test_one_run_of_a_checkouts_harness(tmp_path):
-    (tmp_path / "old/eval").mkdir(parents=True)
-    (tmp_path / "old/eval/eval.py").write_text(
-        "import json, os, sys\nprint('said')\nprint('and', file=sys.stderr)\n"
-        "where = sys.argv[sys.argv.index('--json') + 1]\n"
-        "json.dump([os.getcwd(), sys.argv[1:]], open(where, 'w'))\nsys.exit(4 if 'bad' in sys.argv else 0)\n"
-    )
-    folder, words = harness_ratio.run(tmp_path / "old", tmp_path / "cases", tmp_path / "s.py", None)
-    assert folder == str(tmp_path / "old")
-    assert words[:4] == ["benchmark", str(tmp_path / "cases"), "--submission", str(tmp_path / "s.py")]
-    assert words[4] == "--json" and len(words) == 6
-    _, words = harness_ratio.run(tmp_path / "old", tmp_path / "cases", tmp_path / "s.py", "cpu")
-    assert words[6:] == ["--device", "cpu"]
-    with pytest.raises(RuntimeError) as error:
-        harness_ratio.run(tmp_path / "old", tmp_path / "cases", tmp_path / "s.py", "bad")
-    assert str(error.value) == "old, s.py: exit code 4\nsaid\nand\n"
 
 
 def test_commits_end_with_the_words_of_what_failed(monkeypatch, tmp_path, capsys):

@@ -13,7 +13,7 @@ MAKERS = {"arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "ra
 MAKERS |= {"zeros"}
 DEVICE_CODE = ("eval", "reference", "submission", "scripts/bench", "scripts/release")
 # Tensors that are on the CPU on purpose, by top-level folder.
-ON_THE_CPU = {"eval": 4, "reference": 1, "scripts": 2, "submission": 2}
+ON_THE_CPU = {"eval": 4, "reference": 1, "submission": 2}
 
 
 def calls(root, folder):

@@ -9,7 +9,6 @@ import pytest
 from simulator.validation import datasets, report
 from simulator.validation.datasets import DataSet, number, text, whole, words
 from simulator.validation.mutants.mutant_page import summary
-from simulator.validation.sentryward.sentryward_page import judge
 
 SMALL = {"name": text("a"), "count": whole("b"), "share": number("c"), "kinds": words("d")}
 ROWS = [
@@ -61,25 +60,3 @@ def a_mutant(**given):
 def test_mutants_are_counted_by_place_and_false_alarms_by_run():
     rows = [a_mutant(mutant="", places=5, found=1, wrong_in=[]), a_mutant(), a_mutant(mutant="n", found=3, wrong_in=[])]
     assert "| a | 2 | 6 | 5 | 1 | 1 of 5 |" in summary(rows)
-
-
-def a_text(verdict, result, kinds=(), said=(), checks=()):
-    return {"verdict": verdict, "result": result, "kinds": [*kinds], "said": [*said], "checks": [*checks]}
-
-
-@pytest.mark.parametrize(
-    ("row", "who"),
-    [
-        (a_text("clean", "race_free"), "agree"),
-        (a_text("error", "potential_race", ["error deadlock"]), "agree"),
-        (a_text("clean", "unsupported"), "SentryWard cannot say"),
-        (a_text("clean", "timeout"), "SentryWard ran out of time"),
-        (a_text("error", "unsupported", said=["tmem_missing_dealloc: x"]), "agree: SentryWard names the fault"),
-        (a_text("error", "race_free", ["error mbarrier-init-fence"]), "simulator: SentryWard models no fences"),
-        (a_text("error", "race_free", ["error out-of-bounds"]), "simulator: SentryWard checks no bounds"),
-        (a_text("error", "race_free", ["error deadlock"]), "they differ"),
-        (a_text("clean", "potential_race"), "they differ"),
-    ],
-)
-def test_two_verdicts_agree_or_one_tool_is_right(row, who):
-    assert judge(row) == who
