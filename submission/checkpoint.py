@@ -22,6 +22,13 @@ from .quantize_operator import quantize_nvfp4
 PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _OTHER_NAMES = ("w1", "w3", "w2")  # Mixtral's
 
+_K_NAMES = ("hidden", "hidden", "intermediate")  # what K of each projection is
+_FACTORS = "weight_scale"
+_DIVISORS = ("weight_packed", "weight_global_scale", "input_global_scale")  # compressed-tensors
+_MULTIPLIERS = ("weight", "weight_scale_2", "input_scale")  # ModelOpt
+_FACTOR_DTYPES = (torch.float8_e4m3fn, torch.uint8)
+_MULTIPLE = 16
+
 _LARGEST_PRODUCT = 6.0 * 448.0  # of an e2m1 code and an e4m3 scale factor
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _INDEX = "model.safetensors.index.json"
@@ -65,9 +72,11 @@ def _safetensors(source: str | Path, prefix: str) -> dict[str, torch.Tensor]:
     return found
 
 
-def tensors_of(source: Source, prefix: str) -> Mapping[str, torch.Tensor]:
-    """A checkpoint's tensors: `source` itself, or those with that prefix of a safetensors file or a model's folder."""
-    return source if isinstance(source, Mapping) else _safetensors(source, prefix)
+def tensors_of(source: Source, prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors with that prefix of a mapping, a safetensors file or a model's folder."""
+    if isinstance(source, Mapping):
+        return {name: source[name] for name in source if name.startswith(prefix)}
+    return _safetensors(source, prefix)
 
 
 def tensor_of(tensors: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
@@ -78,44 +87,94 @@ def tensor_of(tensors: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
         raise KeyError(f"{name} is missing; expected it, as compressed-tensors or ModelOpt name tensors") from None
 
 
-def projections_of(tensors: Mapping[str, torch.Tensor], prefix: str) -> list[str]:
-    """The names of gate, up and down of a layer, by either of two conventions."""
-    others = any(name.startswith(f"{prefix}{_OTHER_NAMES[0]}.") for name in tensors)
-    return [prefix + name for name in (_OTHER_NAMES if others else PROJECTIONS)]
-
-
 def _number(tensors: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
     value = tensor_of(tensors, name).float().reshape(-1)
-    if value.numel() != 1 or not (value > 0).all():
-        raise ValueError(f"{name} is {value.tolist()}; expected one positive number")
+    if value.numel() != 1 or not (value.is_meta or 0 < value.item() < float("inf")):
+        raise ValueError(f"{name} is {value.tolist()}; expected one positive finite number")
     return value.clone()
 
 
-def read_linear(tensors: Mapping[str, torch.Tensor], name: str, inputs: bool = True) -> QuantizedLinear:
-    """The layer `name`, such as model.layers.0.mlp.up_proj, by either convention.  inputs: False for a layer whose
-    inputs are not quantized; the checkpoint may then lack their scale.
+def check_width(name: str, width: int, of: str = "") -> None:
+    """Raises ValueError unless a layer of that width can be computed.  of: the tensor that has it, for the message."""
+    if width <= 0 or width % _MULTIPLE:
+        raise ValueError(f"{of}{name} is {width}; expected a positive multiple of {_MULTIPLE}")
 
-    Raises KeyError for a tensor that is missing and ValueError for one of another format.
-    """
-    divisors = f"{name}.weight_packed" in tensors or f"{name}.weight" not in tensors
-    codes_name = f"{name}.{'weight_packed' if divisors else 'weight'}"
-    codes, factors = tensor_of(tensors, codes_name), tensor_of(tensors, f"{name}.weight_scale")
+
+def _check_weight(codes: torch.Tensor, factors: torch.Tensor, codes_name: str, factors_name: str, k_name: str) -> None:
     if codes.dtype != torch.uint8 or codes.dim() != 2:
         raise ValueError(
             f"{codes_name} has dtype {codes.dtype} and shape {tuple(codes.shape)}; expected uint8 (N, K/2)"
         )
-    if factors.element_size() != 1 or factors.shape != (codes.shape[0], codes.shape[1] // 8) or codes.shape[1] % 8:
+    check_width(k_name, 2 * codes.shape[1], f"{codes_name} has shape {tuple(codes.shape)}, K/2 the last: ")
+    shape = (codes.shape[0], 2 * codes.shape[1] // _MULTIPLE)
+    if factors.dtype not in _FACTOR_DTYPES or factors.shape != shape:
         raise ValueError(
-            f"{name}.weight_scale has dtype {factors.dtype} and shape {tuple(factors.shape)}; expected float8_e4m3fn "
-            f"{(codes.shape[0], codes.shape[1] // 8)}"
+            f"{factors_name} has dtype {factors.dtype} and shape {tuple(factors.shape)}; expected float8_e4m3fn {shape}"
         )
+    if factors.device != codes.device:
+        raise ValueError(f"{factors_name} is on {factors.device}; expected {codes.device}, as {codes_name}")
+
+
+def _read_linear(tensors: Mapping[str, torch.Tensor], name: str, k_name: str, inputs: bool) -> QuantizedLinear:
+    divisors = not any(f"{name}.{one}" in tensors for one in _MULTIPLIERS) or f"{name}.{_DIVISORS[0]}" in tensors
+    known = _DIVISORS if divisors else _MULTIPLIERS
+    names = codes_name, scale_name, input_name, factors_name = tuple(f"{name}.{one}" for one in (*known, _FACTORS))
+    others = sorted({one for one in tensors if one.startswith(f"{name}.")} - {*names})
+    if others:
+        raise ValueError(f"{others[0]} is there, which the layer would leave out; expected only {', '.join(names)}")
+    codes, factors = tensor_of(tensors, codes_name), tensor_of(tensors, factors_name)
+    _check_weight(codes, factors, codes_name, factors_name, k_name)
     # A file's tensors may have any alignment; the library needs 16 bytes.
     codes, factors = (tensor.clone(memory_format=torch.contiguous_format) for tensor in (codes, factors))
-    input_name = f"{name}.{'input_global_scale' if divisors else 'input_scale'}"
-    scale = _number(tensors, f"{name}.{'weight_global_scale' if divisors else 'weight_scale_2'}")
+    scale = _number(tensors, scale_name)
     of_input = _number(tensors, input_name) if inputs or input_name in tensors else torch.ones_like(scale)
     scale, of_input = (1 / scale, of_input) if divisors else (scale, 1 / of_input)
     return QuantizedLinear(codes, factors, scale, of_input)
+
+
+def read_linears(tensors: Mapping[str, torch.Tensor], prefix: str, inputs: bool = True) -> list[QuantizedLinear]:
+    """Gate, up and down of the layer PREFIX, by either convention and either of two sets of names.  inputs: False for a
+    layer whose inputs are not quantized; the checkpoint may then lack their scales.
+
+    Raises KeyError for a tensor that is missing, and ValueError for one of another format or of no known meaning.
+    """
+    others = any(name.startswith(f"{prefix}{_OTHER_NAMES[0]}.") for name in tensors)
+    names = [prefix + name for name in (_OTHER_NAMES if others else PROJECTIONS)]
+    return [_read_linear(tensors, name, k_name, inputs) for name, k_name in zip(names, _K_NAMES, strict=True)]
+
+
+def _scale(name: str, value: torch.Tensor | float, codes: torch.Tensor) -> torch.Tensor:
+    """A scale as a float32 tensor of one number."""
+    found = torch.as_tensor(value, dtype=torch.float32, device=codes.device)
+    if found.numel() != 1:
+        raise ValueError(f"{name} has {found.numel()} numbers; expected 1")
+    return found.reshape(1)
+
+
+def layer_of(
+    gate: QuantizedLinear, up: QuantizedLinear, down: QuantizedLinear, name: str = ""
+) -> tuple[QuantizedLinear, QuantizedLinear, QuantizedLinear]:
+    """The three projections of the layer `name`, checked, with scales as tensors of one float32 number.
+
+    Gate and up share their input, which is quantized with the smaller of their scales, so that neither saturates.
+    """
+    found = []
+    for projection, k_name, (codes, factors, weight_scale, input_scale) in zip(
+        PROJECTIONS, _K_NAMES, (gate, up, down), strict=True
+    ):
+        one = f"{name}{projection}"
+        _check_weight(codes, factors, f"{one}'s codes", f"{one}'s factors", k_name)
+        scales = ((f"{one}'s weight_scale", weight_scale), (f"{one}'s input_scale", input_scale))
+        found.append(QuantizedLinear(codes, factors, *(_scale(*scale, codes) for scale in scales)))
+    rows, half_k = gate.codes.shape
+    for projection, codes, shape in (("up", up.codes, (rows, half_k)), ("down", down.codes, (2 * half_k, rows // 2))):
+        if codes.shape != shape or codes.device != gate.codes.device:
+            raise ValueError(
+                f"{name}{projection}_proj has codes of shape {tuple(codes.shape)} on {codes.device}; expected {shape} "
+                f"on {gate.codes.device}, as {name}gate_proj's have {(rows, half_k)}"
+            )
+    shared = torch.minimum(found[0].input_scale, found[1].input_scale)
+    return found[0]._replace(input_scale=shared), found[1]._replace(input_scale=shared), found[2]
 
 
 def padded(linear: QuantizedLinear, rows: int = 0, k: int = 0) -> QuantizedLinear:
@@ -128,9 +187,14 @@ def padded(linear: QuantizedLinear, rows: int = 0, k: int = 0) -> QuantizedLinea
 
 
 def quantize_linear(weight: torch.Tensor, largest_input: float) -> QuantizedLinear:
-    """A float weight (N, K) in NVFP4, K a multiple of 16.  Inputs above the magnitude largest_input will saturate."""
-    if weight.dim() != 2 or weight.shape[1] % 16:
-        raise ValueError(f"weight has shape {tuple(weight.shape)}; expected (N, K), K a multiple of 16")
+    """A float weight (N, K) in NVFP4, K a multiple of 16.  Inputs above the magnitude largest_input will saturate.
+
+    Raises ValueError for another shape or dtype, or if largest_input is not a positive finite number.
+    """
+    if weight.dim() != 2 or 0 in weight.shape or weight.shape[1] % _MULTIPLE:
+        raise ValueError(f"weight has shape {tuple(weight.shape)}; expected (N, K), K a multiple of {_MULTIPLE}")
+    if not weight.is_floating_point():
+        raise ValueError(f"weight has dtype {weight.dtype}; expected a floating-point one")
     if not 0 < largest_input < float("inf"):
         raise ValueError(f"largest_input is {largest_input}; expected a positive finite number")
     weight = weight.detach().float()

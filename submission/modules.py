@@ -11,11 +11,12 @@ from .checkpoint import (
     PROJECTIONS,
     QuantizedLinear,
     Source,
+    check_width,
     dequantize,
+    layer_of,
     padded,
-    projections_of,
     quantize_linear,
-    read_linear,
+    read_linears,
     tensor_of,
     tensors_of,
 )
@@ -87,24 +88,20 @@ def _numbers(codes: torch.Tensor, factors: torch.Tensor, scale: torch.Tensor) ->
     return dequantize(codes, linear_scales(factors, codes.shape[0], codes.shape[1] // 8), 1 / scale)
 
 
-def _checked(
-    gate: QuantizedLinear, up: QuantizedLinear, down: QuantizedLinear, name: str = ""
-) -> tuple[QuantizedLinear, QuantizedLinear, QuantizedLinear]:
-    """Checks that three layers fit, and pads an intermediate width that is no multiple of 64 with zeros."""
-    rows, half_k = gate.codes.shape
-    for other, codes, shape in (("up", up.codes, (rows, half_k)), ("down", down.codes, (2 * half_k, rows // 2))):
-        if codes.shape != shape:
-            raise ValueError(
-                f"{name}{other}_proj has codes of shape {tuple(codes.shape)}; expected {shape}, as {name}gate_proj's "
-                f"have {(rows, half_k)}"
-            )
-    if not gate.input_scale.is_meta and not torch.equal(gate.input_scale, up.input_scale):
-        raise ValueError(
-            f"{name}gate_proj and {name}up_proj differ in the scale of their input, {gate.input_scale.item()} and "
-            f"{up.input_scale.item()}; expected the same, as they share it"
-        )
-    more = -rows % _K_MULTIPLE
+def _padded_layer(linears: Sequence[QuantizedLinear], name: str = "") -> tuple[QuantizedLinear, ...]:
+    """Gate, up and down, checked, with an intermediate width that is no multiple of 64 padded with zeros."""
+    gate, up, down = layer_of(*linears, name)
+    more = -gate.codes.shape[0] % _K_MULTIPLE
     return padded(gate, rows=more), padded(up, rows=more), padded(down, k=more)
+
+
+def _random_layer(hidden: int, intermediate: int, device: torch.device | str | None) -> list[QuantizedLinear]:
+    """Gate, up and down for inputs of the normal distribution."""
+    check_width("hidden", hidden)
+    check_width("intermediate", intermediate)
+    shapes = ((intermediate, hidden), (intermediate, hidden), (hidden, intermediate))
+    weights = (torch.randn(shape, device=device, dtype=torch.float32) * shape[1] ** -0.5 for shape in shapes)
+    return [quantize_linear(one, most) for one, most in zip(weights, (6, 6, 16), strict=True)]
 
 
 class GatedMLP(_Layer):
@@ -128,13 +125,14 @@ class GatedMLP(_Layer):
         alpha: float = 1.0,
         beta: float = 0.0,
     ) -> None:
-        """limit, alpha, beta: gated_gemm()'s.  Raises ValueError if shapes, or the input's scales of gate and up,
-        differ.
+        """limit, alpha, beta: gated_gemm()'s.  Where gate and up differ in the scale of their input, both take the
+        smaller one.  Raises ValueError, naming the projection, if one has another shape or format.
         """
         super().__init__()
+        layer = _padded_layer((gate, up, down))
         self.intermediate, self.hidden = gate.codes.shape[0], 2 * gate.codes.shape[1]
         self.quantize, self.limit, self.alpha, self.beta = quantize, limit, alpha, beta
-        for name, linear in zip(PROJECTIONS, _checked(gate, up, down), strict=True):
+        for name, linear in zip(PROJECTIONS, layer, strict=True):
             # As the GPU kernels read them: a call need not permute its weights' factors.
             held = linear._replace(factors=_in_blocks(linear.factors))
             for field, value in (*held._asdict().items(), ("product_scale", linear.product_scale)):
@@ -146,21 +144,21 @@ class GatedMLP(_Layer):
         "model.layers.0.mlp.".  Takes the names of compressed-tensors and of ModelOpt, and w1, w3, w2 for gate_proj,
         up_proj, down_proj.  A checkpoint without scales of inputs needs quantize=False.  options: those of GatedMLP().
 
-        Raises KeyError if a tensor is missing, ValueError if one has another format, and ImportError if the source is
-        a file and the package safetensors is not installed.
+        Raises KeyError if a tensor is missing, ValueError if one has another format or no known meaning (such as a
+        bias), and ImportError if the source is a file and the package safetensors is not installed.
         """
         tensors = tensors_of(source, prefix)
         inputs = bool(options.get("quantize", True))
-        return cls(*(read_linear(tensors, name, inputs) for name in projections_of(tensors, prefix)), **options)
+        return cls(*read_linears(tensors, prefix, inputs), **options)
 
     @classmethod
     def random(
         cls, hidden: int, intermediate: int, device: torch.device | str | None = None, **options: object
     ) -> Self:
-        """Random weights, for inputs of the normal distribution."""
-        shapes = ((intermediate, hidden), (intermediate, hidden), (hidden, intermediate))
-        weights = (torch.randn(shape, device=device, dtype=torch.float32) * shape[1] ** -0.5 for shape in shapes)
-        return cls(*(quantize_linear(one, most) for one, most in zip(weights, (6, 6, 16), strict=True)), **options)
+        """Random weights, for inputs of the normal distribution.  Raises ValueError for widths that are no multiples of
+        16.
+        """
+        return cls(*_random_layer(hidden, intermediate, device), **options)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, quantize={self.quantize}"
@@ -257,36 +255,52 @@ class MoE(_Layer):
         experts add up to 1, else the softmax over all experts gives them.  limit, alpha, beta: gated_gemm()'s.
         """
         super().__init__()
-        if not 1 <= top_k <= len(experts) or router.shape[0] != len(experts):
+        if not 1 <= top_k <= len(experts) or router.shape[:1] != (len(experts),):
             raise ValueError(
-                f"top_k is {top_k} and router has {router.shape[0]} rows, with {len(experts)} experts; expected 1 to "
-                "that many, and a row for each"
+                f"top_k is {top_k} and router has shape {tuple(router.shape)}, with {len(experts)} experts; expected 1 "
+                "to that many, and a row for each"
             )
+        layers = [_padded_layer(one, f"experts.{number}.") for number, one in enumerate(experts)]
         self.intermediate, self.hidden = experts[0][0].codes.shape[0], 2 * experts[0][0].codes.shape[1]
-        experts = [_checked(*one, name=f"experts.{number}.") for number, one in enumerate(experts)]
+        for number, one in enumerate(experts):
+            if one[0].codes.shape != experts[0][0].codes.shape:
+                raise ValueError(
+                    f"experts.{number}.gate_proj has codes of shape {tuple(one[0].codes.shape)}; expected "
+                    f"{tuple(experts[0][0].codes.shape)}, as experts.0.gate_proj's"
+                )
+        if router.shape[1:] != (self.hidden,) or not router.is_floating_point():
+            raise ValueError(
+                f"router has dtype {router.dtype} and shape {tuple(router.shape)}; expected floating-point "
+                f"{(len(experts), self.hidden)}"
+            )
         self.top_k, self.normalize, self.limit, self.alpha, self.beta = top_k, normalize, limit, alpha, beta
         self.register_buffer("router", router.clone())
         # A token is quantized once for all its experts, so that none saturates that one of them would not.
-        shared = torch.stack([one[0].input_scale for one in experts]).amin(0)
+        shared = torch.stack([one[0].input_scale for one in layers]).amin(0)
         self.register_buffer("input_scale", shared)
         for place, name in enumerate(PROJECTIONS):
-            all_of = [one[place] for one in experts]
+            all_of = [one[place] for one in layers]
             self.register_buffer(f"{name}_codes", torch.stack([one.codes for one in all_of]))
             self.register_buffer(f"{name}_factors", torch.stack([one.factors for one in all_of]))
             weight = torch.cat([one.weight_scale for one in all_of])
             inputs = torch.cat([one.input_scale for one in all_of]) if name == "down_proj" else shared
             self.register_buffer(f"{name}_scale", weight / inputs)
-        self.register_buffer("between_scale", torch.cat([one[2].input_scale for one in experts]))
+        self.register_buffer("between_scale", torch.cat([one[2].input_scale for one in layers]))
 
     @classmethod
     def load(cls, source: Source, prefix: str, top_k: int, **options: object) -> Self:
         """From a checkpoint, as GatedMLP.load(): the router is PREFIX + "gate.weight", the experts are PREFIX +
-        "experts.0.gate_proj" and so on.
+        "experts.0.gate_proj" and so on.  An expert that all tokens share is not a part of this module; it can be a
+        GatedMLP.
         """
         tensors = tensors_of(source, prefix)
         router = tensor_of(tensors, f"{prefix}gate.weight")
-        names = [f"{prefix}experts.{number}." for number in range(router.shape[0])]
-        experts = [[read_linear(tensors, one) for one in projections_of(tensors, name)] for name in names]
+        others = sorted({name for name in tensors if name.startswith(f"{prefix}gate.")} - {f"{prefix}gate.weight"})
+        if others:
+            raise ValueError(
+                f"{others[0]} is there, which the router would leave out; expected only {prefix}gate.weight"
+            )
+        experts = [read_linears(tensors, f"{prefix}experts.{number}.") for number in range(router.shape[0])]
         return cls(router, experts, top_k, **options)
 
     @classmethod
@@ -299,9 +313,10 @@ class MoE(_Layer):
         device: torch.device | str | None = None,
         **options: object,
     ) -> Self:
-        """Random weights, for inputs of the normal distribution."""
-        gated = [GatedMLP.random(hidden, intermediate, device) for _ in range(experts)]
-        linears = [[one.linear(name) for name in PROJECTIONS] for one in gated]
+        """Random weights, for inputs of the normal distribution.  Raises ValueError for widths that are no multiples of
+        16, and for numbers of experts that do not fit.
+        """
+        linears = [_random_layer(hidden, intermediate, device) for _ in range(experts)]
         router = torch.randn(experts, hidden, device=device, dtype=torch.float32) * hidden**-0.5
         return cls(router, linears, top_k, **options)
 

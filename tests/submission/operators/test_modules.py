@@ -118,17 +118,50 @@ def test_wrong_checkpoints_are_refused_by_name(convention):
         with pytest.raises(KeyError, match=missing.replace(".", r"\.")):
             GatedMLP.load({name: value for name, value in tensors.items() if name != PREFIX + missing}, PREFIX)
     inputs = PREFIX + "up_proj." + ("input_global_scale" if convention[0] == "c" else "input_scale")
-    with pytest.raises(ValueError, match="gate_proj and up_proj differ in the scale of their input"):
-        GatedMLP.load(tensors | {inputs: tensors[inputs] * 2}, PREFIX)
-    with pytest.raises(ValueError, match=r"up_proj\.input\w*_scale is \[0\.0\]; expected one positive number"):
-        GatedMLP.load(tensors | {inputs: torch.zeros(1)}, PREFIX)
+    for wrong in (0.0, float("inf")):
+        with pytest.raises(ValueError, match=r"up_proj\.input\w*_scale is \[\w+\.?0?\]; expected one positive finite"):
+            GatedMLP.load(tensors | {inputs: torch.full((1,), wrong)}, PREFIX)
+    for more in ("up_proj.bias", "down_proj.pre_quant_scale"):
+        with pytest.raises(ValueError, match=f"{PREFIX}{more} is there, which the layer would leave out"):
+            GatedMLP.load(tensors | {PREFIX + more: torch.zeros(1)}, PREFIX)
     narrow = {
         name.replace("up_proj", "gate_proj"): value for name, value in tensors_of(5, convention, PREFIX, 64)[0].items()
     }
     with pytest.raises(
-        ValueError, match=r"^up_proj has codes of shape \(192, 64\); expected \(64, 64\), as gate_proj's"
+        ValueError, match=r"^up_proj has codes of shape \(192, 64\) on cpu; expected \(64, 64\) on cpu, as gate_proj's"
     ):
         GatedMLP.load(tensors | {name: value for name, value in narrow.items() if "gate" in name}, PREFIX)
+
+
+def test_a_shared_input_is_quantized_with_the_smaller_scale():
+    tensors, _ = tensors_of(9, "compressed-tensors")
+    x, name = torch.randn(5, HIDDEN), PREFIX + "up_proj.input_global_scale"
+    want = GatedMLP.load(tensors, PREFIX)
+    mlp = GatedMLP.load(tensors | {name: tensors[name] * 8}, PREFIX)
+    assert torch.equal(mlp(x), want(x)) and mlp.up_proj_input_scale == OF_INPUT
+
+
+def test_wrong_widths_are_named():
+    for hidden, intermediate, words in (
+        (250, 512, "^hidden is 250; expected a positive multiple of 16"),
+        (256, 520, "^intermediate is 520; expected a positive multiple of 16"),
+        (256, 0, "^intermediate is 0;"),
+    ):
+        for make in (GatedMLP.random, lambda *widths: MoE.random(*widths, 4, 2)):
+            with pytest.raises(ValueError, match=words):
+                make(hidden, intermediate)
+    tensors, _ = tensors_of(10, "modelopt")
+    short = {name: value[..., : value.shape[-1] - 1] if value.dim() else value for name, value in tensors.items()}
+    with pytest.raises(ValueError, match=r"gate_proj\.weight has shape \(192, 63\), .*: hidden is 126; expected"):
+        GatedMLP.load(short, PREFIX)
+    with pytest.raises(ValueError, match=r"down_proj\.weight has shape \(128, 95\), .*: intermediate is 190; expected"):
+        GatedMLP.load(tensors | {name: value for name, value in short.items() if "down" in name}, PREFIX)
+    mlp, other = GatedMLP.random(64, 64), GatedMLP.random(64, 128)
+    experts = [[one.linear(name) for name in PROJECTIONS] for one in (mlp, other)]
+    with pytest.raises(ValueError, match=r"experts\.1\.gate_proj has codes of shape \(128, 32\); expected \(64, 32\)"):
+        MoE(torch.ones(2, 64), experts, 1)
+    with pytest.raises(ValueError, match=r"router has dtype torch.float32 and shape \(2, 32\); expected .* \(2, 64\)"):
+        MoE(torch.ones(2, 32), experts[:1] * 2, 1)
 
 
 @pytest.mark.parametrize("quantize", [True, False])
@@ -294,7 +327,7 @@ def test_a_mixture_adds_its_experts_outputs(normalize):
 def test_a_mixture_refuses_a_router_of_other_experts():
     linears = [[one.linear(name) for name in PROJECTIONS] for one in [GatedMLP.random(64, 64)] * 2]
     for router, top_k in ((torch.ones(3, 64), 1), (torch.ones(2, 64), 3), (torch.ones(2, 64), 0)):
-        with pytest.raises(ValueError, match=r"^top_k is \d and router has \d rows, with 2 experts"):
+        with pytest.raises(ValueError, match=r"^top_k is \d and router has shape \(\d, 64\), with 2 experts"):
             MoE(router, linears, top_k)
 
 
