@@ -41,13 +41,6 @@ def test_variants_take_turns():
     assert all({*turns[i : i + 4]} == {10.0, 20.0} for i in range(0, len(turns), 4))
 
 
-def test_the_leaderboards_shapes_come_first_and_none_twice():
-    shapes = behind_others.shapes_of_auto()
-    assert shapes[:4] == [(256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168)]
-    assert {(4608, 384, 7168), (8192, 2048, 7168)} <= {*shapes} and len({*shapes}) == len(shapes)
-    assert {*behind_others.TILES_AT} <= {*shapes}
-
-
 def test_a_cpu_is_timed_and_its_record_says_of_what(tmp_path, capsys):
     path = tmp_path / "record.json"
     words = ["--device", "cpu", "--shapes", "16x64x256", "--repeats", "1", "--json", str(path), "--commit", "abc"]

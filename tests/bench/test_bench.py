@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from reference.reference import ref_kernel
-from scripts.bench import compare, provenance
+from scripts.bench import compare
 from scripts.bench.baselines import dual_baselines as baselines
 from scripts.bench.dual import dual_variants as dual
 
@@ -64,10 +64,6 @@ def test_baselines_give_right_results(problem, wants, name):
     assert compare.check(problem, name, call, wants) == ""
     changed = [want * 1.5 for want in wants]
     assert compare.check(problem, name, call, changed).startswith(f"{name}: relative error 0.3")
-
-
-def test_each_baseline_has_a_line_that_says_what_it_does_and_a_maker():
-    assert list(baselines.BASELINES) == list(baselines._MAKERS)
 
 
 def test_a_check_looks_at_the_first_and_last_input_and_at_every_element(problem, wants):
@@ -329,20 +325,6 @@ def test_its_files(command):
     assert env["commit"] == "abc" and set(env) >= {"chip", "driver", "versions", "clocks", "flags", "digests"}
     assert summary["median_us"]["auto"] == {"1x2x3": 2.0, "4x5x6": 2.0}
     assert summary["left_out"] == {} and env.items() <= summary.items()
-
-
-def test_its_variants_and_baselines(command, monkeypatch):
-    monkeypatch.setattr(compare, "load_shim", lambda path, checkout: f"shim of {path}")
-    monkeypatch.setattr(provenance, "file_digest", lambda path: f"digest of {path.name}")
-    done = command("--device", "cpu", "--variants", "auto,old/auto", "--baselines", "", "--library", "old=a=b.so")
-    (first, *_), options = done.seen, done.seen[0][2]
-    assert [shape for shape, *_ in done.seen] == [
-        (256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168),
-    ]  # fmt: skip
-    assert first[1] == ["auto", "old/auto"] and options.kernels["old"] == "shim of a=b.so"
-    assert options.kernels[""] is compare.custom_kernel
-    assert (options.inputs, options.repeats, options.seconds) == (24, 20, 60.0)
-    assert command("--device", "cpu").seen[0][1] == ["auto", *baselines.CUDA_BASELINES]
 
 
 def test_only_a_variant_of_ours_that_is_left_out_fails(command):

@@ -36,16 +36,6 @@ def test_tables_by_hand():
     assert [sweep_report.us_text(us) for us in (9.96, 999.94, 1234.5)] == ["10.0", "999.9", "1234"]
 
 
-def test_the_plot_is_a_line_for_each_size_of_weights(tmp_path, monkeypatch):
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    drawn = []
-    monkeypatch.setattr(pyplot, "close", drawn.append)
-    sweep_report.plot(RECORD, tmp_path / "sweep.png")
-    lines = {line.get_label(): line.get_xydata().tolist() for line in drawn[0].axes[0].lines}
-    assert lines["N 512, K 256"] == [[1.0, 2.0], [8.0, 0.8]]
-    assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_outputs_outside_the_tolerance_are_counted():
     want = torch.tensor([1.0, 2.0, 0.0, 1e6, -1e6, 1e6, float("nan"), float("nan")], dtype=torch.float64)
     got = torch.tensor([1.001, 2.01, 0.002, float("inf"), float("inf"), 65504.0, float("nan"), 0.0]).half()
@@ -102,25 +92,3 @@ def test_draws_are_of_three_kinds_and_counted_together(monkeypatch):
     monkeypatch.setitem(sweep.SEEDS, "cpu", (1, 2, 3))
     monkeypatch.setattr(sweep, "outside_of_draw", lambda data, device: {"elements": 5, "ours": 1})
     assert sweep.exactness((2, 64, 128), "full", "cpu") == {"elements": 15, "ours": 3}
-
-
-def test_the_sweep_is_of_these_rows_and_weights():
-    """The sweep covers decoding, the leaderboard's sizes and prefill."""
-    assert sweep.WEIGHTS == ((4096, 7168), (3072, 4096), (14336, 4096), (2048, 7168))
-    assert sweep.ROWS["cuda"] == (
-        1,
-        *(2**i for i in range(3, 8)),
-        192,
-        256,
-        384,
-        512,
-        768,
-        *(2**i for i in range(10, 14)),
-    )
-    assert sweep.ROWS["cpu"] == (1, 16, 64, 256)
-    assert (sweep.INPUTS, sweep.REPEATS) == ({"cuda": 24, "cpu": 2}, {"cuda": 7, "cpu": 5})
-    board = ((256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168))
-    assert sweep.EXACT_SHAPES["cuda"] == board
-    assert (len(sweep.SEEDS["cuda"]), len(sweep.SEEDS["cpu"])) == (6, 1)
-    assert sweep.EXACT_SHAPES["cpu"] == ((16, 4096, 7168), (16, 3072, 4096))
-    assert sweep.BASELINES == {"cuda": "cublas_one_gemm", "cpu": "torch_bf16,torch_fp32"}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -74,16 +72,6 @@ def test_inputs_are_poisoned_so_that_an_unwritten_element_shows():
     again, other = (check_gpu.poisoned(3, 5, 64, 2, seed=seed, full=True) for seed in (4, 5))
     assert torch.equal(data[0].view(torch.uint8), again[0].view(torch.uint8))
     assert not torch.equal(data[0].view(torch.uint8), other[0].view(torch.uint8))
-
-
-def test_inputs_lie_on_the_device_that_is_checked(monkeypatch):
-    monkeypatch.setattr(check_gpu, "device", "meta")
-    asked = []
-    monkeypatch.setattr(
-        check_gpu, "generate_input", lambda *shape, **named: asked.append((shape, named)) or [torch.ones(1)]
-    )
-    check_gpu.poisoned(3, 5, 64, 1, seed=7)
-    assert asked == [((3, 5, 64, 1, 7), {"full": False, "device": "meta"})]
 
 
 def test_bad_input_is_bad_in_one_place(monkeypatch):
@@ -252,50 +240,6 @@ def test_a_run_counts_what_passed_and_keeps_what_failed(monkeypatch, capsys):
     assert said == ["  FAIL m1 some: b is off", "  FAIL m1 some: ValueError: gone", "m1 some: 1 passed"]
     assert check_gpu.run_check("", "some", True, {"some": check})["config"] == "auto"
     assert "  pass auto some: a " in capsys.readouterr().out.splitlines()
-
-
-@pytest.fixture
-def command(monkeypatch, tmp_path, capsys):
-    """The command line, with checks that are only noted."""
-
-    def run(*words, failures=()):
-        ran = []
-
-        def run_check(config, name, verbose, checks):
-            ran.append((config, name, verbose))
-            return {"config": config, "check": name, "passed": 1, "failures": list(failures)}
-
-        monkeypatch.setattr(check_gpu, "run_check", run_check)
-        monkeypatch.setattr(check_gpu, "every_config", lambda problem: ["c1", "c2"])
-        path = tmp_path / "x.json"
-        monkeypatch.setattr(sys, "argv", ["check_gpu.py", "--json", str(path), *words])
-        status = check_gpu.main()
-        written = json.loads(path.read_text()) if path.exists() else None
-        return SimpleNamespace(status=status, ran=ran, written=written, said=capsys.readouterr())
-
-    return run
-
-
-def test_its_command_line(command, monkeypatch):
-    done = command("--device", "cpu")
-    every = ["leaderboard", "few_rows", "edges", "full_benchmarks", "nan_scales", "repeats", "back_to_back",
-             "produced_inputs",
-             "rings", "capture", "errors"]  # fmt: skip
-    assert (done.status, done.ran) == (0, [("", name, False) for name in every])
-    assert len(done.written["checks"]) == 11 and done.said.out.endswith("0 failed\n")
-    assert check_gpu.device == "cpu"
-    done = command("--device", "cpu", "--only", "rings,edges", "--configs", "a,b", "--verbose", failures=["x", "y"])
-    assert (done.status, done.said.out.splitlines()[-1]) == (1, "8 failed")
-    assert done.ran == [(config, name, True) for config in "ab" for name in ("rings", "edges")]
-    assert [config for config, *_ in command("--device", "cpu", "--only", "rings", "--configs", "all").ran] == [
-        "c1",
-        "c2",
-    ]
-    done = command("--device", "cpu", "--problem", "group_gemm")
-    assert [name for _, name, _ in done.ran] == list(check_groups.CHECKS) and check_groups.device == "cpu"
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    done = command()
-    assert (done.status, done.ran) == (1, []) and "no CUDA device" in done.said.err
 
 
 def test_every_configuration_is_of_the_gpu_backend_that_runs(monkeypatch):

@@ -63,13 +63,3 @@ def test_the_index_names_each_data_set_and_each_reads():
     for name in files:
         found = measured.load(name.split(".")[0])
         assert found.keys() & {"chip", "device", "processor", "environment"}, name  # the machine that was measured
-
-
-def test_a_bench_result_is_kept_and_shown(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(measured, "save", lambda data, name: (tmp_path / name, data))
-    monkeypatch.setattr(measured, "load", lambda name: {"name": name})
-    (tmp_path / "result.json").write_text('{"us": 1.5}')
-    assert measured.main(["pack", str(tmp_path / "result.json"), "kept"]) == 0
-    assert "kept" in capsys.readouterr().out
-    assert measured.main(["show", "kept"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"name": "kept"}

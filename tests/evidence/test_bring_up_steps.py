@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from types import SimpleNamespace
 
@@ -30,15 +29,6 @@ def test_a_step_gets_the_lesser_of_its_limit_and_what_is_left(tmp_path, monkeypa
     session._end = steps.time.monotonic() + 8.0
     session.run(Step("z", (), 1.0))
     assert limits[2] == (1.0, "04-z.log")
-
-
-def test_a_step_that_does_not_apply_says_why_and_is_announced_and_saved(tmp_path):
-    calls = []
-    session = Session(tmp_path, 100.0, lambda: calls.append("saved"), calls.append)
-    session.run(Step("x", ("make", "a b"), 20.0, {"A": "1"}, skip="not here"))
-    assert calls == ["x", "saved"]
-    said = {"name": "x", "command": "A=1 make 'a b'", "outcome": SKIPPED, "log_tail": "not here"}
-    assert session.as_json() == [said | {"exit_status": None, "seconds": 0.0, "limit_s": 20.0, "result": None}]
 
 
 def test_an_interrupt_ends_the_steps_but_not_the_day(tmp_path, monkeypatch):
@@ -71,26 +61,6 @@ def test_a_process_is_asked_before_it_is_ended(tmp_path):
         if "ready" in outcome.log_tail:
             break
     assert (outcome.outcome, outcome.log_tail) == (TIMED_OUT, "ready\nwritten\n")
-
-
-def test_a_process_that_was_ended_is_not_waited_for(tmp_path, monkeypatch):
-    signals = []
-
-    class Held:  # hangs in a driver and does not die
-        pid = 7
-
-        def wait(self, seconds):
-            signals.append(seconds)
-            raise steps.subprocess.TimeoutExpired("x", seconds)
-
-    monkeypatch.setattr(steps.os, "killpg", lambda pid, name: signals.append((pid, name.name)))
-    steps.end_group(Held())
-    assert signals == [(7, "SIGTERM"), 5.0, (7, "SIGKILL"), 10.0]
-
-
-def test_commands_are_shown_as_typed():
-    command = (sys.executable, f"{steps.ROOT}/eval/eval.py", "a b", "")
-    assert steps.shown(command, {"X": "1,2"}) == "X=1,2 python eval/eval.py 'a b' ''"
 
 
 # --- the machine -----------------------------------------------------------------------------------------------
@@ -127,53 +97,6 @@ def test_the_device_is_torchs_first(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     found = environment.devices()
     assert found["torch"] is None and found["device"] is None and "torch" in found["reason"]
-
-
-def test_the_machine_is_described(monkeypatch, tmp_path):
-    names = "name driver_version compute_cap memory.total clocks.max.sm clocks.max.mem power.limit ecc.mode.current"
-    queried = [*names.split(), "mig.mode.current"]
-    answers = {
-        ("nvidia-smi", f"--query-gpu={','.join(queried)}", "--format=csv,noheader"): ", ".join("abcdefghi")
-        + "\nsecond",
-        ("scripts/find_nvcc.sh",): "/cuda/nvcc",
-        ("/cuda/nvcc", "--version"): "nvcc\nrelease 13",
-        ("cc", "--version"): "cc 12\nmore",
-        ("git", "rev-parse", "HEAD"): "c" * 40,
-        ("git", "diff", "--name-only", "HEAD"): "a\nb",
-    }
-    monkeypatch.setattr(environment, "answer", lambda *command: answers.get(command))
-    monkeypatch.setattr(environment, "devices", lambda: {"device": 1})
-    monkeypatch.setattr(environment, "tool", lambda name, nvcc: f"{name} by {nvcc}")
-    monkeypatch.setattr(environment, "ROOT", tmp_path)
-    (tmp_path / "submission" / "core").mkdir(parents=True)
-    found = environment.machine()
-    assert found["nvidia_smi"] == dict(zip(queried, "abcdefghi", strict=True))
-    assert (found["nvcc"], found["cc"]) == (["release 13"], ["cc 12"])
-    assert found["compute_sanitizer"] == "compute-sanitizer by /cuda/nvcc"
-    assert (found["commit"], found["changed_files"], found["device"]) == ("c" * 40, ["a", "b"], 1)
-    assert found["cpus"] == len(os.sched_getaffinity(0))
-    answers.clear()
-    found = environment.machine()
-    assert (found["nvidia_smi"], found["nvcc"], found["cc"], found["changed_files"]) == (None, None, [], [])
-
-
-def test_the_sources_have_a_digest(monkeypatch, tmp_path):
-    monkeypatch.setattr(environment, "answer", lambda *command: None)
-    monkeypatch.setattr(environment, "devices", dict)
-    monkeypatch.setattr(environment, "ROOT", tmp_path)
-    folder = tmp_path / "submission" / "core"
-    folder.mkdir(parents=True)
-    digests = [environment.machine()["sources_sha256"]]
-    for name in ("a.c", "a.h", "a.cu", "a.cuh", "a.py", "a.mk"):
-        (folder / name).write_text("")
-        digests.append(environment.machine()["sources_sha256"])
-    (folder / "a.c").write_text("x")
-    digests.append(environment.machine()["sources_sha256"])
-    (folder / "a.c").rename(folder.parent / "a.c")
-    digests.append(environment.machine()["sources_sha256"])
-    assert len(set(digests)) == len(digests)
-    (folder / "a.txt").write_text("no source")
-    assert environment.machine()["sources_sha256"] == digests[-1]
 
 
 @pytest.mark.parametrize(
