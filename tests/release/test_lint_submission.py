@@ -122,6 +122,10 @@ def test_token_pasting_is_found_in_cuda_text_alone():
         (["key = data[0].shape", "cache[key] = data[0].data_ptr()"], []),
         (["total = launch(data[0].data_ptr())", "cache[total]"], []),
         (["for key in data: cache[key]", "other = data[0].data_ptr()"], []),
+        (["a, b = id(data), 1", "cache[b]"], [(16, 5)]),
+        (["while 1:", "    cache[a]", "    a = id(data)"], [(16, 9)]),
+        (["a = id(data)", "def f():", "    return cache[a]"], [(17, 16)]),
+        (["def f():", "    a = id(data)", "def g(a):", "    cache[a]"], []),
     ],
 )
 def test_lookups_by_pointer_are_found(lines, wanted):
@@ -148,7 +152,8 @@ def test_python_errors_are_placed():
 
 def test_a_file_without_the_function_is_found():
     assert places(planted("def custom_kernel", "def kernel"), "entry-point") == [(1, 1)]
-    assert places(planted("def custom_kernel", "custom_kernel = print\n\ndef kernel"), "entry-point") == []
+    for bound in ("custom_kernel = print", "from torch import abs as custom_kernel"):
+        assert places(planted("def custom_kernel", f"{bound}\n\ndef kernel"), "entry-point") == []
 
 
 def test_findings_come_in_the_order_of_lines():

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -111,62 +110,6 @@ def test_one_run_of_all_steps_stands_beside_them(tank):
     ) and "the newest commit, in that run" in ledger.ledger_table(tank)
 
 
-# --- plain words ------------------------------------------------------------------------------------------------
-
-
-def measured(*ratios, state="adopted", **changes):
-    shapes = {f"{m}x2x3": {"ratio": ratio} for m, ratio in enumerate(ratios, 1)}
-    mean = {"ratio": sum(ratios) / len(ratios)}
-    return {
-        "state": state,
-        "kind": "change",
-        "verdict": {"state": state},
-        "evidence": "measured:H200",
-        "measurement": {"geomean": mean, "shapes": shapes},
-    } | changes
-
-
-@pytest.mark.parametrize(
-    ("data", "sentence"),
-    [
-        (measured(0.9, 0.8, 0.7, 0.6), "Kept: 25 % faster over all shapes (10 % to 40 % faster by shape)."),
-        (measured(0.87, 1.0, 1.0, 1.0), "Kept: 3.2 % faster over all shapes (13 % faster at 1 2 3, three level)."),
-        (measured(0.9, 0.8, 1.0), "Kept: 10 % faster over all shapes (10 % to 20 % faster at two of three shapes)."),
-        (
-            measured(0.97, 1.2, state="rejected"),
-            "Not kept: 8.5 % slower over all shapes (3.0 % faster to 20 % slower by shape).",
-        ),
-        (
-            measured(0.9, 1.02, state="rejected", kept_although="the one shape is owed"),
-            "Kept although its rule does not adopt it: 4.0 % faster over all shapes "
-            "(2.0 % slower to 10 % faster by shape).",
-        ),
-        (measured(1.0, 1.0001, state="inconclusive"), "Left open: as fast over all shapes."),
-        (measured(0.9, state="superseded", superseded_by=14), "Replaced by round 0014: 10 % faster over all shapes "
-            "(10 % faster at 1 2 3)."),
-        (measured(1.0005, kind="noise-floor"), "The yardstick: one kernel timed twice differs by 0.05 %."),
-        (measured(1.0, measurement=None, verdict=None), "Not measured yet."),
-        (measured(1.0, measurement=None, evidence="simulated"), "Kept on the simulator's counts, without a time."),
-        (measured(1.0, measurement=None, evidence="compiled", state="blocked"),
-            "Stopped on the compiler's output, without a time."),
-        (measured(1.0, measurement=None, evidence="judged"), "Kept on the leaderboard's times."),
-        (measured(1.0, measurement=None, evidence="predicted", state="blocked"),
-            "Stopped before anything was measured."),
-        (measured(1.0, measurement=None, evidence="else", state="blocked"), "Stopped."),
-        (measured(1.0, measurement=None, evidence="judged", state="of old"), "Open on the leaderboard's times."),
-        (measured(1.0, state="superseded"), "Replaced: as fast over all shapes."),
-        (measured(0.9, 1.0, 1.0, 1.0, 1.0, 1.0),
-            "Kept: 1.7 % faster over all shapes (10 % faster at 1 2 3, 5 level)."),
-        (measured(0.9, 0.8, 1.0, 1.0, 1.0),
-            "Kept: 6.0 % faster over all shapes (10 % to 20 % faster at two of 5 shapes)."),
-        (measured(0.9, 0.9, 1.009, 0.991), "Kept: 5.0 % faster over all shapes (10 % faster at two of four shapes)."),
-        (measured(1.0, inherited={}), "Kept: published by others, not measured here."),
-    ],
-)  # fmt: skip
-def test_a_round_in_plain_words(data, sentence):
-    assert words.plain(data) == sentence
-
-
 def test_a_rounds_change_can_be_seen():
     sides = {"base": {"commit": "a" * 40}, "candidate": {"commit": "b" * 40}}
     assert words.what_changed(sides) == "What changed: `git diff aaaaaaaaa bbbbbbbbb -- submission/`."
@@ -206,16 +149,6 @@ def test_no_gap_is_reported_next_to_a_step_that_waits():
     waits = ledger.Step(3, "", "", None, None, None)
     assert ledger.Ledger(9.0, "", [one, two, waits, three]).gaps() == [(1, 2, 8.5 / 8.0)]
     assert ledger.Ledger(9.0, "", [one, two, three]).gaps() == [(1, 2, 8.5 / 8.0), (2, 4, 6.0 / 7.0)]
-
-
-def test_a_gap_between_steps_of_more_than_two_percent_is_reported(monkeypatch):
-    gaps = [(1, 2, 1.0199), (2, 3, 1.0201), (3, 4, 0.9801), (4, 5, 0.9799)]
-    monkeypatch.setattr(ledger, "load", lambda tank: SimpleNamespace(gaps=lambda: gaps))
-    found = [problem.partition(": ")[2] for problem in ledger.problems(Tank(ROOT)) if "without a round" in problem]
-    assert found == [
-        "between rounds 2 and 3 the time changes by +2.0% without a round",
-        "between rounds 4 and 5 the time changes by -2.0% without a round",
-    ]
 
 
 # --- the order of commits ---------------------------------------------------------------------------------------

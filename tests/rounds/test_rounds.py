@@ -7,7 +7,6 @@ import pytest
 from scripts.rounds import check as rounds_check
 from scripts.rounds import commands as rounds
 from scripts.rounds import rerun
-from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import RoundError, Tank, parse_samples, write_json
 from scripts.rounds.pages import round_page, tables
 from tests.rounds.rounds_kit import (
@@ -274,58 +273,6 @@ def test_rerun_without_torch_names_the_python(measured, monkeypatch, tmp_path, c
 def test_rerun_without_a_recorded_command_says_so(measured, capsys):
     assert run(measured, "rerun", 5) == 1
     assert "records no command" in capsys.readouterr().err
-
-
-# --- the rule itself ------------------------------------------------------------------------------------------
-def mean(low, ratio, high, worst=1.0):
-    return {
-        "geomean": {"low": low, "ratio": ratio, "high": high},
-        "shapes": {"1x1x1": {"ratio": worst}, "2x2x2": {"ratio": ratio}},
-    }
-
-
-@pytest.mark.parametrize(
-    ("measurement", "state"),
-    [
-        (mean(0.90, 0.91, 0.92), "adopted"),
-        (mean(0.90, 0.91, 0.92, worst=1.0101), "rejected"),
-        (mean(0.90, 0.91, 0.92, worst=1.01), "adopted"),
-        (mean(0.98, 0.99, 1.00), "inconclusive"),
-        (mean(0.996, 0.998, 1.00), "rejected"),
-        (mean(1.02, 1.03, 1.04), "rejected"),
-        (mean(0.990, 0.992, 0.9949), "adopted"),
-        (mean(0.990, 0.992, 0.995), "inconclusive"),
-    ],
-)
-def test_rule_faster(measurement, state):
-    assert rounds_stats.judge_faster(measurement, (0.995, 1.005))[0] == state
-
-
-@pytest.mark.parametrize(
-    ("measurement", "state"),
-    [
-        (mean(0.99, 1.0, 1.01), "adopted"),
-        (mean(1.001, 1.002, 1.003), "adopted"),
-        (mean(0.97, 1.0, 1.0), "inconclusive"),
-    ],
-)
-def test_rule_noise_floor(measurement, state):
-    assert rounds_stats.judge_noise(measurement)[0] == state
-
-
-def test_drift_that_both_variants_suffer_cancels():
-    samples = {"1x1x1": {"a": {}, "b": {}}}
-    for repeat in range(20):
-        drift = 1.0 + 0.5 * repeat / 20
-        samples["1x1x1"]["a"][repeat] = 10.0 * drift
-        samples["1x1x1"]["b"][repeat] = 9.0 * drift
-    found = rounds_stats.compare(samples, "a", "b")["geomean"]
-    assert (found["low"], found["ratio"], found["high"]) == (0.9, 0.9, 0.9)
-
-
-def test_variant_missing_from_the_samples_is_named():
-    with pytest.raises(ValueError, match="candidate variant 'c' is not in the samples; they hold: a"):
-        rounds_stats.compare({"1x1x1": {"a": dict.fromkeys(range(9), 1.0)}}, "a", "c")
 
 
 # --- this repository ----------------------------------------------------------------------------------------------

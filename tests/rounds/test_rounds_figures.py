@@ -69,11 +69,6 @@ def test_a_comparison_pairs_repeats_and_orders_shapes():
         rounds_stats.compare({}, "a", "b")
 
 
-def test_json_is_kept_with_two_spaces_and_a_final_newline(tmp_path):
-    rounds_model.write_json(tmp_path / "x.json", {"a": [1, "\u00b5"]})
-    assert (tmp_path / "x.json").read_text() == '{\n  "a": [\n    1,\n    "\u00b5"\n  ]\n}\n'
-
-
 def test_shapes_are_in_the_order_of_the_benchmarks():
     shapes = rounds_model.benchmark_shapes(ROOT)
     assert shapes == SHAPES
@@ -191,65 +186,3 @@ def test_every_kind_of_figure_needs_a_link(figure):
 @pytest.mark.parametrize("text", ["3.11", "v0.95", "0.9", "2.13.0", "10.95", "5 user", "3 used", "sm_90a", "0.95.1"])
 def test_text_without_a_figure(text):
     assert rounds_figures.untagged_problems(f"It is {text} so.", "x") == []
-
-
-# --- the rules at their edges -----------------------------------------------------------------------------------
-
-
-def ratios(low, ratio, high, *shapes):
-    return {"geomean": {"low": low, "ratio": ratio, "high": high}, "shapes": {f"{m}x2x3": {"ratio": one}
-        for m, one in enumerate(shapes, 1)}}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("measured", "verdict"),
-    [
-        (ratios(0.99, 0.995, 0.999), ("rejected", "0.9950 [0.9900, 0.9990] is not below the noise floor 0.9900")),
-        (ratios(0.98, 0.985, 0.99), ("inconclusive", "0.9850 [0.9800, 0.9900] straddles the noise floor 0.9900")),
-        (
-            ratios(0.98, 0.985, 0.9899, 0.9, 1.01, 1.0),
-            ("adopted", "0.9850 [0.9800, 0.9899] is below the noise floor 0.9900; worst shape 2x2x3 at 1.0100"),
-        ),
-        (
-            ratios(0.98, 0.985, 0.9899, 0.9, 1.0, 1.0101),
-            (
-                "rejected",
-                "0.9850 [0.9800, 0.9899] is below the noise floor 0.9900, but 3x2x3 is at 1.0101, over 1.01",
-            ),
-        ),
-    ],
-)
-def test_faster_is_what_lies_below_the_noise_at_every_shape(measured, verdict):
-    assert rounds_stats.judge_faster(measured, (0.99, 1.01)) == (verdict[0], f"geomean ratio {verdict[1]}")
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "state", "band"),
-    [
-        (0.98, 1.02, "adopted", "[0.9800, 1.0200] is the noise floor"),
-        (1.001, 1.002, "adopted", "[1.0000, 1.0020] is the noise floor"),
-        (0.99, 0.995, "adopted", "[0.9900, 1.0000] is the noise floor"),
-        (0.9799, 1.0, "inconclusive", "[0.9799, 1.0000] is wider than 2% of 1: too noisy to judge rounds with"),
-        (1.0, 1.0201, "inconclusive", "[1.0000, 1.0201] is wider than 2% of 1: too noisy to judge rounds with"),
-    ],
-)
-def test_a_noise_floor_is_within_two_percent_of_one(low, high, state, band):
-    assert rounds_stats.judge_noise(ratios(low, 1.0, high)) == (state, f"A/A geomean band {band}")
-
-
-def test_a_shape_needs_five_repeats_that_both_variants_have():
-    def samples(count):
-        base = {i: 10.0 + i for i in range(9)}
-        return {"1x2x3": {"a": base, "b": {i: 5.0 + i / 2 for i in range(8, 8 - count, -1)}}}
-
-    found = rounds_stats.compare(samples(5), "a", "b")
-    assert (found["seed"], found["draws"]) == (20261121, 2000)
-    assert found["shapes"]["1x2x3"] == {
-        "base_us": 16.0, "candidate_us": 8.0, "samples": 5, "ratio": 0.5, "low": 0.5, "high": 0.5
-    }  # fmt: skip
-    with pytest.raises(ValueError, match=r"^shape 1x2x3: 'a' and 'b' share 4 repeats, expected 5 or more$"):
-        rounds_stats.compare(samples(4), "a", "b")
-    with pytest.raises(ValueError, match=r"^candidate variant 'c' is not in the samples; they hold: a, b$"):
-        rounds_stats.compare(samples(5), "a", "c")
-    with pytest.raises(ValueError, match=r"^samples: empty, expected at least one shape$"):
-        rounds_stats.compare({}, "a", "b")
