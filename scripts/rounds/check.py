@@ -290,6 +290,11 @@ def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
 # --- all of it ------------------------------------------------------------------------------------------
 def check(tank: Tank) -> tuple[list[str], list[str]]:
     """`(notes, problems)` of the whole record."""
+    with tank.unchanging():
+        return _check(tank)
+
+
+def _check(tank: Tank) -> tuple[list[str], list[str]]:
     notes, problems = [], []
     history = tank.has_history()
     if not history:

@@ -10,7 +10,7 @@ import math
 import shutil
 import subprocess
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ class Tank:
         self.dir = self.root / "shark_tank"
         self.rounds_dir = self.dir / "rounds"
         self.runs_dir = self.dir / "runs"
+        self._answers: dict[tuple[str, ...], str | None] | None = None  # git's, while nothing is committed
 
     # --- rounds ---------------------------------------------------------------------------------------
     def round_dirs(self) -> list[Path]:
@@ -166,17 +167,37 @@ class Tank:
         }
 
     def added(self, path: Path) -> list[str]:
-        """Commits that added a stored run, oldest first, under its present name or the older one (OLDER_NAMES)."""
+        """Commits that added a stored run or renamed it, oldest first, under its present name or the older one."""
         kind = next(kind for kind in OLDER_NAMES if path.name.endswith(kind))
         older = self.runs_dir / path.name.removesuffix(kind) / OLDER_NAMES[kind]
         names = [self.relative(one) for one in (path, older)]
-        return (self.git("log", "--diff-filter=A", "--format=%H", "--reverse", "--", *names) or "").split()
+        return [commit for commit, status, name in self._log() if status == "A" and name in names]
 
     # --- git ------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """Asks git each question once in the block, in which nothing may be committed."""
+        self._answers = {}
+        try:
+            yield
+        finally:
+            self._answers = None
+
     def git(self, *args: str) -> str | None:
         """Output of a git command in the root, or None when it fails."""
+        if self._answers is not None and args in self._answers:
+            return self._answers[args]
         done = subprocess.run(["git", "-C", str(self.root), *args], capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else None
+        answer = done.stdout.strip() if done.returncode == 0 else None
+        if self._answers is not None:
+            self._answers[args] = answer
+        return answer
+
+    def _log(self) -> tuple[tuple[str, str, str], ...]:
+        """(commit, status, path) of each change of a file of a round or run, oldest first."""
+        folders = [self.relative(folder) for folder in (self.rounds_dir, self.runs_dir)]
+        log = ("log", "--format=%x00%H", "--name-status", "--no-renames", "--reverse", "--")
+        return changes_in(self.git(*log, *folders) or "")
 
     def has_history(self) -> bool:
         """True if git has the whole history here: no tarball, no shallow clone."""
@@ -201,8 +222,8 @@ class Tank:
     def prediction_commit(self, data: dict[str, Any]) -> str | None:
         """The first commit that holds this round's present prediction and no measurement, or None."""
         path = self.rounds_dir / f"{data['number']:04d}-{data['slug']}" / "round.json"
-        commits = (self.git("log", "--format=%H", "--reverse", "--", self.relative(path)) or "").split()
-        for commit in commits:
+        name = self.relative(path)
+        for commit in (commit for commit, _, changed in self._log() if changed == name):
             then = self.at_commit(commit, path)
             if (
                 then
@@ -213,6 +234,16 @@ class Tank:
             ):
                 return commit
         return None
+
+
+@lru_cache(maxsize=1)
+def changes_in(log: str) -> tuple[tuple[str, str, str], ...]:
+    """(commit, status, path) of each line of `git log --format=%x00%H --name-status`."""
+    found = []
+    for entry in log.split("\0")[1:]:
+        commit, *lines = entry.split("\n")
+        found += [(commit, *line.split("\t", 1)) for line in lines if line]
+    return tuple(found)
 
 
 def write_json(path: Path, data: Any) -> None:
