@@ -73,9 +73,3 @@ def parameters_text(parameters: Mapping[str, object]) -> str:
     return ";".join(
         f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in parameters.items()
     )
-
-
-def observed(chip: str, group: str, table: str, folder: Path = DATA) -> list[Any]:
-    """A table of single experiments on a chip: the rows of `group` and `table` in CHIP_observed."""
-    _, rows = read(f"{chip}_observed", folder)
-    return [json.loads(row["row"]) for row in rows if (row["set"], row["table"]) == (group, table)]

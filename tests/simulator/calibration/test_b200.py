@@ -1,15 +1,14 @@
-"""The comparison with published B200 measurements: its data, its report, and how the programs are run."""
+"""The comparison with published B200 measurements: its data, its report."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from simulator.calibration import packed
-from simulator.calibration.b200 import board, ladder, page, ring, sharing
+from simulator.calibration.b200 import board, ladder, page, sharing
 from simulator.calibration.rows import Row, load, parameters_digest, parameters_of
 
 
@@ -131,21 +130,6 @@ def test_the_board_has_an_h200s_mechanisms_where_machine_code_is_timed(tmp_path)
     assert without["sm_clock"]["value"] == having["sm_clock"]["value"] == 1.965
 
 
-def test_the_worst_rows_are_named_with_a_reason():
-    def row(group: str, text: str, predicted: float) -> Row:
-        return Row(group, "a load", text, "cycles", predicted, 100, "validated")
-
-    off = [row("first loads", f"bytes {i}", 200 + i) for i in range(8)]
-    off += [row("own clock", "v1a 4096", 190), row("latency", "N 80", 180), row("copies", "loads 2", 150)]
-    lines = page.worst({row.key: row for row in off}).splitlines()[2:]
-    assert len(lines) == 11 and lines[0].startswith(
-        "| first loads | bytes 7 | +107 % | validated | memory that nothing"
-    )
-    assert lines[8].endswith("| boxes with rows of 16 bytes; no calibrating row has such boxes |")
-    assert lines[9] == "| latency | N 80 | +80 % | validated | not known |"
-    assert lines[10].startswith("| copies | loads 2 | +50 % | validated | not known")
-
-
 SHARED = "mode,cluster_size,sharing_group,smem_width,smem_height,gpu_time_ns,tma_ld_bytes_self,tma_ld_bytes_mcast\n"
 
 
@@ -168,66 +152,3 @@ def test_shared_tiles_are_compared_by_what_all_sms_get(tmp_path):
     assert sharing.Shared("3", "1", "16", "8", 5.0).row(1).use == "calibrated"  # a tile of 4 KB
     alone = sharing.Shared("2", "4", "4", "32", 5.0).row(1)
     assert alone.parameters == "clusters, own tiles, shared by 1, clusters of 4, bytes 16384"
-
-
-def test_the_shared_tiles_program_runs_our_rounds_and_fills_no_tile():
-    theirs = "constexpr size_t MAX_DATA_VOLUME = 2LL * 1024 * 1024 * 1024;  // 2 GB\nfor (;;) {\ndata[i] = rand();\n}\n"
-    ours = sharing.shortened(theirs)
-    assert "rand" not in ours and "2LL" not in ours
-    assert (
-        "(size_t)24 * 4 * (SMEM_WIDTH) * (SMEM_HEIGHT) * 4 * (USE_MULTICAST == 3 ? 148 / (SHARING_GROUP_SIZE) : 148);"
-        in ours
-    )
-
-
-def test_a_ladders_call_is_what_ends_behind_the_call_before(tmp_path, monkeypatch):
-    asked = []
-
-    def program(folder, name, target):
-        asked.append(name)
-
-    def run(command, env, stdout, check):
-        asked.append(json.loads(Path(env["NVFP4_SIMULATE_TIME"]).read_text())["parameters"]["sm_clock_tensor"]["value"])
-        launches = [{"end_us": end} for end in (3.0, 10.0, 14.5)]
-        Path(env["NVFP4_SIMULATE_JSON"]).write_text(json.dumps({"time": {"launches": launches}}))
-
-    monkeypatch.setattr(ladder, "program", program)
-    monkeypatch.setattr(ladder.subprocess, "run", run)
-    assert ladder.call_us(tmp_path, "v3") == ladder.call_us(tmp_path, "v4", 1.58) == 4.5
-    assert asked == ["v3", 1.965, "v4", 1.58]
-
-
-TABLE = "M,N,K,TILE_M,TILE_N,TILE_K,STAGES,dtype,time_ms,TFLOPS\n"
-
-
-def test_the_rings_sample_is_spread_over_the_published_rows(tmp_path, monkeypatch):
-    """Rows that name no stages are left out before counting, and what a parameter was fitted on calibrates."""
-    lines = [f"8,8,131072,128,{n},64,{stages},FP8_E4M3,0.{n}{stages},1" for n in range(10, 40) for stages in range(9)]
-    lines += ["# FAILED: 1,2", "64,16,131072,64,16,16,2,BF16,0.5,1", "64,16,131072,64,16,16,3,BF16,0.5,1"]
-    table = tmp_path / ring.PART / "results.csv"
-    table.parent.mkdir()
-    table.write_text(TABLE + "\n".join(lines) + "\n")
-    named = [line for line in lines[:-3] if ",64,0,FP8" not in line]
-    wanted = [named[i].split(",")[3:8] for i in range(ring.STEP // 2, len(named), ring.STEP)]
-    middle = wanted[1::3]
-    calibrating, validating = ring.sampled(table)
-    cells_of = [[row[name] for name in (*ring.COLUMNS, "dtype")] for row in (*calibrating, *validating)]
-    assert cells_of == [*middle, ["64", "16", "16", "2", "BF16"], *(cells for cells in wanted if cells not in middle)]
-    assert [ring.fitted(row) for row in calibrating] == [False] * len(middle) + [True]
-    said = {",".join(cells): f"8,8,131072,{','.join(cells)},0.25,1\n" for cells in cells_of}
-
-    def run(command, env, **_):
-        chip = json.loads(Path(env["NVFP4_SIMULATE_TIME"]).read_text())["parameters"]
-        assert (chip["sm_clock"]["value"], chip["sm_clock_tensor"]["value"]) == (1.965, 1.3)
-        return SimpleNamespace(stdout="".join(said[name] for name in command[0].split("/")))
-
-    monkeypatch.setattr(ring, "program", lambda rows, *a: "/".join(
-        ",".join(row[name] for name in (*ring.COLUMNS, "dtype")) for row in rows))  # fmt: skip
-    monkeypatch.setattr(ring.subprocess, "run", run)
-    made = list(ring.ring_rows(tmp_path, tmp_path, tmp_path))
-    assert [row.use for row in made] == ["calibrated"] * len(calibrating) + ["validated"] * len(validating)
-    fitted = made[len(middle)]
-    assert fitted.parameters == "BF16 64x16x16 stages 2" and fitted.error == pytest.approx(-50)
-    said["64,16,16,2,BF16"] = said["64,16,16,2,BF16"].replace(",16,2,BF16", ",16,3,BF16")
-    with pytest.raises(ValueError, match="where the row of"):
-        list(ring.ring_rows(tmp_path, tmp_path, tmp_path))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from scripts.common.toolchain import built
-from scripts.rounds import modelled
 from simulator.calibration.calls import model_times
 from simulator.calibration.rows import parameters_of
 
@@ -25,19 +24,3 @@ def test_the_blackwell_kernels_slow_down_with_the_sms_but_not_by_as_much():
     library = str(built("libcustom_kernel_sim.so"))
     ratio = model_times.us_of(library, SHAPE, None, LOWER) / model_times.us_of(library, SHAPE, None)
     assert 1.02 < ratio < BOOST / LOWER - 0.02  # memory keeps its clock
-
-
-def test_a_run_names_its_shapes_clocks_and_tiles_and_can_be_taken_in(tmp_path, monkeypatch):
-    asked = []
-
-    def us(*case: object) -> float:
-        asked.append(case)
-        return 2.0
-
-    monkeypatch.setattr(model_times, "us_of", us)
-    path = tmp_path / "times.json"
-    variants = ["--variant", "a=c0ffee:one.so", "--variant", f"b=decade:two.so:{SHAPE}=wide"]
-    assert not model_times.main([*variants, "--shapes", SHAPE, "--sm-ghz", f"b={LOWER}", "--json", str(path)])
-    found = modelled.load_times(path.read_bytes(), path.name)
-    assert found["times"] == {"a": {SHAPE: 2.0}, "b": {SHAPE: 2.0}} and found["sm_ghz"] == {"b": LOWER}
-    assert [case[1:] for case in asked] == [(SHAPE, None, None, False), (SHAPE, "wide", LOWER, False)]

@@ -11,11 +11,11 @@ def test_the_committed_files_are_what_the_data_give():
 
 
 def test_the_page_fits_two_screens_and_the_rest_is_written_on_demand(tmp_path):
-    assert len(report.page().splitlines()) < 90
+    assert len(report.page().splitlines()) < 100
     report.write_reports(tmp_path)
     sizes = {path.name: len(path.read_text().splitlines()) for path in tmp_path.iterdir()}
-    assert set(sizes) == {"h200.md", "h200.svg", "b200.md", "blackwell.md"}
-    assert sizes["h200.md"] > 2000 and sizes["b200.md"] > 500
+    assert set(sizes) == {"h200.md", "b200.md", "blackwell.md"}
+    assert sizes["h200.md"] > 1000 and sizes["b200.md"] > 500
 
 
 def test_a_stale_page_is_named(tmp_path, monkeypatch, capsys):
