@@ -29,6 +29,7 @@ _MULTIPLIERS = ("weight", "weight_scale_2", "input_scale")  # ModelOpt
 _FACTOR_DTYPES = (torch.float8_e4m3fn, torch.uint8)
 _MULTIPLE = 16
 
+_LEAST_INPUT = 1e-30  # _LARGEST_PRODUCT over it is a float32
 _LARGEST_PRODUCT = 6.0 * 448.0  # of an e2m1 code and an e4m3 scale factor
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _INDEX = "model.safetensors.index.json"
@@ -189,16 +190,19 @@ def padded(linear: QuantizedLinear, rows: int = 0, k: int = 0) -> QuantizedLinea
 def quantize_linear(weight: torch.Tensor, largest_input: float) -> QuantizedLinear:
     """A float weight (N, K) in NVFP4, K a multiple of 16.  Inputs above the magnitude largest_input will saturate.
 
-    Raises ValueError for another shape or dtype, or if largest_input is not a positive finite number.
+    Raises ValueError for another shape or dtype, and for numbers that are not finite.
     """
     if weight.dim() != 2 or 0 in weight.shape or weight.shape[1] % _MULTIPLE:
         raise ValueError(f"weight has shape {tuple(weight.shape)}; expected (N, K), K a multiple of {_MULTIPLE}")
     if not weight.is_floating_point():
         raise ValueError(f"weight has dtype {weight.dtype}; expected a floating-point one")
-    if not 0 < largest_input < float("inf"):
-        raise ValueError(f"largest_input is {largest_input}; expected a positive finite number")
+    if not _LEAST_INPUT <= largest_input < float("inf"):
+        raise ValueError(f"largest_input is {largest_input}; expected a finite number of at least {_LEAST_INPUT}")
     weight = weight.detach().float()
-    scale = (_LARGEST_PRODUCT / weight.abs().amax()).clamp(max=2.0**64).reshape(1)  # finite for weights of zeros
+    largest = weight.abs().amax()
+    if not (weight.is_meta or largest.isfinite()):
+        raise ValueError(f"weight has {largest.item()} as largest magnitude; expected finite numbers")
+    scale = (_LARGEST_PRODUCT / largest).clamp(max=2.0**64).reshape(1)  # finite for weights of zeros
     codes, factors = quantize_nvfp4(weight, scale)
     return QuantizedLinear(codes, factors, 1 / scale, torch.full_like(scale, _LARGEST_PRODUCT / largest_input))
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from . import submission
-from .extended_operator import address, number_like, refuse_scale, register_products
+from .extended_operator import address, library_alpha, number_like, refuse_scale, register_products
 from .operator_checks import (
     CODE_DTYPES,
     GROUP,
@@ -44,7 +44,7 @@ from .operators import (
     read_options,
     without_derivative,
 )
-from .scale_layouts import LINEAR, SWIZZLED, SWIZZLED_8X4, Factors, ScaleLayout, resolve, swizzle_scales
+from .scale_layouts import LINEAR, SWIZZLED, SWIZZLED_8X4, Factors, ScaleLayout, check_bytes, resolve, swizzle_scales
 
 _COUNTED, _ENDED, _PADDED = 0, 1, 2  # enum custom_kernel_tokens
 _LAYOUTS = {SWIZZLED: 0, LINEAR: 1}  # enum custom_kernel_scale_layout
@@ -186,7 +186,7 @@ def _experts(call: _Call) -> tuple[torch.Tensor, ...]:
         *map(address, tensors), current_queue(device), address(call.counts),
         _PADDED if call.padded else _ENDED if options.ends else _COUNTED, _LAYOUTS[sfa_layout], int(options.plain),
         WEIGHTS[options.weights], OUTPUTS.index(options.out_dtype), 0, *map(address, optional), call.limit,
-        0.0 if options.plain else call.alpha, call.beta, 0.0,
+        0.0 if options.plain else library_alpha(call.alpha), call.beta, 0.0,
     )))  # fmt: skip
     return found
 
@@ -207,11 +207,12 @@ _run, _run_nvfp4 = torch.ops.nvfp4_gemm.experts.default, torch.ops.nvfp4_gemm.ex
 def swizzle_expert_scales(linear: torch.Tensor) -> torch.Tensor:
     """Scale factors of experts' weights linear (E, rows, K/16) -> "swizzled128x4", as
     (E, ceil(rows/128) * 128, ceil(K/64) * 4) in new memory, each expert padded with zeros.
+
+    Raises ValueError for another shape and TypeError for another dtype than float8_e4m3fn and uint8.
     """
-    if linear.dim() != 3 or linear.element_size() != 1:
-        raise ValueError(
-            f"linear has shape {tuple(linear.shape)} and dtype {linear.dtype}; expected (E, rows, K/16) of bytes"
-        )
+    check_bytes("linear", linear)
+    if linear.dim() != 3 or 0 in linear.shape:
+        raise ValueError(f"linear has shape {tuple(linear.shape)}; expected (E, rows, K/16), none of them 0")
     experts, rows, groups = linear.shape
     padded = (rows + 127) // 128 * 128
     whole = torch.nn.functional.pad(linear.view(torch.uint8), (0, 0, 0, padded - rows)).view(experts * padded, groups)
@@ -228,7 +229,7 @@ def _check_tensors(b: object, b_name: str, value: object, name: str) -> None:
 def _numbers(name: str, value: torch.Tensor | float, b: torch.Tensor, b_name: str = "b1") -> torch.Tensor:
     """One float32 number for each expert, from a tensor of as many or of one, or from a Python number."""
     if isinstance(value, (int, float)):
-        value = number_like(value, b)
+        value = number_like(name, value, b)
     _check_tensors(b, b_name, value, name)
     if value.numel() == 1 and b.shape[:1] != (1,):
         return value.reshape(1).expand(b.shape[:1]).contiguous()

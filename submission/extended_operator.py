@@ -45,6 +45,7 @@ _GROUP, _K_MULTIPLE = 16, 16
 # sfb2, c, queue; activation, weights, output, reserved; scale_gate, scale_up, token_scale, scale_c, sfc; limit, alpha,
 # beta, reserved_float; a_type, reserved_2.
 _ARGS = struct.Struct("@Iiiiqqqq8QiiiI5QffffiI")
+_LEAST = 1e-45  # the least float32 above 0
 _A_TYPES = {torch.float16: 1, torch.bfloat16: 2}  # enum custom_kernel_a_type; NVFP4 is 0
 
 
@@ -148,11 +149,19 @@ def address(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def number_like(value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
+def number_like(name: str, value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
     """A Python number as a float32 tensor on the device of `like`."""
     if isinstance(value, (int, float)) and isinstance(like, torch.Tensor):
-        return torch.full((), value, dtype=torch.float32, device=like.device)
+        try:
+            return torch.full((), value, dtype=torch.float32, device=like.device)
+        except (OverflowError, RuntimeError) as error:
+            raise ValueError(f"{name} is {value}; expected a number that float32 holds") from error
     return value
+
+
+def library_alpha(alpha: float) -> float:
+    """Alpha for the library, where 0 stands for 1; so small a number gives the same sigmoid as 0."""
+    return _LEAST if abs(alpha) < _LEAST else alpha
 
 
 def _flat(call: _Call) -> tuple[_Call, Callable[[torch.Tensor], torch.Tensor]]:
@@ -176,10 +185,11 @@ def _run(call: _Call) -> tuple[torch.Tensor, torch.Tensor]:
     pointers = (address(tensor) for tensor in (call.a, call.b1, call.b2, sfa, sfb1, sfb2, c))
     numbers = (call.scale_gate, call.scale_up, call.token_scale, call.scale_c)
     optional = (address(tensor) for tensor in (*numbers, sfc if call.options.out_dtype == NVFP4 else None))
+    alpha = call.alpha if call.plain else library_alpha(call.alpha)
     raise_status(_call(_ARGS.pack(
         _ARGS.size, 0, device, _SCALES_BLOCKED if blocked else _SCALES_ROWS, call.a.shape[0], call.n,
         call.k, 1, *pointers, current_queue(device), _PLAIN if call.plain else _GATED,
-        WEIGHTS[call.options.weights], OUTPUTS.index(call.options.out_dtype), 0, *optional, call.limit, call.alpha,
+        WEIGHTS[call.options.weights], OUTPUTS.index(call.options.out_dtype), 0, *optional, call.limit, alpha,
         call.beta, 0.0, _A_TYPES.get(call.a.dtype, 0), 0,
     )))  # fmt: skip
     return restored(c), restored(sfc) if call.options.out_dtype == NVFP4 and sfc.dim() == 2 else sfc
@@ -305,11 +315,11 @@ def gated_gemm(
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype, weights)
     if isinstance(scale_gate, (int, float)):
-        scale_gate = number_like(scale_gate, a)
+        scale_gate = number_like("scale_gate", scale_gate, a)
     if isinstance(scale_up, (int, float)):
-        scale_up = number_like(scale_up, a)
+        scale_up = number_like("scale_up", scale_up, a)
     if options & TO_NVFP4:
-        scale_c = number_like(scale_c, a)
+        scale_c = number_like("scale_c", scale_c, a)
         if alpha == 1.0 and limit == beta == 0.0:  # each argument that is left to its default makes a call faster
             found = _gated_nvfp4(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c)
         else:
@@ -376,9 +386,9 @@ def plain_gemm(
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype)
     if isinstance(scale, (int, float)):
-        scale = number_like(scale, a)
+        scale = number_like("scale", scale, a)
     if options & TO_NVFP4:
-        scale_c = number_like(scale_c, a)
+        scale_c = number_like("scale_c", scale_c, a)
         found = _plain_nvfp4(a, b, sfa, sfb, options, scale, token_scale, scale_c)
         float_c = found[1]
     else:

@@ -206,8 +206,8 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
 
     M may be 0; K is a multiple of 64; L is at most 65,536.  All tensors are on one device, CPU or CUDA, and 16-byte
     aligned, as is each batch of c; c overlaps no other.
-    queue: the handle of the CUDA queue to run on, 0 for the default one.  None: the device's current queue if this
-    file is part of its package, else the default one.  On a GPU the call returns when the work is queued.
+    queue: the handle of the CUDA queue to run on, 0 for the default one.  None: in the package the device's current
+    queue, in a bundle the default one.  On a GPU the call returns when the work is queued.
 
     May be called from several threads, each with a c of its own.  Raises TypeError or ValueError, naming the tensor,
     or RuntimeError if the library cannot run the call; c is then unchanged.

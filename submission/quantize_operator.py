@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 import torch
 
 from . import submission
-from .extended_operator import address, number_like
+from .extended_operator import address, library_alpha, number_like
 from .operator_checks import check_number, check_tensor, require
 from .operators import current_queue, forward_ad, raise_status, register, without_derivative
 from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED, SWIZZLED_8X4, view_shape
@@ -116,7 +116,8 @@ def _quantize(call: _Call) -> tuple[torch.Tensor, ...]:
     raise_status(_call(_ARGS.pack(
         _ARGS.size, 0, device, call.layout, x.shape[0], call.k, max(x.stride(0), x.shape[1]), *pointers,
         current_queue(device), call.form >> _FORM_SHIFT, _TYPES[x.dtype], address(call.weight), address(call.residual),
-        address(sums[0] if sums else None), call.epsilon, call.limit, call.alpha, call.beta,
+        address(sums[0] if sums else None), call.epsilon, call.limit,
+        library_alpha(call.alpha) if call.form == _GATED else call.alpha, call.beta,
     )))  # fmt: skip
     return found
 
@@ -143,8 +144,10 @@ def _refuse_kind(name: str, value: object) -> NoReturn:
     raise TypeError(f"{name} is {value!r:.40}; expected a torch.Tensor")
 
 
-def _refuse(scale_layout: object) -> int:
-    raise ValueError(f"scale_layout is {scale_layout!r}; expected one of {', '.join(map(repr, SCALE_LAYOUTS))}")
+def _refuse(scale_layout: object) -> NoReturn:
+    raise ValueError(
+        f"scale_layout is {scale_layout!r}; expected one of {', '.join(map(repr, SCALE_LAYOUTS))}"
+    ) from None
 
 
 def quantize_nvfp4(
@@ -175,11 +178,14 @@ def quantize_nvfp4(
     CPU or CUDA; the kernel runs on the device's current queue.  A backward pass through x raises RuntimeError.
     Raises RuntimeError or ValueError, naming the argument.
     """
-    options = _LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout)
+    try:
+        options = _LAYOUTS[scale_layout]
+    except (KeyError, TypeError):
+        _refuse(scale_layout)
     if not isinstance(x, torch.Tensor):
         _refuse_kind("x", x)
     if isinstance(global_scale, (int, float)):
-        global_scale = number_like(global_scale, x)
+        global_scale = number_like("global_scale", global_scale, x)
     if x.dim() != 2:
         x = _rows(x)
     found = _run(x, options, global_scale) if saturated is None else _run(x, options, global_scale, saturated)
@@ -206,11 +212,14 @@ def rms_norm_quantize_nvfp4(
     Returns codes and scale factors as quantize_nvfp4() does, and with a residual also h, in x's shape and dtype.
     global_scale, scale_layout and saturated are quantize_nvfp4()'s.
     """
-    options = _NORM | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
+    try:
+        options = _NORM | _LAYOUTS[scale_layout]
+    except (KeyError, TypeError):
+        _refuse(scale_layout)
     if not isinstance(x, torch.Tensor):
         _refuse_kind("x", x)
     if isinstance(global_scale, (int, float)):
-        global_scale = number_like(global_scale, x)
+        global_scale = number_like("global_scale", global_scale, x)
     if residual is None:
         found = _run(x if x.dim() == 2 else _rows(x), options, global_scale, saturated, weight, epsilon)
     elif not isinstance(residual, torch.Tensor):
@@ -242,11 +251,14 @@ def silu_mul_quantize_nvfp4(
 
     Returns codes (M, N/2) and scale factors.  global_scale, scale_layout and saturated are quantize_nvfp4()'s.
     """
-    options = _GATED | (_LAYOUTS[scale_layout] if scale_layout in _LAYOUTS else _refuse(scale_layout))
+    try:
+        options = _GATED | _LAYOUTS[scale_layout]
+    except (KeyError, TypeError):
+        _refuse(scale_layout)
     if not isinstance(x, torch.Tensor):
         _refuse_kind("x", x)
     if isinstance(global_scale, (int, float)):
-        global_scale = number_like(global_scale, x)
+        global_scale = number_like("global_scale", global_scale, x)
     found = _run(_rows(x), options, global_scale, saturated, None, 0.0, limit, alpha, beta)
     if found[1].requires_grad or forward_ad._current_level >= 0:
         return without_derivative(found, x=x, global_scale=global_scale)

@@ -174,6 +174,14 @@ def _unswizzled(swizzled: torch.Tensor, rows: int, groups: int, layout: str) -> 
     return by_rows.reshape(-1, wide)[:rows, :groups].contiguous().view(swizzled.dtype)
 
 
+def check_bytes(name: str, factors: object) -> None:
+    """Raises TypeError unless these are scale factors, of one byte each."""
+    if not isinstance(factors, torch.Tensor):
+        raise TypeError(f"{name} is {factors!r:.40}; expected a torch.Tensor")
+    if factors.dtype not in (torch.float8_e4m3fn, torch.uint8):
+        raise TypeError(f"{name} has dtype {factors.dtype}; expected torch.float8_e4m3fn or torch.uint8")
+
+
 def swizzle_scales(linear: torch.Tensor) -> torch.Tensor:
     """Scale factors (rows, K/16) in layout "linear" -> "swizzled128x4", padded with zeros.
 
@@ -181,12 +189,11 @@ def swizzle_scales(linear: torch.Tensor) -> torch.Tensor:
     operator of this package takes without a stated layout.  For the form (ceil(rows/128) * 128, ceil(K/64) * 4) of
     other libraries: `view.permute(2, 4, 0, 1, 3).reshape(-1, 4 * view.shape[4])`.
 
-    Raises ValueError for another shape or a dtype that is not of one byte.
+    Raises ValueError for another shape and TypeError for another dtype than float8_e4m3fn and uint8.
     """
-    if linear.dim() != 2 or linear.element_size() != 1:
-        raise ValueError(
-            f"linear has shape {tuple(linear.shape)} and dtype {linear.dtype}; expected (rows, K/16) of bytes"
-        )
+    check_bytes("linear", linear)
+    if linear.dim() != 2:
+        raise ValueError(f"linear has shape {tuple(linear.shape)}; expected (rows, K/16)")
     rows, groups = linear.shape
     more = (0, _padded_groups(groups) - groups, 0, _padded(rows, SWIZZLED) - rows)
     padded = torch.nn.functional.pad(linear.view(torch.uint8), more)
@@ -200,8 +207,10 @@ def linear_scales(swizzled: torch.Tensor, rows: int | None = None, groups: int |
     swizzled: (multiple of 128, K/16), its flat form, or the view of five dimensions.  rows: the operand's rows; by
     default all, padding included.  groups: K/16, likewise; needed for the flat form.
 
-    Raises ValueError if the shape, with these sizes, is not a form of the layout.
+    Raises ValueError if the shape, with these sizes, is not a form of the layout, and TypeError for another dtype than
+    float8_e4m3fn and uint8.
     """
+    check_bytes("swizzled", swizzled)
     forms = {2: lambda: swizzled.shape[1], _VIEW_DIMENSIONS: lambda: swizzled.shape[4] * _BLOCK_GROUPS}
     flat = _padded_groups(groups) if swizzled.dim() == 1 and groups is not None else None
     count = forms[swizzled.dim()]() if swizzled.dim() in forms else flat

@@ -162,7 +162,7 @@ static int32_t run_either(struct torch_call *call, bool nvfp4) {
         .weights = options.weights,
         .output = options.output,
         .limit = (float)activation[0].number,
-        .alpha = options.plain ? 0 : (float)activation[1].number,
+        .alpha = options.plain ? 0 : library_alpha(activation[1].number),
         .beta = (float)activation[2].number,
     };
     RETURN_IF_FAILED(read_matrices(call, &options, &args));

@@ -159,7 +159,7 @@ static int32_t gated(struct torch_call *call, bool nvfp4) {
         .scale_c = nvfp4 ? tensor_at(call, SCALE) : NULL,
         .args = {.activation = CUSTOM_KERNEL_GATED,
                  .limit = (float)activation[0].number,
-                 .alpha = (float)activation[1].number,
+                 .alpha = library_alpha(activation[1].number),
                  .beta = (float)activation[2].number},
     };
     return run(call, OPTIONS, nvfp4, &given);

@@ -2,6 +2,8 @@
 #ifndef TORCH_OPERANDS_H
 #define TORCH_OPERANDS_H
 
+#include <float.h>
+
 #include "scale_factors.h"
 
 /* Argument `options` of the products: one integer, as each argument of an operator costs a call
@@ -40,6 +42,11 @@ int32_t numbers_data(const struct torch_tensor *numbers, uint32_t dtypes, int64_
 /* The address of `count` float32 numbers without gaps, or NULL where None is given. */
 int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const struct torch_tensor *as,
                      const void **data);
+
+/* alpha for the library, where 0 stands for 1; so small a number gives the same sigmoid as 0. */
+static inline float library_alpha(double alpha) {
+    return (float)alpha == 0 ? FLT_TRUE_MIN : (float)alpha;
+}
 
 /* a: codes (..., K/2), or 16-bit numbers (..., K); its rows are all dimensions but the last. */
 int32_t check_activations(const struct torch_tensor *a, bool of_16_bits);

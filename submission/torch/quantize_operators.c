@@ -96,11 +96,12 @@ static int32_t run_either(struct torch_call *call, const struct torch_tensor *re
         .struct_bytes = sizeof args,
         .epsilon = (float)argument[EPSILON].number,
         .limit = (float)argument[LIMIT].number,
-        .alpha = (float)argument[ALPHA].number,
         .beta = (float)argument[BETA].number,
     };
     void *data;
     RETURN_IF_FAILED(read_kinds(argument[OPTIONS].integer, &args));
+    args.alpha = args.form == CUSTOM_KERNEL_QUANTIZE_GATED ? library_alpha(argument[ALPHA].number)
+                                                           : (float)argument[ALPHA].number;
     RETURN_IF_FAILED(read_x(x, &args));
     RETURN_IF_FAILED(read_numbers(scale->handle != NULL ? scale : NULL, 1, x, &args.scale));
     if (weight->handle != NULL) {

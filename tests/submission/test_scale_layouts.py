@@ -90,9 +90,13 @@ def test_conversions_keep_the_dtype_and_refuse_other_shapes():
     factors = torch.ones((5, 4)).to(torch.float8_e4m3fn)
     there = swizzle_scales(factors)
     assert there.dtype == linear_scales(there).dtype == torch.float8_e4m3fn
-    for wrong in (factors[None], factors[0], factors.float()):
+    for wrong in (factors[None], factors[0]):
         with pytest.raises(ValueError, match=r"^linear has shape"):
             swizzle_scales(wrong)
+    for wrong, words in ((factors.float(), "has dtype torch.float32;"), ([1], r"is \[1\];")):
+        for name, convert in (("linear", swizzle_scales), ("swizzled", linear_scales)):
+            with pytest.raises(TypeError, match=f"^{name} {words} expected"):
+                convert(wrong)
     flat = there.permute(2, 4, 0, 1, 3).reshape(-1)
     for wrong, options in ((flat, {}), (flat[:100], {"groups": 4}), (there, {"groups": 8}), (flat.view(64, 8), {})):
         with pytest.raises(ValueError, match=r"^swizzled has shape"):

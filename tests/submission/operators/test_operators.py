@@ -135,10 +135,13 @@ def test_codes_at_another_alignment_are_refused_by_name():
         (lambda: quantize_nvfp4(None, 1.0), "x is None; expected a torch.Tensor"),
         (lambda: quantize_nvfp4(torch.tensor(1.0)), r"x has shape \(\); expected \(M, K\)"),
         (lambda: rms_norm_quantize_nvfp4(X, None, 1e-6, residual=3), "residual is 3; expected a torch.Tensor"),
+        (lambda: quantize_nvfp4(X, 1e39), r"global_scale is 1e\+39; expected a number that float32 holds"),
+        (lambda: quantize_nvfp4(X, 1.0, ["linear"]), r"scale_layout is \['linear'\]; expected one of 'linear', "),
+        (lambda: dual_gemm(A, A, A, SFA, SFA, SFA, out=A.view(torch.half).view(-1)[: M * M].view(M, M)), "^.*: out at"),
     ],
 )  # fmt: skip
 def test_what_is_no_such_tensor_is_named_with_what_is_expected(call, words):
-    with pytest.raises((RuntimeError, TypeError), match=words):
+    with pytest.raises((RuntimeError, TypeError, ValueError), match=words):
         call()
 
 
@@ -189,6 +192,16 @@ def test_an_output_is_written_without_a_gradient():
         dual_gemm(A, B1, B2, SFA, SFB1, SFB2, out=torch._neg_view(out.detach()))
     with torch.no_grad():
         assert same(dual_gemm(A, B1, B2, SFA, SFB1, SFB2, out=out), dual_gemm(A, B1, B2, SFA, SFB1, SFB2))
+
+
+def test_alpha_0_halves_the_gate():
+    """sigmoid(0 * gate) is 1/2; the library's 0, which stands for 1, is not the caller's."""
+    gate, up = plain_gemm(A, B1, SFA, SFB1, scale=2.0**-10), plain_gemm(A, B2, SFA, SFB2, scale=2.0**-10)
+    want, scales = (gate.double() / 2 * up.double()).half(), {"scale_gate": 2.0**-10, "scale_up": 2.0**-10}
+    assert torch.allclose(gated_gemm(A, B1, B2, SFA, SFB1, SFB2, alpha=0.0, **scales), want, rtol=2e-3, atol=1e-6)
+    assert torch.allclose(grouped_gated_gemm(*EXPERTS, counts=COUNTS, alpha=0.0, **scales), want, rtol=2e-3, atol=1e-6)
+    found = silu_mul_quantize_nvfp4(torch.cat((2 * X, X), 1), alpha=0.0)
+    assert all(same(one.float(), two.float()) for one, two in zip(found, quantize_nvfp4(X), strict=True))
 
 
 def test_a_shrunk_storage_is_refused_by_name():
