@@ -57,8 +57,8 @@ struct sim_progress {
     uint64_t ctas; /* of its grid; 0: no launch runs */
     uint64_t ended;
     uint64_t instructions; /* warp instructions so far; only with simulated time */
-    uint64_t began_ns; /* CLOCK_MONOTONIC */
-    char kernel[200];  /* as in the PTX, cut off */
+    uint64_t began_ns;     /* CLOCK_MONOTONIC */
+    char kernel[200];      /* as in the PTX, cut off */
 };
 
 struct sim_options {

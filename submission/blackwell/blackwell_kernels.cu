@@ -24,7 +24,7 @@ const void *blackwell_dual_gemm_kernel(int index) {
          blackwell::grouped_gemm_kernel<blackwell::grouped_tile<__VA_ARGS__>, blackwell_few_groups>},
 
 #define TURNED_KERNELS(name, ...)                                                                              \
-    {(const void *)blackwell::turned_gemm_kernel<blackwell::turned_tile<__VA_ARGS__>, blackwell_many_groups>, \
+    {(const void *)blackwell::turned_gemm_kernel<blackwell::turned_tile<__VA_ARGS__>, blackwell_many_groups>,  \
      (const void *)blackwell::turned_gemm_kernel<blackwell::turned_tile<__VA_ARGS__>, blackwell_few_groups>},
 
 const void *blackwell_grouped_gemm_kernel(int index, bool few) {

@@ -12,8 +12,8 @@ namespace hopper {
 
 /* ---- sizes ---- */
 
-#define GROUP_STEPS               4 /* wgmma K steps fed by one group (16 elements) of each lane of a quad */
-#define MOST_CHAINS               2 /* three are more exact, but 3 % slower at 256 x 4096 x 7168 (round 114) */
+#define GROUP_STEPS 4 /* wgmma K steps fed by one group (16 elements) of each lane of a quad */
+#define MOST_CHAINS 2 /* three are more exact, but 3 % slower at 256 x 4096 x 7168 (round 114) */
 /* Registers a thread: the producer's warpgroup copies, the others hold accumulators and fragments. */
 #define PRODUCER_REGISTERS             24
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)

@@ -1,4 +1,4 @@
-// run() of the SOL-ExecBench solution: passes the definition's tensors to custom_kernel(), on torch's current stream.
+// run() of the SOL-ExecBench solution: passes its tensors to custom_kernel(), on the current stream of torch.
 #include <ATen/cuda/CUDAContext.h>
 #include <torch/extension.h>
 

@@ -3,8 +3,8 @@
 
 #include "clock/timing.h"
 
-/* Cycles lost when the previous MMA was another warpgroup's.  HW (measured, H200: consumer_lap_cycles): none with
- * A in registers. */
+/* Cycles lost when the previous MMA was another warpgroup's.  HW (measured, H200: consumer_lap_cycles): none
+ * with A in registers. */
 static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers) {
     const struct chip *chip = &run->launch->timing->chip;
     struct sm_time *sm = sm_of(run->cta);

@@ -1,6 +1,7 @@
 /* Functions of CUDA that the simulator does not model: textures of the driver's API, mipmaps,
- * other processes, mapped memory, graphics.  Each prints its name and returns "not supported", so that a program that has them links,
- * and runs as long as it calls none.  Hints about where memory should lie succeed and do nothing.
+ * other processes, mapped memory, graphics.  Each prints its name and returns "not supported", so that a
+ * program that has them links, and runs as long as it calls none.  Hints about where memory should lie succeed
+ * and do nothing.
  *
  * The names are those of CUDA 13's headers.  These are not included here, so that a function without parameters
  * can stand for every one of them. */

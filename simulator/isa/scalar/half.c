@@ -46,8 +46,8 @@ static float flush_half(float x, const struct insn *insn) {
     return insn->floating.ftz && !is_bf16(insn->type) && fabsf(x) < 0x1p-14f ? copysignf(0.0f, x) : x;
 }
 
-/* fma.oob: what a tensor copy that asks for it fills in beyond a tensor's end (PTX ISA, fma: OOB-NaN; async/bulk.c has
- * who measured it). */
+/* fma.oob: what a tensor copy that asks for it fills in beyond a tensor's end (PTX ISA, fma: OOB-NaN;
+ * async/bulk.c has who measured it). */
 #define OUT_OF_BOUNDS_NAN 0x7ff7
 
 static uint32_t apply(const struct insn *insn, uint32_t a_bits, uint32_t b_bits, uint32_t c_bits) {

@@ -2,8 +2,8 @@
  * multiply.  Nothing depends on the counts. */
 #include "geforce_experts_backend.h"
 
-#include "../../gpu/gpu_backend.h"
 #include "../../gpu/experts/gpu_experts_host.h"
+#include "../../gpu/gpu_backend.h"
 #include "../geforce_operands.h"
 #include "geforce_experts_kernels.h"
 #include "geforce_experts_selection.h"
