@@ -157,6 +157,10 @@ test-python:
 
 # dual_gemm, group_gemm, gemm or gemv, or a leaderboard's name, such as nvfp4_gemm.
 PROBLEM ?= dual_gemm
+PROBLEMS := dual_gemm group_gemm gemm gemv
+ifeq ($(filter $(PROBLEMS),$(PROBLEM:nvfp4_%=%)),)
+$(error PROBLEM is '$(PROBLEM)': expected one of $(PROBLEMS))
+endif
 run: ## start: set up, build, run a problem's tests and benchmarks on the best backend here (PROBLEM=group_gemm, gemm, gemv)
 	+@$(READY) && ./nvfp4 eval test --problem $(PROBLEM) && ./nvfp4 eval benchmark --problem $(PROBLEM)
 
@@ -258,6 +262,7 @@ micro: $(BUILD)/micro ## measure: on an sm_90a device: measure the clock model's
 
 SANITIZERS ?= memcheck racecheck synccheck
 sanitize: ## measure: on a CUDA device: run compute-sanitizer on every tile of the backend
+	@command -v compute-sanitizer > /dev/null || { echo 'sanitize: no compute-sanitizer in PATH; CUDA toolkits have it'; exit 2; }
 	+@$(READY) && \
 	for tool in $(SANITIZERS); do for problem in dual_gemm group_gemm; do echo "$$tool of $$problem" && \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 --kernel-name-exclude kernel_substring=at:: \

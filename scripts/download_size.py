@@ -85,7 +85,8 @@ def main(arguments: list[str]) -> int:
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
         network = "NewConnectionError" in done.stderr or "Max retries" in done.stderr or "timed out" in done.stderr
-        print(*said[-2:], sep="\n", file=sys.stderr)
+        if not network:  # without one, pip ends with a conflict of versions that is none
+            print(*said[-2:], sep="\n", file=sys.stderr)
         if network or "from versions: none" in done.stderr:
             print("setup: the package index does not answer; is there a network?", file=sys.stderr)
         return 1

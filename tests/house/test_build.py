@@ -48,6 +48,12 @@ def test_help_is_the_default_and_lists_the_two_commands(root):
         assert re.search(rf"^  make {target}\s+\w", done.stdout, re.MULTILINE), target
 
 
+def test_an_unknown_problem_is_refused_before_anything_is_built(root):
+    done = make(root, "run", "PROBLEM=gemmm")
+    assert done.returncode == 2 and "PROBLEM is 'gemmm': expected one of dual_gemm group_gemm gemm gemv" in done.stderr
+    assert make(root, "help", "PROBLEM=nvfp4_gemm").returncode == 0
+
+
 @pytest.mark.parametrize("folder", ["a folder", ""])
 def test_a_build_folder_with_a_space_in_its_name_is_refused_in_one_line(sources, folder):
     done = make(sources, "build", f"BUILD={folder}", "GPU=0")

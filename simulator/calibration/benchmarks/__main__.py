@@ -89,6 +89,9 @@ def main() -> int:
         return 2
     try:
         environment = device()
+    except FileNotFoundError:
+        print("micro: no CUDA device here: there is no nvidia-smi in PATH", file=sys.stderr)
+        return 2
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"micro: no CUDA device: {error}", file=sys.stderr)
         return 2
