@@ -126,7 +126,7 @@ class CaseFile:
                 raw = file.read(FILE_BYTES + 1)
             lines = raw.decode("utf-8-sig").splitlines()  # some editors begin a file with a byte-order mark
         except (OSError, ValueError) as error:
-            raise CasesError(f"cannot read {self._path}: {error}") from error
+            raise CasesError(f"cannot read {self._path}: {getattr(error, 'strerror', None) or error}") from error
         if len(raw) > FILE_BYTES:
             raise CasesError(f"{self._path} is not a case file: longer than {FILE_BYTES} bytes")
         return self._of_execbench(lines) if Path(self._path).suffix == execbench.SUFFIX else lines

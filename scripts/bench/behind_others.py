@@ -27,6 +27,7 @@ from eval.stats import relative_spread
 from reference.problems import DEFAULT, PROBLEMS
 from scripts.bench import compare, provenance, sweep
 from scripts.bench.baselines.variant import Call
+from scripts.common.options import positive, sizes
 
 Shape = tuple[int, int, int]
 AUTO = "auto"
@@ -104,14 +105,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Measures all shapes; returns the record."""
     kernels, digests = compare.load_kernels(options)
     timer = compare.Timer(options.device)
-    asked = [tuple(map(int, text.split("x"))) for text in options.shapes.split(",") if text]
-    shapes = asked or [*shapes_of_auto(), *(shape for shape in TILES_AT if shape not in shapes_of_auto())]
+    shapes = options.shapes or [*shapes_of_auto(), *(shape for shape in TILES_AT if shape not in shapes_of_auto())]
     parts: dict[str, dict[str, dict[str, Any]]] = {"median_us": {}, "mean_us": {}, "spread": {}}
     left_out: dict[str, str] = {}
     clocks = []
     for shape in track(shapes, "shapes", disable=not sys.stdout.isatty()):
         named = "x".join(map(str, shape))
-        variants = [AUTO, *(TILES if shape in TILES_AT and not asked else ())]
+        variants = [AUTO, *(TILES if shape in TILES_AT and not options.shapes else ())]
         found, left = at_shape(shape, variants, timer, kernels, options)
         clocks.append(timer.last_mhz)
         left_out |= {f"{named} {name}": why for name, why in left.items()}
@@ -131,9 +131,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, required=True, metavar="FILE.json")
     parser.add_argument(
-        "--shapes", default="", help="e.g. 256x4096x7168,...; default: the leaderboard's and the sweep's"
+        "--shapes",
+        type=sizes("MxNxK"),
+        default=[],
+        help="e.g. 256x4096x7168,...; default: the leaderboard's and the sweep's",
     )
-    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--repeats", type=positive, default=REPEATS)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--commit", default="", help="the checkout's commit, for a checkout without git")
     parser.set_defaults(problem=DEFAULT.name, library=[], checkout=[])

@@ -58,7 +58,10 @@ def fetch(commits: list[str]) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = {}
     for name in commits:
-        full = git("rev-parse", "--verify", f"{name}^{{commit}}").decode().strip()
+        try:
+            full = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").decode().strip()
+        except SystemExit:
+            raise SystemExit(f"commits: '{name}' is not a commit of this checkout") from None
         folder = FOLDER / full[:SHORT]
         folder.mkdir(exist_ok=True)
         subprocess.run(["tar", "-x", "-C", folder], input=git("archive", full, *BUILT_FROM), check=True)

@@ -42,6 +42,7 @@ from scripts.bench.dual.dual_variants import check, load_shim, ours, wanted
 from scripts.bench.groups import group_variants as grouped
 from scripts.bench.products import product_variants as products
 from scripts.common.bootstrap import ratio_interval
+from scripts.common.options import named, positive
 from submission import group_submission
 from submission.submission import custom_kernel
 
@@ -59,9 +60,9 @@ def load_kernels(options: argparse.Namespace) -> tuple[dict[str, Callable[..., t
     kind = KINDS[options.problem]
     kernels = {"": kind.kernel()}
     digests = {"": provenance.file_digest(Path(own)) if own else provenance.checkout_digest(ROOT)}
-    for name, place in (entry.split("=", 1) for entry in options.library):
+    for name, place in options.library:
         kernels[name], digests[name] = kind.load_shim(place, ROOT), provenance.file_digest(Path(place))
-    for name, place in (entry.split("=", 1) for entry in options.checkout):
+    for name, place in options.checkout:
         folder = Path(place).resolve()
         kernels[name] = kind.load_shim(str(folder / "build" / "libcustom_kernel.so"), folder)
         digests[name] = provenance.checkout_digest(folder)
@@ -254,11 +255,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--variants", default="auto", help="comma-separated; default: auto")
     made.add_argument("--problem", type=short_name, choices=KINDS, default=DEFAULT.name)
     made.add_argument("--baselines", help="comma-separated; empty for none; default: the problem's on a CUDA device")
-    made.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
-    made.add_argument("--checkout", action="append", default=[], metavar="NAME=DIR", help="built; for NAME/auto")
+    made.add_argument("--library", type=named, action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
+    made.add_argument(
+        "--checkout", type=named, action="append", default=[], metavar="NAME=DIR", help="built; for NAME/auto"
+    )
     made.add_argument("--scales", choices=("blocked", "rows"), default="blocked", help="layout of our scale factors")
-    made.add_argument("--inputs", type=int, help="distinct inputs, calls of a round; default: 24, of groups 15")
-    made.add_argument("--repeats", type=int, default=20)
+    made.add_argument("--inputs", type=positive, help="distinct inputs, calls of a round; default: 24, of groups 15")
+    made.add_argument("--repeats", type=positive, default=20)
     made.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
     made.add_argument("--shapes", default="", help="e.g. 256x4096x7168,...; default: the benchmarks")
     made.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
@@ -278,8 +281,14 @@ def measure(options: argparse.Namespace, each: Callable[[Shape], None] = lambda 
     baselines = kind.defaults if options.baselines is None else options.baselines.split(",")
     variants = [name for name in (*options.variants.split(","), *baselines) if name]
     shapes = [read_shape(shape.split("x")) for shape in options.shapes.split(kind.separator) if shape]
-    cases = read_cases(ROOT / PROBLEMS[options.problem].cases / "benchmark.txt") if not shapes else []
-    shapes = shapes or [read_shape([str(size) for size in kind.sizes(case.shape)]) for case in cases]
+    cases = read_cases(ROOT / PROBLEMS[options.problem].cases / "benchmark.txt")
+    board = [read_shape([str(size) for size in kind.sizes(case.shape)]) for case in cases]
+    example = "x".join(map(str, board[0]))
+    if wrong := next((shape for shape in shapes if len(shape) != len(board[0]) or "" in shape), None):
+        raise SystemExit(f"compare: --shapes: '{'x'.join(map(str, wrong))}'; expected sizes as in {example}")
+    if wrong := next((name for name in baselines if name and name not in kind.baselines), None):
+        raise SystemExit(f"compare: --baselines: '{wrong}'; expected some of {', '.join(kind.baselines)}")
+    shapes = shapes or board
     commit = options.commit
     if not commit:
         git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

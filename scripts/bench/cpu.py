@@ -29,6 +29,7 @@ from reference.check import compare
 from reference.problems import DEFAULT, PROBLEMS, short_name
 from reference.problems.interface import BOARD, Shape, blank, parts
 from scripts.bench import compare as variants
+from scripts.common.options import positive
 from submission import backends, custom_kernel, custom_kernel_grouped, custom_kernel_product
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,7 +125,7 @@ def measure(shape: Shape, seed: int, repeats: int) -> dict[str, float]:
 def main(arguments: list[str] | None = None) -> int:
     """Prints the table; --json FILE keeps it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--repeats", type=positive, default=9)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--problem", type=short_name, choices=KERNELS, default=DEFAULT.name)
     options, words = parser.parse_known_args(arguments)

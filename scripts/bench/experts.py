@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 import torch
 
+from scripts.bench.provenance import need_device
 from scripts.bench.quantize import microseconds
+from scripts.common.options import positive
 from submission import grouped_gated_gemm, grouped_plain_gemm
 
 TOKENS, OF_A_TOKEN, LAYERS = (1, 16, 64, 256, 4096), 8, 6
@@ -84,9 +86,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     for name, value in (("experts", 128), ("hidden", 2048), ("intermediate", 768)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
+        parser.add_argument(f"--{name}", type=positive, default=value)
+    parser.add_argument("--tokens", type=positive, nargs="+", default=TOKENS)
     given = parser.parse_args()
+    need_device(parser)
     rows = times(given.experts, given.hidden, given.intermediate, tuple(given.tokens))
     if given.json is not None:
         text = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}

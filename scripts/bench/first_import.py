@@ -20,6 +20,7 @@ import torch
 
 from eval.hardware import chip
 from eval.output.report import print_table
+from scripts.common.options import positive
 from scripts.release.bundle import has_compiler, make_bundle
 from scripts.release.bundle_targets import TARGETS
 
@@ -59,7 +60,7 @@ def measure(target: str, repeats: int) -> dict[str, dict[str, float]]:
 def main(arguments: list[str] | None = None) -> int:
     """Prints a row a target whose compilers are here; --json FILE keeps them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=positive, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     found = {target: measure(target, options.repeats) for target in TARGETS if has_compiler(target)}

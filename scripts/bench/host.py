@@ -27,6 +27,7 @@ from reference import group_reference
 from reference.problems import DEFAULT, PROBLEMS, short_name
 from reference.problems.interface import BOARD, blank
 from reference.reference import generate_input
+from scripts.common.options import positive
 from submission import (
     backends,
     dual_gemm,
@@ -205,7 +206,7 @@ def print_operators(found: dict[str, dict[str, float]]) -> None:
 def main() -> int:
     """Prints the host costs; --json FILE keeps them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--repeats", type=positive, default=30)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--problem", type=short_name, choices=GOALS_US, default=DEFAULT.name)
     parser.add_argument("--operators", action="store_true", help="measure the operators of PyTorch")

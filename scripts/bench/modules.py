@@ -17,6 +17,7 @@ from statistics import geometric_mean, median
 import torch
 from torch.nn.functional import silu
 
+from scripts.bench.provenance import need_device
 from scripts.common.markdown import table
 from submission import GatedMLP
 
@@ -74,6 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    need_device(parser)
     rows, record = [], {"chip": torch.cuda.get_device_name(), "torch": torch.__version__, "us_a_layer": {}}
     for hidden, intermediate in SIZES:
         count = layers_of(hidden, intermediate)

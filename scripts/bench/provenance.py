@@ -6,6 +6,7 @@ anyone can compute it from a commit, and the program's of its file.  shark_tank/
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import platform
@@ -21,6 +22,12 @@ from scripts.common.sources import SOURCE_SUFFIXES, source_digest
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST_DIGITS = 12  # hex digits of a sha256: enough to distinguish hosts, without revealing the name
+
+
+def need_device(parser: argparse.ArgumentParser) -> None:
+    """Ends the program with a line where there is no CUDA device."""
+    if not torch.cuda.is_available():
+        parser.exit(1, f"{parser.prog}: no CUDA device\n")
 
 
 def nvidia_smi(query: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+from scripts.bench.provenance import need_device
 from submission import plain_gemm, quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4
 
 K = 8192
@@ -126,6 +127,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
+    need_device(parser)
     torch.manual_seed(1)
     large, small = bandwidths(), small_calls()
     print(f"{torch.cuda.get_device_name()}: bandwidth by layout, of a copy's\n\n{_table(large, 3)}")

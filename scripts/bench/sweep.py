@@ -26,6 +26,7 @@ from reference import nvfp4
 from reference.problems.dual_gemm import DualGemm
 from reference.reference import ATOL, RTOL, generate_input, oracle
 from scripts.bench import compare, sweep_report
+from scripts.common.options import positive, sizes
 from submission.submission import custom_kernel
 
 WEIGHTS = ((4096, 7168), (3072, 4096), (14336, 4096), (2048, 7168))  # N, K
@@ -99,8 +100,8 @@ def floors_us(shape: sweep_report.Shape, chip_name: str) -> tuple[float, float] 
 def measured(options: argparse.Namespace) -> sweep_report.Sweep:
     """Runs the sweep."""
     device = options.device
-    weights = [tuple(map(int, text.split("x"))) for text in options.weights.split(",") if text] or WEIGHTS
-    rows = [int(text) for text in options.rows.split(",") if text] or ROWS[device]
+    weights = options.weights or WEIGHTS
+    rows = [m for (m,) in options.rows] or ROWS[device]
     shapes = [(m, n, k) for n, k in weights for m in rows]
     words = [
         "--device",
@@ -130,9 +131,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Measures or reads a sweep; prints its tables and writes record and plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is a device")
-    parser.add_argument("--rows", default="", metavar="M,...", help="default: 1 to 8192, on a CPU to 256")
-    parser.add_argument("--weights", default="", metavar="NxK,...", help="default: four sizes")
-    parser.add_argument("--repeats", type=int, default=0)
+    parser.add_argument(
+        "--rows", type=sizes("M"), default=[], metavar="M,...", help="default: 1 to 8192, on a CPU to 256"
+    )
+    parser.add_argument("--weights", type=sizes("NxK"), default=[], metavar="NxK,...", help="default: four sizes")
+    parser.add_argument("--repeats", type=positive)
     parser.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="where the plot goes")

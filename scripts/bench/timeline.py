@@ -19,6 +19,7 @@ from typing import Any
 import matplotlib
 from matplotlib.patches import Patch
 
+from scripts.common.options import positive
 from scripts.common.simulated_call import CHIPS, simulated_calls
 from scripts.common.toolchain import BUILD
 
@@ -30,6 +31,7 @@ COLOURS = {
     "own operations": "#efd9b4",
 }  # fmt: skip
 UNIT_COLOUR = "#b5651d"
+GROUPS_K = 64  # of which K is a multiple (custom_kernel.h)
 
 Bar = tuple[float, float, str]  # start and length in us, colour
 
@@ -106,10 +108,12 @@ def main(arguments: list[str]) -> int:
         prog="nvfp4 bench timeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name in ("m", "n", "k"):
-        parser.add_argument(name, type=int)
+        parser.add_argument(name, type=positive)
     parser.add_argument("backend", choices=CHIPS)
     parser.add_argument("--to", type=Path, default=BUILD / "timeline", help="the files' name without .json and .png")
     options = parser.parse_args(arguments)
+    if options.k % GROUPS_K:
+        parser.error(f"argument k: {options.k}; expected a multiple of {GROUPS_K}")
     target = options.to.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     trace_file, picture = target.with_name(target.name + ".json"), target.with_name(target.name + ".png")

@@ -1,4 +1,4 @@
-"""Lets `python -m PROGRAM --help` answer where torch, another package or the built library is missing.
+"""Lets `python -m PROGRAM` answer --help, and say what is missing, without torch, a package or the built library.
 
 The programs import those at their top. Asked for help, Python gets stand-ins for them, which are enough to define a
 program's functions and to build its parser.
@@ -10,7 +10,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from types import ModuleType, TracebackType
 from unittest.mock import MagicMock
 
 SLOW = {"torch", "submission"}  # stood in for even where they are there: they take seconds, or need a build
@@ -41,8 +41,20 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
+def _say_what_is_missing(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Prints a library that is not built, or a package that is not there, in a line; other errors as Python does."""
+    if isinstance(error, ImportError) and ("build it with" in str(error) or isinstance(error, ModuleNotFoundError)):
+        print(error, file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
 def prepare() -> None:
-    """Installs the stand-ins if the interpreter is about to run a module (-m) that is asked for help."""
-    if sys.argv[:1] == ["-m"] and {"-h", "--help"} & set(sys.argv[1:]):
+    """If the interpreter is about to run a module (-m): installs the stand-ins for --help, else the line above."""
+    if sys.argv[:1] != ["-m"]:
+        return
+    if not {"-h", "--help"} & set(sys.argv[1:]):
+        sys.excepthook = _say_what_is_missing
+    else:
         sys.meta_path.insert(0, _StandIns(SLOW))
         sys.meta_path.append(_StandIns())

@@ -324,6 +324,8 @@ def main(arguments: list[str] | None = None) -> int:
     target = choose_target(problem) if options.target == "auto" else options.target
     stem = "submission" if problem is DEFAULT else problem.name
     options.output = options.output or BUILD / f"{stem}_{target}.py"
+    if options.cases and not options.check:
+        parser.error("argument --cases: only --check runs cases; give both")
     options.cases = options.cases or ROOT / problem.cases / "test.txt"
     try:
         bundle = make_bundle(target, problem=problem)

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from scripts.bench import commits, compare, provenance
+from scripts.common.options import named
 from scripts.common.sources import commit_digest
 
 
@@ -97,7 +98,7 @@ def test_commits_are_fetched_built_and_timed_by_their_own_shims(at_checkout, mon
 
         parser = argparse.ArgumentParser()
         for name in ("--checkout", "--library"):
-            parser.add_argument(name, action="append", default=[])
+            parser.add_argument(name, type=named, action="append", default=[])
         options, seen["words"] = parser.parse_known_args(words)
         options.problem = "dual_gemm"
         seen["kernels"], seen["digests"] = compare.load_kernels(options)

@@ -75,3 +75,9 @@ def test_help_and_pages_name_programs_and_targets_that_exist(root):
     targets = subprocess.run(["make", "-C", root, "help"], capture_output=True, text=True, check=True).stdout
     for target in re.findall(r"(?:`|^    )make ([a-z-]+)", "\n".join(pages), re.MULTILINE):
         assert re.search(rf"^  make {target} ", targets, re.MULTILINE), target
+
+
+def test_nvfp4_lists_the_programs_of_a_folder(root):
+    done = subprocess.run([root / "nvfp4", "bench", "cpus"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("nvfp4: bench has no program 'cpus'\nusage: ")
+    assert {"cpu", "compare", "micro", "sweep"} <= set(done.stderr.split("one of")[1].split())

@@ -22,6 +22,8 @@ import torch
 
 from reference import extended_reference as extended
 from reference import nvfp4
+from scripts.bench.provenance import need_device
+from scripts.common.options import positive
 from submission import dual_gemm, gated_gemm, plain_gemm
 
 SHAPES = (
@@ -130,9 +132,10 @@ def main() -> int:
     """Prints the table; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", nargs="+", metavar="MxNxK", default=["x".join(map(str, one)) for one in SHAPES])
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=positive, default=40)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
+    need_device(parser)
     random.seed(1)
     found: dict[str, dict[str, dict[str, float]]] = {}
     for shape in options.shapes:

@@ -24,6 +24,8 @@ from pathlib import Path
 import torch
 
 from reference import nvfp4
+from scripts.bench.provenance import need_device
+from scripts.common.options import positive
 from submission import dual_gemm, gated_gemm, plain_gemm
 
 SIZES = ("2048x768", "7168x2048", "4096x14336")
@@ -102,9 +104,10 @@ def main() -> int:
     """Prints the tables; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", metavar="HIDDENxINTERMEDIATE", default=SIZES)
-    parser.add_argument("--rows", nargs="+", type=int, default=ROWS)
+    parser.add_argument("--rows", nargs="+", type=positive, default=ROWS)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
+    need_device(parser)
     found: dict[str, dict[int, dict[str, float]]] = {}
     for size in options.sizes:
         hidden, intermediate = map(int, size.split("x"))
