@@ -22,6 +22,7 @@ from .operator_checks import (
     SCALE_DTYPES,
     aligned,
     check_given,
+    check_sizes,
     check_tensor,
     require,
 )
@@ -157,6 +158,7 @@ def _check(call: _Call) -> tuple[str, str]:
     for name in ("scale_gate", "scale_up", "scale_c"):
         _check_rows(call, name, getattr(call, name), (torch.float32,), (experts,))
     _check_rows(call, "token_scale", call.token_scale, (torch.float32,), (*places, rows))
+    check_sizes(call.n, 2 * half_k, options, sfb_layout == SWIZZLED)
     return sfa_layout, sfb_layout
 
 
@@ -372,6 +374,8 @@ def grouped_plain_gemm(
         options = OPTIONS[scale_layout, out_dtype, APART] | PLAIN
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype) | PLAIN
+    if b is None or sfb is None:  # the operator has other names for them
+        raise TypeError(f"{'b' if b is None else 'sfb'} is None; expected a torch.Tensor")
     if counts is None or offsets is not None:
         counts, options = _ends(counts, offsets, b, "b"), options | ENDS
     if scale is not None:

@@ -16,7 +16,17 @@ from typing import NamedTuple
 import torch
 
 from . import submission
-from .operator_checks import CODE_DTYPES, aligned, by_rows, check_given, check_number, check_tensor, require, resolved
+from .operator_checks import (
+    CODE_DTYPES,
+    aligned,
+    by_rows,
+    check_given,
+    check_number,
+    check_sizes,
+    check_tensor,
+    require,
+    resolved,
+)
 from .operators import (
     APART,
     DTYPES,
@@ -129,7 +139,9 @@ def _check(call: _Call) -> tuple[bool, list[torch.Tensor]]:
     for name in ("scale_gate", "scale_up", "token_scale", "scale_c"):
         count = a.shape[0] if name == "token_scale" else 1
         check_number(call.named(name), getattr(call, name), count, a.device)
-    return for_library(given)
+    blocked, scales = for_library(given)
+    check_sizes(call.n, call.k, call.options, blocked)
+    return blocked, scales
 
 
 def _allocate(call: _Call, blocked: bool) -> tuple[torch.Tensor, torch.Tensor]:

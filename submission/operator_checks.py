@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from .operators import NAMESPACE
+from .operators import NAMESPACE, NVFP4, STACKED, WEIGHTS, Options
 from .scale_layouts import LINEAR, SWIZZLED, Factors, resolve
 
 GROUP = 16  # elements of K that share a scale factor
@@ -123,6 +123,23 @@ def check_k(a: torch.Tensor) -> None:
     require(
         a.shape[1] * 2 % K_MULTIPLE == 0, lambda: f"a has K = {2 * a.shape[1]}; expected a multiple of {K_MULTIPLE}"
     )
+
+
+def _check_multiple(n: int, multiple: int, reason: str) -> None:
+    require(n % multiple == 0, lambda: f"n is {n}; expected a multiple of {multiple}, for {reason}")
+
+
+def check_sizes(n: int, k: int, options: Options, blocked: bool) -> None:
+    """The library's rules for N and K.  blocked: the weights' scale factors are "swizzled128x4"."""
+    require(n >= 1, lambda: f"n is {n}; expected at least 1")
+    require(k >= 1, lambda: f"k is {k}; expected at least 1")
+    weights = WEIGHTS[options.weights]
+    if weights > WEIGHTS[STACKED]:
+        _check_multiple(n, weights, "interleaved weights")
+    if weights == WEIGHTS[STACKED] and blocked:
+        _check_multiple(n, 128, "stacked weights with blocked scale factors")
+    if options.out_dtype == NVFP4:
+        _check_multiple(n, 64, "NVFP4 output, which is a product's A with K = n")
 
 
 def resolved(factors: list[Factors], device: torch.device) -> list[tuple[Factors, str]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import re
 from collections.abc import Callable
 from itertools import product
 from typing import NamedTuple
@@ -74,6 +75,20 @@ _of_c: set[str] = set()
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
+def _of_tensors(schema: str, fake: Callable[..., object]) -> Callable[..., object]:
+    """The fake implementation, which refuses None for a tensor that is not optional; torch passes it on."""
+    parameters = schema.partition("(")[2].partition(") -> ")[0].split(", ")
+    needed = {place: text.split()[1] for place, text in enumerate(parameters) if re.match(r"Tensor(\(a!\))? ", text)}
+
+    def checked(*given: object, **named: object) -> object:
+        for place, name in needed.items():
+            if (given[place] if place < len(given) else named.get(name)) is None:
+                raise RuntimeError(f"{NAMESPACE}: {name} is None; expected a tensor")
+        return fake(*given, **named)
+
+    return checked
+
+
 def register(name: str, fake: Callable[..., object], in_python: Callable[..., object] | None = None) -> bool:
     """Defines operator NAME or NAME.OVERLOAD of the library's table for CPU and CUDA tensors.
 
@@ -85,6 +100,7 @@ def register(name: str, fake: Callable[..., object], in_python: Callable[..., ob
         return False
     _defined.add(name)
     number, schema = _known[name]
+    fake = _of_tensors(schema, fake)
     if submission._library.custom_kernel_torch_register(number) == 0:
         _of_c.add(name)
     else:
@@ -203,8 +219,8 @@ def _lacking(name: str) -> Callable[..., object]:
 
 FP16, BF16, NVFP4 = OUTPUTS = ("float16", "bfloat16", "nvfp4")  # in the order of enum custom_kernel_output
 DTYPES = {FP16: torch.float16, BF16: torch.bfloat16, NVFP4: torch.uint8}
-APART = "apart"
-WEIGHTS = {APART: 0, "stacked": 1, "interleaved8": 8, "interleaved32": 32, "interleaved64": 64}
+APART, STACKED = "apart", "stacked"
+WEIGHTS = {APART: 0, STACKED: 1, "interleaved8": 8, "interleaved32": 32, "interleaved64": 64}
 PLAIN, ENDS = 1 << 20, 1 << 21
 _LAYOUTS = (None, *SCALE_LAYOUTS)
 _B_SHIFT, _OUTPUT_SHIFT, _WEIGHTS_SHIFT = 4, 8, 12

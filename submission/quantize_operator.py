@@ -137,7 +137,7 @@ _run, _run_sum = torch.ops.nvfp4_gemm.quantize.default, torch.ops.nvfp4_gemm.qua
 
 
 def _rows(x: torch.Tensor) -> torch.Tensor:
-    return x if x.dim() in (0, 2) else x.reshape(-1, x.shape[-1])
+    return x if x.dim() in (0, 2) else x.unsqueeze(0) if x.dim() == 1 else x.flatten(0, -2)
 
 
 def _refuse_kind(name: str, value: object) -> NoReturn:

@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from functorch.compile import aot_function, nop
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
 from reference import nvfp4
@@ -192,6 +193,21 @@ def test_an_output_is_written_without_a_gradient():
         dual_gemm(A, B1, B2, SFA, SFB1, SFB2, out=torch._neg_view(out.detach()))
     with torch.no_grad():
         assert same(dual_gemm(A, B1, B2, SFA, SFB1, SFB2, out=out), dual_gemm(A, B1, B2, SFA, SFB1, SFB2))
+
+
+def test_fake_tensors_are_refused_as_real_ones_are():
+    """What a compiled graph would otherwise be refused for when it runs."""
+    odd = B1[:24], SFA, SFB1[:24]
+    for call, words in (
+        (lambda a, b, sfa, sfb: plain_gemm(a, b, sfa, sfb, out_dtype="nvfp4"), "n is 24; expected a multiple of 64"),
+        (lambda a, b, sfa, sfb: gated_gemm(a, b, None, sfa, sfb, None, weights="interleaved8"), "n is 12; .* of 8"),
+        (lambda a, b, sfa, sfb: plain_gemm(a, b, sfa, None), "sfb is None; expected a tensor"),
+        (lambda a, b, sfa, sfb: grouped_plain_gemm(a, b[:0][None], sfa, sfb[:0][None], counts=COUNTS), "n is 0"),
+    ):
+        with pytest.raises((RuntimeError, ValueError), match=words):
+            call(A, *odd)
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode, pytest.raises(RuntimeError, match=words):
+            call(*map(mode.from_tensor, (A, *odd)))
 
 
 def test_alpha_0_halves_the_gate():
