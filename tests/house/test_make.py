@@ -131,23 +131,6 @@ def test_a_compiler_and_flags_of_ones_own_are_used(checkout):
     assert "-fsanitize=address,undefined" in built["build/libcustom_kernel.so"]
 
 
-@pytest.mark.parametrize(
-    ("target", "steps"),
-    [
-        ("run", ["scripts/setup.sh run", " build", "./nvfp4 eval test", "./nvfp4 eval benchmark"]),
-        ("test", ["test-python build test-programs", "-m pytest"]),
-        ("test-python", ["scripts/setup.sh test"]),
-        ("bench", ["scripts/setup.sh run", " build", "./nvfp4 bench cpu", "./nvfp4 bench host"]),
-        ("bundle", ["scripts/setup.sh run", "./nvfp4 bundle"]),
-        ("lint", ["scripts/setup.sh test", "clang-format --dry-run -Werror", "ruff format --check", "ruff check"]),
-    ],
-)
-def test_a_target_runs_its_steps_in_order(checkout, target, steps):
-    commands = checkout.make(target)
-    at = [commands.find(step) for step in steps]
-    assert -1 not in at and at == sorted(at), commands
-
-
 def test_a_rerun_without_a_round_is_refused(checkout):
     path = f"{checkout.folder / 'bin'}:{os.environ['PATH']}"
     done = subprocess.run(["make", "-C", checkout.package, "rerun"], env={"PATH": path}, capture_output=True, text=True)

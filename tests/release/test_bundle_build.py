@@ -9,14 +9,13 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from reference.problems import DEFAULT, PROBLEMS
-from scripts.release import bundle, bundle_loader, bundle_targets
+from scripts.release import bundle, bundle_loader
 from scripts.release.bundle import has_compiler, make_bundle
-from scripts.release.bundle_targets import LINK_FLAGS, TARGETS, BundleError, collect_sources
+from scripts.release.bundle_targets import TARGETS, BundleError, collect_sources
 from tests.release.bundle_kit import configure, macros
 
 FOLDERS = {"b200": ("blackwell",), "h200": ("hopper",), "geforce": ("geforce",), "cpu": ()}
@@ -151,22 +150,6 @@ def test_a_target_has_the_sources_of_its_parts(root, target):
     assert list(found) == sorted(found)
 
 
-@pytest.mark.parametrize(("target", "gpu"), [("b200", "B200"), ("h200", "H200"), ("cpu", "CPU")])
-def test_a_bundle_names_its_gpu_and_holds_its_constants(target, gpu):
-    lines = make_bundle(target).text.splitlines()
-    assert lines[:2] == ["#!POPCORN leaderboard nvfp4_dual_gemm", f"#!POPCORN gpu {gpu}"]
-    assert lines[2].startswith(f"# Target {target}, made by ") and lines[2].endswith("; MIT licence.")
-    says = ast.get_docstring(ast.parse("\n".join(lines)))
-    assert "the C and CUDA sources below" in says and "the C library beside this file" not in says
-    names = ("_C_FLAGS", "_LINK_FLAGS", "_NVCC_FLAGS", "_OPTIONAL")
-    held = {name: [line for line in lines if line.startswith((f"{name} =", f"{name}:"))] for name in names}
-    assert {name: len(found) for name, found in held.items()} == dict.fromkeys(names, 1)
-    plan = bundle_targets.plan(target)
-    values = {name: eval(found[0].partition(" = ")[2]) for name, found in held.items()}
-    optional = {end: (flags, macro) for end, flags, macro in plan.optional}
-    assert values == dict(zip(names, (plan.c_flags, LINK_FLAGS, plan.nvcc_flags, optional), strict=True))
-
-
 # --- parts of the bundler --------------------------------------------------------------------------------------
 
 
@@ -280,83 +263,3 @@ def test_a_trial_catches_wrong_failing_and_hanging_bundles(monkeypatch):
     assert bundle.try_bundle(beside) == (None, "True")
     monkeypatch.setattr(bundle, "COMPILE_LIMIT_S", 0.2)
     assert bundle.try_bundle("import time; time.sleep(20)") == (None, "compiling and a trial took more than 0.2 s")
-
-
-class TestCommand:
-    """The command line, with stand-ins for the compilation and the harness."""
-
-    @pytest.fixture
-    def run(self, monkeypatch, tmp_path, capsys):
-        output = tmp_path / "deep" / "out.py"
-
-        def run(*arguments, compiler=True, compiled=(1.25, "cpu"), harness=0, findings=(), notes=()):
-            called = []
-
-            def judge(text, cases, on_cpu):
-                called.append(f"{cases}{' on the CPU' * on_cpu}")
-                return harness
-
-            monkeypatch.setattr(bundle, "has_compiler", lambda target: compiler)
-            monkeypatch.setattr(bundle, "lint", lambda content: (list(findings), list(notes)))
-            monkeypatch.setattr(bundle, "try_bundle", lambda text: called.append("import") or compiled)
-            monkeypatch.setattr(bundle, "run_harness", judge)
-            status = bundle.main(["--target", "cpu", "--output", str(output), *arguments])
-            return SimpleNamespace(status=status, called=called, output=output, said=capsys.readouterr())
-
-        return run
-
-    def test_it_is_imported_once_and_written(self, run):
-        done = run()
-        size = done.output.stat().st_size
-        assert (done.status, done.called) == (0, ["import"])
-        assert (
-            done.said.out
-            == f"{done.output}: target cpu, {size} bytes, first import 1.2 s, small problems right on cpu\n"
-        )
-        assert done.said.err == "" and size == len(make_bundle("cpu").text.encode())
-
-    def test_it_may_go_untried(self, run):
-        done = run("--no-compile")
-        assert (done.status, done.called) == (0, []) and "bytes, not compiled here" in done.said.out
-
-    def test_without_a_compiler_a_note_says_so(self, run):
-        done = run(compiler=False)
-        assert (done.status, done.called) == (0, []) and done.output.exists()
-        assert "bundle: note: no compiler for target cpu here, so the file was not compiled" in done.said.err
-
-    def test_an_import_that_fails_is_a_finding(self, run):
-        done = run("--check", compiled=(None, "boom"))
-        assert (done.status, done.called) == (1, ["import"]) and not done.output.exists()
-        assert f"{done.output}:1:1: trial: boom" in done.said.out and "1 finding(s)" in done.said.err
-
-    def test_the_harness_has_the_last_word(self, run):
-        done = run("--check")
-        assert (done.status, done.called[0]) == (0, "import")
-        assert done.called[1].endswith("reference/problems/dual_gemm/test.txt on the CPU")
-        done.output.unlink()
-        done = run("--check", "--cases", "x.txt", harness=7)
-        assert (done.status, done.called[1]) == (1, "x.txt on the CPU") and not done.output.exists()
-        assert "the harness ended with exit status 7" in done.said.err
-
-    @pytest.mark.parametrize(
-        ("target", "right_on", "judged"),
-        [
-            ("h200", "cpu and cuda", "x"),
-            ("h200", "cpu", "x on the CPU"),
-            ("b200", None, "x"),
-            ("cpu", None, "x on the CPU"),
-        ],
-    )
-    def test_a_gpu_is_judged_where_the_bundle_is_for_one_and_runs_on_it(self, run, target, right_on, judged):
-        options = ["--target", target, "--check", "--cases", "x", *([] if right_on else ["--no-compile"])]
-        assert run(*options, compiled=(1.0, right_on)).called[-1] == judged
-
-    def test_findings_come_before_any_compilation(self, run):
-        done = run("--check", findings=[bundle.Finding(1, 2, "rule", "why")], notes=["a note"])
-        assert (done.status, done.called) == (1, []) and not done.output.exists()
-        assert f"{done.output}:1:2: rule: why" in done.said.out and "bundle: note: a note" in done.said.err
-
-    def test_auto_takes_what_fits(self, run, monkeypatch):
-        monkeypatch.setattr(bundle, "choose_target", lambda problem: "h200")
-        done = run("--target", "auto", "--no-compile")
-        assert done.status == 0 and "target h200" in done.said.out
