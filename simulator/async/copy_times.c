@@ -13,6 +13,7 @@ static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, b
                           struct request *request, ticks *filled) {
     uint64_t end = 0;
     uint32_t apart = 0;
+    bool past = false;
     timing->shared = timing->given = timing->ahead = 0;
     for (uint32_t i = 0; i < box->rows; i++) {
         uint32_t first, bytes;
@@ -25,7 +26,7 @@ static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, b
             apart += missed > 0 && address != end;
             end = address + bytes;
         } else {
-            request->past++;
+            past = true;
         }
     }
     /* HW (measured, H200: cold_box_cycles, columns 2 and 6): when several lines were prefetched into L2 along
@@ -33,13 +34,10 @@ static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, b
     if (filled != NULL && timing->ahead > 1) {
         *filled += timing->chip.l2_prefetched_rows;
     }
-    /* HW (measured, H200: box_shared_ns, box_past_end_ns): SMs that request the same rows at the same time cost
-     * L2 one request. With rows past the tensor's end this holds only for chips whose file has a cost for such
-     * rows, which L2 then pays in addition. */
-    bool counts = timing->chip.past_end_row > 0, shares = request->past == 0 || counts;
-    uint64_t past = counts ? request->bytes / box->rows * request->past : 0;
-    request->shared = (shares ? timing->shared : 0) + past;
-    request->given = shares ? timing->given : 0;
+    /* HW (measured, H200: box_shared_ns): SMs that request the same rows at the same time cost L2 one request,
+     * unless some of the rows lie past the tensor's end. */
+    request->shared = past ? 0 : timing->shared;
+    request->given = past ? 0 : timing->given;
     return apart;
 }
 
@@ -140,17 +138,6 @@ void store_timed(struct run *run, struct async_op *op) {
 
 /* ---- prefetches ---- */
 
-/* Returns when the next lane's prefetch is requested. HW (measured, H200: bulk_prefetch_cycles): lanes request
- * one after another, and the warp continues after the last. */
-static ticks lane_asks(struct run *run) {
-    struct timing *timing = run->launch->timing;
-    struct warp_time *time = run->warp->time;
-    ticks from = later(timing->issued, time->lane_asked);
-    time->lane_asked = from + timing->chip.copy_lane_interval;
-    time->next = later(time->next, time->lane_asked);
-    return from;
-}
-
 static void ask_ahead(struct run *run, ticks at, uint64_t missed, enum asker asker) {
     struct request *request = time_request(run->launch->timing);
     request->at = at;
@@ -161,7 +148,7 @@ static void ask_ahead(struct run *run, ticks at, uint64_t missed, enum asker ask
 }
 
 void prefetch_timed(struct run *run, uint64_t from, uint64_t bytes) {
-    ticks at = lane_asks(run);
+    ticks at = run->launch->timing->issued;
     uint64_t missed = time_touch_ahead(run->launch->timing, from, bytes);
     if (missed > 0) {
         ask_ahead(run, at, missed, ASKED_BY_BLOCK);
@@ -169,7 +156,7 @@ void prefetch_timed(struct run *run, uint64_t from, uint64_t bytes) {
 }
 
 void prefetch_box_timed(struct run *run, const struct tensor_box *box) {
-    ticks at = lane_asks(run);
+    ticks at = run->launch->timing->issued;
     uint64_t missed = 0;
     for (uint32_t i = 0; i < box->rows; i++) {
         uint32_t first, bytes;

@@ -166,11 +166,8 @@ enum parameter_kind {
     X(shared_store_interval, CYCLES)                                                                           \
     X(l2_shared_for, CYCLES)                                                                                   \
     X(l2_shared_rate, RATE)                                                                                    \
-    X(past_end_row, CYCLES)                                                                                    \
-    X(past_end_half, COUNT)                                                                                    \
     X(l2_prefetched, CYCLES)                                                                                   \
     X(l2_prefetched_rows, CYCLES)                                                                              \
-    X(copy_lane_interval, CYCLES)                                                                              \
     X(remote_release, CYCLES)                                                                                  \
     X(remote_arrival, CYCLES)                                                                                  \
     X(window_arrival, CYCLES)                                                                                  \
@@ -184,7 +181,6 @@ enum parameter_kind {
     X(load_line, CYCLES)                                                                                       \
     X(store_answered, CYCLES)                                                                                  \
     X(dependent_gap_alone, CYCLES)                                                                             \
-    X(dependent_gap_ended, CYCLES)                                                                             \
     X(cta_count_interval, CYCLES)                                                                              \
     X(trigger_ahead, CYCLES)                                                                                   \
     X(launch_flush, CYCLES)                                                                                    \
@@ -192,7 +188,6 @@ enum parameter_kind {
     X(sm_flush_interval, CYCLES)                                                                               \
     X(store_part_seen, CYCLES)                                                                                 \
     X(cluster_start, CYCLES)                                                                                   \
-    X(cluster_start_one, CYCLES)                                                                               \
     X(warp_start_interval, CYCLES)                                                                             \
     X(fence_mbarrier_init, CYCLES)                                                                             \
     X(fence_gpu_touched, CYCLES)                                                                               \
@@ -209,7 +204,6 @@ enum parameter_kind {
     X(cluster_arrive_alone, CYCLES)                                                                            \
     X(copy_latency_less, CYCLES)                                                                               \
     X(fence_gpu_asks, CYCLES)                                                                                  \
-    X(acquire_cluster, CYCLES)                                                                                 \
     X(sm_registers, COUNT)                                                                                     \
     X(wgmma_start, CYCLES)                                                                                     \
     X(wgmma_dispatch, CYCLES)                                                                                  \

@@ -83,7 +83,7 @@ void warp_time_start(struct warp *warp, ticks at) {
     memset(time->waited, 0, sizeof time->waited);
     memset(time->read, 0, sizeof time->read);
     time->began = time->next = time->last = time->started = at;
-    time->copy_held = time->fenced = time->copies_fenced = time->lane_asked = 0;
+    time->copy_held = time->fenced = time->copies_fenced = 0;
     time->blocked = time->partly = time->early = false;
     time->prepared = 0;
 }

@@ -92,7 +92,6 @@ struct warp_time {
     ticks slept;             /* when the wait began */
     ticks arrived;           /* when its arrival at a named or cluster barrier has had its turn */
     ticks copy_held;         /* no mbarrier instruction before then, behind a copy */
-    ticks lane_asked;        /* when the last lane of its bulk prefetch has asked */
     ticks stored;            /* when its stores to shared memory have had their turns */
     uint64_t touched_fenced; /* sm_time.touched at its last fence */
     ticks fence_takes;       /* how long its fence takes if nothing delays it */
@@ -200,7 +199,6 @@ struct request {
     uint64_t shared, given; /* a box's bytes that L2 is giving other SMs too; of those, none to its own TPC */
     uint64_t in_l2;         /* a warp's store: what L2 takes of it, in bytes; 0: `bytes` */
     ticks near, far;        /* how long it waits for L2 and for HBM */
-    uint32_t past;          /* a box's rows past the end of the tensor */
     uint32_t sm;
     bool store, parts;           /* parts: the store writes some sectors partly */
     uint8_t nothers;             /* other SMs that a multicast load goes to ... */
@@ -251,12 +249,8 @@ struct timing {
     ticks l2_loads_until; /* when L2 has given what was asked of it */
     uint64_t far_bytes;   /* asked of HBM in this window, not served yet */
     uint32_t ahead;       /* touched lines that a prefetch had brought to L2 */
-    struct past_end {     /* rows past a tensor's end that wait for L2 */
-        uint64_t rows;    /* in TICKS of a row */
-        ticks at, until;
-    } past_end;
-    bool parameters_far; /* the launch's parameters are no longer in L2 */
-    ticks hbm_late;      /* what HBM's load adds to each request of this window */
+    bool parameters_far;  /* the launch's parameters are no longer in L2 */
+    ticks hbm_late;       /* what HBM's load adds to each request of this window */
     struct line {
         uint64_t tag;
         ticks filled, asked; /* when it is in L2; when the request that it is given to asked */
@@ -294,13 +288,12 @@ struct timing {
     const struct path *cause; /* path of the event that is waking warps now */
     struct path operation;    /* path of the operation that wakes them */
     struct timeline *timeline;
-    ticks host;             /* when the host's next call can be at the device */
-    ticks before_end;       /* the launch before: its end */
-    ticks before_triggered; /* when all its CTAs had triggered or ended */
-    ticks before_gone;      /* when its last CTA was gone, whatever memory has not answered yet */
-    ticks before_ending;    /* when its first CTA ended */
-    ticks before_counted;   /* when the ends of all its CTAs had been counted */
-    ticks kernel;           /* from its first CTA's start to its last CTA's end */
+    ticks host;                               /* when the host's next call can be at the device */
+    ticks before_end;                         /* the launch before: its end */
+    ticks before_triggered;                   /* when all its CTAs had triggered or ended */
+    ticks before_ending;                      /* when its first CTA ended */
+    ticks before_counted;                     /* when the ends of all its CTAs had been counted */
+    ticks kernel;                             /* from its first CTA's start to its last CTA's end */
     ticks begin, first_start, triggered, end; /* this launch's times */
     ticks dispatched;                         /* when the next CTA can start */
     ticks first_end, last_end;                /* ends of this launch's CTAs */

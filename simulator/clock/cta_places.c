@@ -161,8 +161,7 @@ bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *st
     struct island *chosen = &timing->islands[*island];
     ticks heard = launch->clustered && counts_at(timing, best) ? chosen->sms * chip->cta_count_interval : 0;
     timing->dispatched = later(timing->dispatched, best) + chosen->sms * chip->cta_start_interval + heard +
-                         (launch->clustered ? chip->cluster_start_interval : 0) +
-                         (launch->clustered && chosen->sms == 1 ? chip->cluster_start_one : 0);
+                         (launch->clustered ? chip->cluster_start_interval : 0);
     for (uint32_t i = 0; i < chosen->sms; i++) {
         split_for(launch, chosen, &timing->sm[chosen->first_sm + i], best);
     }

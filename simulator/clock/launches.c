@@ -45,18 +45,15 @@ static void release_all(struct timing *timing) {
     release(&timing->l2_store->server);
     release(&timing->hbm->server);
     timing->l2_loads_until = 0;
-    memset(&timing->past_end, 0, sizeof timing->past_end);
 }
 
 /* HW (measured, H200 and H100: dependent_start_cycles, h200_observed cta_counts): a dependent launch begins
- * sooner without clusters, and if the kernel before ends right after its trigger. */
+ * sooner without clusters. */
 static ticks dependent_from(const struct launch *launch) {
     const struct timing *timing = launch->timing;
     const struct chip *chip = &timing->chip;
     bool alone = !launch->clustered && chip->dependent_gap_alone > 0;
-    ticks triggered = timing->before_triggered + (alone ? chip->dependent_gap_alone : chip->dependent_gap);
-    ticks ended = timing->before_gone + chip->dependent_gap_ended;
-    return chip->dependent_gap_ended > 0 && ended < triggered ? ended : triggered;
+    return timing->before_triggered + (alone ? chip->dependent_gap_alone : chip->dependent_gap);
 }
 
 /* HW (measured, H100 and H200: h200_observed launch_parameters, call_starts): a launch's parameters come from
@@ -214,7 +211,6 @@ void time_launch_end(struct launch *launch) {
     if (timing->counted_with_ends > timing->chip.trigger_ahead) {
         timing->triggered = later(timing->triggered, timing->counted_with_ends - timing->chip.trigger_ahead);
     }
-    timing->before_gone = timing->end;
     ticks drained = timing->end + timing->chip.launch_drain, stored = 0;
     for (uint64_t i = 0; timing->chip.store_answered > 0 && i < timing->chip.sms; i++) {
         stored = later(stored, time_stores_taken(&timing->sm[i], NEVER));

@@ -40,25 +40,8 @@ static struct turn pop_turn(struct turns *turns) {
     return first;
 }
 
-/* HW (measured, H200: h200_observed fence_rounds, boxes_past_end): a box's rows past the tensor's end take time
- * of L2 and delay other requests; the more of them wait, the less each takes.  rows: in TICKS of a row. */
-static ticks past_end(struct timing *timing, uint64_t rows, ticks at) {
-    const struct chip *chip = &timing->chip;
-    struct past_end *past = &timing->past_end;
-    uint64_t half = chip->past_end_half * TICKS;
-    if (half == 0) {
-        return rows * chip->past_end_row / TICKS;
-    }
-    if (at > past->at) { /* the share still waiting is the share of their time that is left */
-        past->rows = at < past->until ? past->rows * (past->until - at) / (past->until - past->at) : 0;
-        past->at = at;
-    }
-    past->rows += rows;
-    return rows * chip->past_end_row * half / (half + past->rows) / TICKS;
-}
-
 /* Books a part of a request at L2 or HBM; returns how long it waits.
- * HW (measured, H200: box_shared_ns, box_past_end_beside_ns): data that L2 is giving another SM too has a rate
+ * HW (measured, H200: box_shared_ns): data that L2 is giving another SM too has a rate
  * of its own, and the SMs of a TPC receive it together. */
 static ticks serve_part(struct timing *timing, const struct request *request, bool far, ticks at,
                         uint32_t parts) {
@@ -72,13 +55,10 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
     }
     uint64_t bytes = (request->bytes - request->shared) / parts, given = request->given / parts;
     ticks length = rate_ticks(from_l2[request->asker], bytes);
-    uint64_t past = request->past * TICKS / parts;
-    length += past > 0 ? past_end(timing, past, at) : 0;
     length += chip->l2_shared_rate > 0 ? rate_ticks(chip->l2_shared_rate, given) : 0;
     length = time_outside(timing, length);
     ticks end = time_shared(timing, timing->l2_load, at, length);
     timing->l2_loads_until = later(timing->l2_loads_until, end);
-    timing->past_end.until = past > 0 ? end : timing->past_end.until;
     return end - length - at;
 }
 

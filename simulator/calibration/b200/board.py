@@ -18,15 +18,13 @@ from simulator.calibration.rows import parameters_of
 FITTED = ("Nareg Megan v2", "256x4096x7168")
 CLOCK_GHZ = {"without": 1.39, "with": 1.48}
 BY_MACHINE_CODE = ("with",)
-# Missing from the B200's file.  wgmma's and the register file's parameters concern Hopper's kernels only.  Published
-# times of one-row products refute past_end_*: 5.1 and 13.0 us (pytorch/helion pull requests 3046, 3079) where they
-# would give 9 and 21.  The ring's rows refute copy_latency_less: 2.9 to 4.3 % in the mean.  rows_latency_* move no H200
-# row by 1 %; the others move none.  Published shared tiles speak against l2_shared_* (13.2 % in the mean, 11.6 without)
-# and against fences in rounds, fence_joins and fence_follows (10.7 % in the mean by machine code, 5.0 without).
+# Missing from the B200's file.  wgmma's and the register file's parameters concern Hopper's kernels only.  The ring's
+# rows refute copy_latency_less: 2.9 to 4.3 % in the mean.  rows_latency_* move no H200 row by 1 %, and
+# cluster_arrive_alone none.  Published shared tiles speak against l2_shared_* (13.2 % in the mean, 11.6 without) and
+# against fences in rounds, fence_joins and fence_follows (10.7 % in the mean by machine code, 5.0 without).
 LEFT_OUT = (
-    "wgmma_", "sm_registers", "past_end_", "copy_latency_less", "l2_shared_", "rows_latency_", "acquire_cluster",
-    "cluster_arrive_alone", "cluster_start_one", "copy_lane_interval", "dependent_gap_ended", "fence_joins",
-    "fence_follows",
+    "wgmma_", "sm_registers", "copy_latency_less", "l2_shared_", "rows_latency_", "cluster_arrive_alone",
+    "fence_joins", "fence_follows",
 )  # fmt: skip
 
 

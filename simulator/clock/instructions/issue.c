@@ -344,11 +344,6 @@ void time_issue(struct run *run, const struct insn *insn) {
         break;
     case FAMILY_MBARRIER_TEST:
         time_results_ready(warp, run->split, insn, at + chip->mbarrier_test_latency, PIPES);
-        /* HW (measured, H200: hand_over_cycles): ptxas puts CCTL.IVALL after a wait that acquires at cluster
-         * scope. */
-        time->next = strstr(insn->name, ".acquire.cluster") != NULL
-                         ? later(time->next, at + chip->acquire_cluster)
-                         : time->next;
         break;
     case FAMILY_FENCE_CTA:
         time->next = at + (strstr(insn->name, "mbarrier_init") != NULL && chip->fence_mbarrier_init > 0

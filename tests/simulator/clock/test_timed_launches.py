@@ -38,16 +38,7 @@ def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
     assert started < -15000  # it began while the first one spun
     assert released == pytest.approx(ended + CHIP["dependent_release"], abs=12)
     started, _ = pair(1, trigger=False)  # a kernel that never says so lets them start at its end
-    assert started == pytest.approx(counted + CHIP["dependent_gap_ended"] + CHIP["cta_start"], abs=12)
-
-
-@pytest.mark.parametrize("ended", [2000, 6000])
-def test_a_dependent_launch_begins_sooner_behind_a_kernel_that_has_ended(chip, ended: int):
-    """Sooner than after a trigger, if the kernel ends without one and the chip has a parameter for it."""
-    path = chip(dependent_gap=9000, dependent_gap_alone=9000, dependent_gap_ended=ended)
-    started, _ = pair(1, trigger=False, chip=path)
-    counted = CHIP["cta_count_interval"] + CHIP["cta_end"]
-    assert started == pytest.approx(counted + ended + CHIP["cta_start"], abs=12)
+    assert started == pytest.approx(counted + CHIP["dependent_gap_alone"] + CHIP["cta_start"], abs=12)
 
 
 # The first launch's CTAs, a lane of each, store at q, go on and end, the second's say when they have waited.
@@ -208,13 +199,13 @@ def starts(path: str, ctas: int, **launch) -> list[int]:
     return [int(start) for start in out]
 
 
-def test_clusters_start_one_after_another_and_those_of_one_cta_more_slowly(chip):
+def test_clusters_start_one_after_another(chip):
     values = {"sms": 8, "processing_cluster_sms": 8, "cta_start_interval": 0, "cluster_start": 300}
-    values |= {"cluster_start_interval": 40, "cluster_start_one": 25}
+    values |= {"cluster_start_interval": 40}
     path, room = chip(**values), {"block": 32, "shared": 200 * 1024}
     alone, ones, pairs = starts(path, 8, **room), starts(path, 8, cluster=1, **room), starts(path, 8, cluster=2, **room)
     assert alone == [alone[0]] * 8
-    assert [start - alone[0] for start in ones] == [300 + 65 * i for i in range(8)]
+    assert [start - alone[0] for start in ones] == [300 + 40 * i for i in range(8)]
     assert [start - alone[0] for start in pairs] == [300 + 40 * (i // 2) for i in range(8)]
 
 
@@ -282,7 +273,7 @@ def test_what_starts_ctas_hears_of_their_ends_one_after_another(chip):
 )
 def test_a_dependent_launch_comes_when_the_triggers_before_have_been_counted(chip, interval, ahead, goes_on, messages):
     """Four CTAs trigger. Ends that come meanwhile count before some of the triggers only, as trigger_ahead says."""
-    path = chip(cta_count_interval=interval, trigger_ahead=ahead, dependent_gap_ended=9000)
+    path = chip(cta_count_interval=interval, trigger_ahead=ahead)
     sim = Sim(body(STAMP, LETS_GO, SPIN.replace("20000", str(goes_on))), chip=path)
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
     assert sim.launch("k", first, grid=4, block=1) == 0
@@ -296,7 +287,7 @@ def test_a_dependent_launch_comes_when_the_ctas_before_have_been_counted(chip):
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
     assert sim.launch("k", first, grid=4, block=1) == 0
     assert sim.launch("k", second, block=1, dependent=1) == 0
-    after = CHIP["cta_end"] + CHIP["dependent_gap_ended"] + CHIP["cta_start"]
+    after = CHIP["cta_end"] + CHIP["dependent_gap_alone"] + CHIP["cta_start"]
     assert int(second[0]) - int(first[0]) == pytest.approx(4 * 4000 + after, abs=100)
 
 

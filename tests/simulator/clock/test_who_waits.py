@@ -214,18 +214,3 @@ def test_a_fence_of_the_gpu_waits_until_memory_has_answered_the_stores_before_it
     assert span(fence, chip=slow, block=1) < 2 * CHIP["fence_gpu"]
     assert answered < span(store, fence, chip=slow, block=1) < answered + 200
     assert span(store, chip=slow, block=1) < CHIP["fence_gpu"]
-
-
-def test_a_wait_that_acquires_of_a_cluster_holds_the_warp_longer_than_one_of_a_cta(chip):
-    held = 33
-    holding = chip(acquire_cluster=held)
-    barrier = ".shared .align 8 .b64 word;"
-    init = "mov.u32 %r5, word; mbarrier.init.shared.b64 [%r5], 9;"
-    tests = "".join(
-        f"mbarrier.try_wait.parity.acquire.{{scope}}.shared::cta.b64 %p{2 + i}, [%r5], 1;" for i in range(4)
-    )
-    cta, cluster = (
-        span(tests.format(scope=scope), before=init, registers=barrier, chip=holding, block=1)
-        for scope in ("cta", "cluster")
-    )
-    assert (cluster - cta) / 4 == pytest.approx(held, rel=0.1)

@@ -27,14 +27,6 @@ def test_a_bulk_prefetch_brings_its_lines_to_l2_and_no_others(chip, bytes_: int,
     assert far - asked == (pytest.approx(CHIP["hbm_latency"] - CHIP["l2_prefetched"], abs=2) if comes else 0)
 
 
-def test_the_lanes_of_a_bulk_prefetch_ask_one_after_another(chip):
-    slow = chip(copy_lane_interval=300)
-    none = cycles(chip=slow, block=32)
-    assert cycles(ASK.format(16), chip=slow, block=32) - none == pytest.approx(32 * 300, abs=20)
-    some = "setp.lt.u32 %p1, %r1, 5; @%p1 " + ASK.format(16)
-    assert cycles(some, chip=slow, block=32) - none == pytest.approx(5 * 300, abs=40)
-
-
 def test_what_a_bulk_prefetch_asks_of_memory_takes_its_turn_there(chip):
     """64 KB at a byte a cycle; a load of another line waits until they have come."""
     slow = chip(hbm_rate=1, hbm_warp_rate=1)

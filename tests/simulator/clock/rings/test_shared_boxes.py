@@ -67,50 +67,6 @@ def test_sms_that_ask_for_a_box_at_a_time_are_one_to_l2(slow_l2):
     assert own < lap(0) < 4 * own, "all the same: one takes L2's time, and the others wait for it"
 
 
-@pytest.mark.parametrize("ctas", [1, 4])
-@pytest.mark.parametrize("half", [0, 16, 1000])
-def test_a_row_past_the_end_takes_the_less_of_l2_the_more_of_them_wait(tmp_path, ctas: int, half: int):
-    """All CTAs copy a box, in eight parts, at about the same time; a row takes far longer than its latency."""
-    row, past, parts = 1000, HEIGHT // 4 + 3, 8
-    chip = slow(tmp_path, CTAS, l2_box_rate=4096, l2_shared_rate=4096, past_end_row=row, past_end_half=half)
-    waiting = [(number + 1) * past / parts for number in range(ctas * parts)]  # behind each part, and with it
-    taken = sum(past / parts * row * (half / (half + rows) if half > 0 else 1) for rows in waiting[:-1])
-    more = boxes(chip, 1, 0, HEIGHT - past, ctas) - boxes(chip, 1, 0, HEIGHT, ctas)
-    assert more == pytest.approx(taken, rel=0.01, abs=200), "but for the last part"
-
-
-def test_rows_past_the_end_that_l2_has_served_wait_no_more(tmp_path):
-    """The rows of each lap take as long as those of the first, however many came before."""
-    chip = slow(tmp_path, CTAS, l2_box_rate=4096, past_end_row=10, past_end_half=8)
-    one, two, nine = (boxes(chip, laps, 0, 1, 1) for laps in (1, 2, 9))
-    assert nine - one == pytest.approx(8 * (two - one), rel=0.02)
-
-
-def test_rows_past_the_end_of_the_launch_before_do_not_wait_beside_those_of_a_launch_that_asks_sooner(tmp_path):
-    """The first launch starts its copy after 20,000 cycles, the second, which overlaps it, at once."""
-    chip = slow(tmp_path, 1, l2_box_rate=4096, past_end_row=100, past_end_half=8)
-    text = body(
-        "griddepcontrol.launch_dependents; ld.param.u64 %rd5, [late]; mov.u64 %rd7, %clock64;"
-        "{W: mov.u64 %rd8, %clock64; sub.u64 %rd8, %rd8, %rd7; setp.lt.u64 %p3, %rd8, %rd5; @%p3 bra W;}"
-        "mov.b64 %rd9, map; cvta.param.u64 %rd9, %rd9; mov.u32 %r6, 0;", INIT,
-        f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {SIZE}; cp.async.bulk.tensor.2d.shared::cluster.global.tile"
-        ".mbarrier::complete_tx::bytes [%r2], [%rd9, {%r6, %r6}], [%r3];"
-        "{V: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra V;}",
-        registers=f".shared .align 128 .b8 tile[{SIZE}]; .shared .align 8 .b64 full;",
-        params=".param .align 64 .b8 map[128], .param .u64 late",
-    )  # fmt: skip
-
-    def second(rows_before: int) -> int:
-        sim = Sim(text, chip=chip)
-        for rows, late, dependent in ((rows_before, 20000, 0), (1, 0, 1)):
-            memory = sim.buffer(np.zeros((HEIGHT, WIDTH), np.uint8))
-            image = sim.tensor_map(memory, UINT8, [WIDTH, HEIGHT], sizes=[WIDTH, rows])
-            assert sim.launch("k", image, late, grid=1, block=1, dependent=dependent) == 0, sim.findings
-        return sim.time.kernel_cycles
-
-    assert second(1) == second(HEIGHT) > 1000
-
-
 @pytest.mark.parametrize(("pair", "deliveries"), [(False, 2), (True, 1)])
 def test_sms_of_a_tpc_take_a_box_together_and_others_once_more(tmp_path, pair: bool, deliveries: int):
     """Two SMs, of one TPC or of two, copy the same box. Delivery to a second TPC is as slow as the first is fast."""
