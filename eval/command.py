@@ -50,7 +50,7 @@ def device_option(text: str) -> str:
 def seconds_option(text: str) -> float:
     """Parses --timeout. Raises argparse's error if it is not a usable time."""
     try:
-        seconds = float(text)
+        seconds = float(text.encode("ascii"))
     except ValueError:
         seconds = math.nan
     if not 0 < seconds <= LONGEST_TIMEOUT_S:
@@ -129,14 +129,14 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help="time the submission and FILE in pairs of processes: faster, slower or no difference",
     )  # fmt: skip
     options = parser.parse_args(arguments)
+    if options.submission and not _is_file(options.submission):  # before it is read
+        parser.error(f"--submission: {options.submission} does not exist or cannot be read")
     options.case_file = CaseFile(options.cases) if options.cases else None
     options.problem = _problem(options)
     usual = "full.txt" if options.data == FULL else "test.txt" if options.mode == "test" else "benchmark.txt"
     options.cases = options.cases or ROOT / options.problem.cases / usual
     options.case_file = options.case_file or CaseFile(options.cases)
     options.submission = options.submission or ROOT / options.problem.submission
-    if not _is_file(options.submission):
-        parser.error(f"--submission: {options.submission} does not exist or cannot be read")
     if options.baseline:
         if not _is_file(options.baseline):
             parser.error(f"--baseline: {options.baseline} does not exist or cannot be read")

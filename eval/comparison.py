@@ -22,7 +22,16 @@ from eval.sandbox.processes import ran_and_waited
 from eval.session import Session, Timings
 from eval.spans import Spans
 from eval.stats import Ratio, paired_interval, verdict
-from eval.supervisor import Limits, Result, Tolerance, measure_tolerance, round_inputs, take_over
+from eval.supervisor import (
+    FAILURES,
+    Limits,
+    Result,
+    Tolerance,
+    failure_text,
+    measure_tolerance,
+    round_inputs,
+    take_over,
+)
 from eval.workers.worker import Failure
 from reference.problems.interface import BOARD
 
@@ -152,8 +161,8 @@ def run_comparison(
         for side in sides:
             result = side.result
             side.end()
-    except (Failure, chip.Impossible, OSError) as failure:
-        result.error = str(failure)
+    except FAILURES as failure:
+        result.error = failure_text(failure)
         return compared
     ran, waited = (sum(getattr(side, name) for side in sides) for name in ("ran_ns", "waited_ns"))
     compared.busy = device.type == "cuda" or not ran or waited > MOST_WAITING * (ran + waited)

@@ -24,8 +24,10 @@ from eval.output import outlets, protocol, record, report
 from eval.output.outlets import tell
 from eval.output.protocol import Protocol
 from eval.output.text import clean
+from eval.sandbox import lifetime
 from eval.stats import summarise
 from eval.supervisor import (
+    FAILURES,
     MIN_ROUNDS,
     Limits,
     Result,
@@ -36,7 +38,6 @@ from eval.supervisor import (
     run_profile,
     run_test,
 )
-from eval.workers.worker import Failure
 from reference.problems.interface import BOARD, FULL
 
 Runner = Callable[..., Result]  # takes the submission, case, device, limits and kind of data; benchmarks a tolerance
@@ -78,7 +79,7 @@ def _tolerances(cases: Sequence[Case], device: torch.device, limits: Limits) -> 
     for case in cases:
         if case.shape not in measured:
             measured[case.shape] = None
-            with contextlib.suppress(Failure, OSError):
+            with contextlib.suppress(*FAILURES):
                 measured[case.shape] = measure_tolerance(case, device, limits)
     return [measured[case.shape] for case in cases]
 
@@ -211,6 +212,8 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
             else record.run_record(given, done)
         )
         try:
+            with contextlib.suppress(OSError):
+                lifetime.make_room()
             options.record.write(written, last)
         except outlets.OutletError as error:
             lost.append(f"--json: {error.strerror}; {outlets.rescue(written)}")

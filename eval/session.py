@@ -31,6 +31,7 @@ from eval.workers.process import GARBLED, WorkerProcess
 from eval.workers.worker import Failure
 from reference.problems.interface import BOARD, Output, blank
 
+_OF_MANY_THREADS = 1 << 20  # elements
 NULL_ROUNDS = 7
 NULL_ROUNDS_WARMING_UP = 2
 # Noise on the machine widens a batch of null rounds. If no batch is quiet for so long, the cheapest rounds count.
@@ -83,6 +84,9 @@ class Session:
         self.wrong: dict[str, Any] | None = None  # where the wrong elements lie
         self.pid = 0  # the worker's
         self.checked = 0  # outputs compared with the reference
+        # Starts the threads of torch's loops: the submission may use up all processes, and libgomp ends a program that
+        # gets no thread.
+        torch.ones(_OF_MANY_THREADS, device="cpu").sum()
         layout = Layout(case.shape, apart=device.type == "cuda")
         self._lender: CudaLender | HostLender = (
             CudaLender(layout, inputs, device, outputs=span_calls)

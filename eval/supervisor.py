@@ -128,6 +128,17 @@ def _done(result: Result, limits: Limits, wall_s: float, made: int) -> bool:
     return _steady(result.rounds_us, result.inputs) or (late and rounds >= MIN_ROUNDS)
 
 
+# What ends a case: the submission, or no memory, no descriptors, a limit on files (torch raises RuntimeError).
+FAILURES = (Failure, chip.Impossible, OSError, MemoryError, RuntimeError)
+
+
+def failure_text(failure: Exception) -> str:
+    """The error message of a case that one of FAILURES ended."""
+    if isinstance(failure, (Failure, chip.Impossible)):
+        return str(failure)
+    return f"the harness could not run the case: {clean(str(failure))}"
+
+
 def _judge(
     submission: Path, device: torch.device, limits: Limits, result: Result, make: Callable[[Session], None],
     how: Spans | None = None,
@@ -138,10 +149,8 @@ def _judge(
         session = Session(submission, result.case, device, how.inputs, limits.answer_s, result.data, how.calls)
         with session:
             make(session)
-    except (Failure, chip.Impossible) as failure:
-        result.error, result.unmeasured = str(failure), isinstance(failure, NotMeasured)
-    except OSError as error:  # no memory, no descriptors, a limit on files
-        result.error = f"the harness could not run the case: {clean(str(error))}"
+    except FAILURES as failure:
+        result.error, result.unmeasured = failure_text(failure), isinstance(failure, NotMeasured)
     if session is not None:
         take_over(result, session)
     return result
@@ -238,8 +247,8 @@ def run_benchmark(
     own, fresh = judges_of(data, case.shape)
     try:
         measured = tolerance or measure_tolerance(case, device, limits)
-    except Failure as failure:
-        result.error = str(failure)
+    except FAILURES as failure:
+        result.error = failure_text(failure)
         return result
     result.inputs = measured.inputs
 

@@ -12,6 +12,9 @@ from typing import Any
 
 import torch
 
+# Smaller allocations may lie in one block, all of which a handle lends (CUDA programming guide, "Interprocess
+# Communication").
+_LENT_BYTES = 2 << 20
 HANDLE_BYTES = 64  # CUDA_IPC_HANDLE_SIZE
 _LAZY_PEER_ACCESS = 1  # cudaIpcMemLazyEnablePeerAccess
 _NO_TIMING, _INTERPROCESS = 2, 4  # cudaEventDisableTiming, cudaEventInterprocess
@@ -80,7 +83,7 @@ class Runtime:
 
     def allocate(self, size: int) -> int:
         """Allocates device memory that can be lent. Returns its address."""
-        return self._made("cudaMalloc", ctypes.c_size_t(size))
+        return self._made("cudaMalloc", ctypes.c_size_t(-(-size // _LENT_BYTES) * _LENT_BYTES))
 
     def free(self, address: int) -> None:
         """Frees device memory."""

@@ -20,6 +20,9 @@ from eval.output.text import clean
 # A process can name thousands of huge sparse files as its libraries: hashing must end.
 MOST_LIBRARIES = 100
 MOST_HASHED_BYTES = 4 << 30  # of one process's libraries together
+# A process can also add mappings faster than they are read.
+MOST_MAPS_BYTES = 16 << 20
+_CHUNK_BYTES = 1 << 20
 _NVML_VERSION_BYTES = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
 
@@ -33,10 +36,20 @@ class Library(NamedTuple):
 _digests: dict[tuple[int, ...], str] = {}  # by the file's identity, size and time
 
 
+def _digest_of(path: str, size: int) -> str:
+    hashed = hashlib.sha256()
+    with Path(path).open("rb", buffering=0) as file:
+        while size > 0 and (chunk := file.read(min(size, _CHUNK_BYTES))):
+            hashed.update(chunk)
+            size -= len(chunk)
+    return hashed.hexdigest()
+
+
 def digest(path: Path, most_bytes: int = MOST_HASHED_BYTES) -> tuple[str, int]:
     """The SHA-256 of a regular file and its size; ("", 0) if it is larger, cannot be read, or is not regular.
 
-    A FIFO or device is never opened: that could block or have side effects.
+    A FIFO or device is never opened: that could block or have side effects. Nor is more read than the file's size: some
+    files of /proc are regular and empty, and a read of them waits for the kernel's next message.
     """
     try:
         found = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -48,8 +61,7 @@ def digest(path: Path, most_bytes: int = MOST_HASHED_BYTES) -> tuple[str, int]:
             return "", 0
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         if key not in _digests:
-            with Path(f"/proc/self/fd/{found}").open("rb") as file:
-                _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+            _digests[key] = _digest_of(f"/proc/self/fd/{found}", status.st_size)
         return _digests[key], status.st_size
     except OSError:
         return "", 0
@@ -90,7 +102,8 @@ def mapped_libraries(pid: int, known: Collection[Path] = ()) -> list[Path]:
     found: dict[str, Path] = {}
     others = {str(path) for path in known}
     with contextlib.suppress(OSError):
-        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        with Path(f"/proc/{pid}/maps").open("rb") as file:
+            lines = file.read(MOST_MAPS_BYTES).decode(errors="replace").splitlines()
         system = _system_folders()
         for line in lines:
             path = line.partition("/")[2]

@@ -27,21 +27,23 @@ LAST_WORD = struct.Struct("<i?")
 _LOOK_AGAIN_S = 0.002
 _REAP_S = 5.0  # how often ended orphans are reaped while the worker runs
 _WITHOUT_PIDFD_S = 0.05  # how often to poll the worker on kernels without pidfd (before Linux 5.3)
+_MOST_REAPED = 10_000  # at a time
 _STOP_PASSES = 50
 _ALL = 0x40000000  # __WALL (linux/wait.h): children by clone() with any signal
 _GONE = 1  # the exit code if the worker's own is unknown
 
 
 def _reap(worker: int) -> tuple[int | None, bool]:
-    """Reaps every child that has ended. Returns the worker's status if it is one of them, and whether a child is left.
+    """Reaps children that have ended. Returns the worker's status if it is one of them, and whether a child is left.
 
     Every orphan below a sub-reaper becomes its child, so without children there are no descendants either.
     """
     status = None
     try:
-        while (ended := os.waitpid(-1, os.WNOHANG | _ALL))[0] != 0:
-            if ended[0] == worker:
-                status = ended[1]
+        for _ in range(_MOST_REAPED):  # a submission may end processes faster than this reaps them
+            if (ended := os.waitpid(-1, os.WNOHANG | _ALL))[0] == 0:
+                break
+            status = ended[1] if ended[0] == worker else status
     except ChildProcessError:
         return status, False
     return status, True

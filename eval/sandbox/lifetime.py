@@ -39,7 +39,7 @@ class Interrupted(BaseException):
 
 # How much of its thread's own time removing the run's folder may take: on a busy machine it takes longer.
 REMOVE_S = 10.0
-# Of the disk, in bytes and files: if less is free, what submissions wrote is removed before the next worker starts.
+# Of the disk, in bytes and files: if less is free after a case, what submissions wrote is removed.
 ROOM_BYTES, ROOM_FILES = 64 << 20, 1000
 
 _folder: Path | None = None
@@ -55,6 +55,7 @@ def run_folder() -> Path:
     global _folder, _descriptor, _folder_owner
     with _folder_lock:
         if _folder is None or _folder_owner != os.getpid():
+            os.umask(os.umask(0) & ~stat.S_IRWXU)  # the user's must not keep him from files of his own
             _folder, _folder_owner = Path(tempfile.mkdtemp(prefix="eval-")), os.getpid()
             _descriptor = os.open(_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             _scratch.clear()
@@ -76,14 +77,20 @@ def scratch_folder(submission: str) -> tuple[Path, int]:
             opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=_descriptor)
             _scratch[submission] = folder / name, opened
         path, descriptor = _scratch[submission]
-        free = os.fstatvfs(_descriptor)
-        if free.f_bavail * free.f_frsize < ROOM_BYTES or (free.f_files and free.f_favail < ROOM_FILES):
-            for _, opened in _scratch.values():
-                _empty(opened)
+    make_room()
     os.fchmod(descriptor, 0o700)
     if not os.path.samestat(path.lstat(), os.fstat(descriptor)):
         raise OSError(errno.ESTALE, "another file has taken its place", str(path))
     return path, descriptor
+
+
+def make_room() -> None:
+    """Removes what submissions wrote in this run if they filled the disk. Call it while none runs. Raises OSError."""
+    with _folder_lock:
+        for _, opened in _scratch.values():
+            free = os.fstatvfs(opened)
+            if free.f_bavail * free.f_frsize < ROOM_BYTES or (free.f_files and free.f_favail < ROOM_FILES):
+                _empty(opened)
 
 
 def cache_folders(variables: Iterable[str]) -> dict[str, int]:
@@ -118,6 +125,8 @@ def _empty(root: int) -> None:
     end = time.thread_time() + REMOVE_S
     while (names := os.listdir(root)) and time.thread_time() < end:
         for name in names:
+            if time.thread_time() > end:
+                return
             if not _is_folder(name, root):
                 os.unlink(name, dir_fd=root)
                 continue

@@ -32,7 +32,10 @@ REFUSED = (
     "perf_event_open", "bpf", "userfaultfd", "io_uring_setup", "add_key", "request_key", "keyctl", "mount", "umount2",
     "mount_setattr", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root", "chroot",
     "setns", "unshare", "open_by_handle_at", "move_pages", "migrate_pages",
-    "shmget", "semget", "msgget", "mq_open",  # these objects outlive every process
+    # System V objects and message queues outlive every process; those of other programs are open to whoever guesses
+    # a number or a name.
+    "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
+    "mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify",
 )  # fmt: skip
 # Call -> index of the argument that names a process. Refused if it names a protected one.
 _BY_PROCESS = {

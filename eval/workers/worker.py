@@ -56,6 +56,13 @@ spec.loader.exec_module(sys.modules[{name!r}])
 WRITES_HINT = "; a submission writes only where tempfile.gettempdir() says"
 
 
+class _TextLoader(importlib.machinery.SourceFileLoader):
+    """Runs a file's text, whose digest the record has, and never compiled code that lies in a cache beside it."""
+
+    def get_code(self, fullname: str) -> Any:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 class Failure(Exception):
     """What went wrong with a submission, in one line for the report."""
 
@@ -78,16 +85,21 @@ def _blamed(action: str) -> Iterator[None]:
     except (Failure, CoreError):
         raise
     except BaseException as error:
+        raise Failure(f"{action}: {_told(error)}") from None
+
+
+def _told(error: BaseException) -> str:
+    """An exception of the submission in one line, which its class may try to prevent; its traceback goes to the log."""
+    kind, said, where = type.__dict__["__name__"].__get__(type(error)), "(its message cannot be read)", ""
+    hint = WRITES_HINT if isinstance(error, PermissionError) else ""
+    with contextlib.suppress(BaseException):
+        said = shortened(str.__str__(str(error)))  # a plain string, whatever __str__ returns
+    with contextlib.suppress(BaseException):
         place = traceback.extract_tb(error.__traceback__)[-1]
-        hint = WRITES_HINT if isinstance(error, PermissionError) else ""
-        try:
-            said = str(error)
-        except BaseException:
-            said = "(its message cannot be read)"
-        traceback.print_exc()  # to the log
-        raise Failure(
-            f"{action}: {type(error).__name__}: {shortened(said)} ({Path(place.filename).name}:{place.lineno}){hint}"
-        ) from None
+        where = f" ({Path(place.filename).name}:{place.lineno})"
+    with contextlib.suppress(BaseException):  # the disk may be full
+        traceback.print_exc()
+    return f"{kind}: {said}{where}{hint}"
 
 
 def _load(path: str, scratch: Path) -> ModuleType:
@@ -105,7 +117,7 @@ def _load(path: str, scratch: Path) -> ModuleType:
     for name, file, within in ((MODULE, path, places), ("task", task.__file__, None)):
         (stubs / f"{name}.py").write_text(STUB.format(name=name, path=str(Path(file).resolve()), places=within))
     sys.path.insert(0, str(stubs))
-    loader = importlib.machinery.SourceFileLoader(MODULE, path)  # whatever the file's name ends in
+    loader = _TextLoader(MODULE, path)  # whatever the file's name ends in
     spec = importlib.util.spec_from_file_location(MODULE, path, loader=loader, submodule_search_locations=places)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -121,11 +133,11 @@ def _backend(module: ModuleType, device: torch.device) -> str:
     asked = os.environ.get("NVFP4_BACKEND") or "auto"
     if not hasattr(module, "backends"):
         return ""
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(BaseException):
         for backend in module.backends():
             fits = backend.name == asked if asked != "auto" else (backend.name == "cpu") == (device.type == "cpu")
             if backend.available and fits:
-                return f"{backend.name} ({backend.detail})" if backend.detail else str(backend.name)
+                return shortened(f"{backend.name} ({backend.detail})" if backend.detail else str(backend.name))
     return ""
 
 
@@ -330,8 +342,7 @@ def main(setup: Setup, end: int, lifeline: int, log: int, *folders: int) -> None
     except (EOFError, BrokenPipeError):  # the parent has ended
         pass
     except BaseException as error:
-        traceback.print_exc()
-        _tell(channel, f"{type(error).__name__}: {error}")
+        _tell(channel, _told(error))
     finally:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the submission may have replaced it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import eval.workers.guards
 import eval.workers.worker
 from eval.cases import parse_case
 from eval.hardware import capacity
-from eval.supervisor import Limits, run_benchmark, run_profile, run_test
+from eval.supervisor import SMALL_US, Limits, measure_tolerance, run_benchmark, run_profile, run_test
 from eval.workers.guards import FunctionWatch, extent, output_problem
 from reference.problems.dual_gemm import DualGemm
 from reference.reference import generate_input
@@ -26,8 +27,8 @@ ELSEWHERE = ("cheating_cuda", "grouped", "odd", "product", "reaching")
 SUBMISSIONS = {path.stem: path for path in ADVERSARIAL.glob("*/*.py") if path.parent.name not in ELSEWHERE}
 CASE = parse_case("m: 256; n: 128; k: 512; l: 1; seed: 1111")
 CPU = torch.device("cpu")
-LIMITS = Limits(answer_s=60.0, timing_s=0.05, wall_s=0.05, inputs=3, singles=2)
-IMPATIENT = Limits(answer_s=15.0, timing_s=0.05, wall_s=0.05, inputs=3, singles=0)
+LIMITS = Limits(answer_s=60.0, timing_s=0.05, wall_s=0.05, inputs=3, singles=2, small_us=SMALL_US)
+IMPATIENT = replace(LIMITS, answer_s=15.0, singles=0)
 
 CAUGHT = {
     "cached_by_pointer": "wrong result",
@@ -79,9 +80,11 @@ CORRECTED = ("hides_some",)
 @pytest.fixture(scope="module")
 def results():
     """Every submission's benchmark, two at a time."""
+    tolerance = measure_tolerance(CASE, CPU, LIMITS)
 
     def run(name):
-        return run_benchmark(SUBMISSIONS[name], CASE, CPU, IMPATIENT if name == "hangs" else LIMITS)
+        limits = IMPATIENT if name == "hangs" else LIMITS
+        return run_benchmark(SUBMISSIONS[name], CASE, CPU, limits, tolerance=tolerance)
 
     names = [*CAUGHT, *PASSES, *CORRECTED]
     with ThreadPoolExecutor(2) as pool:

@@ -243,13 +243,21 @@ def test_a_profile_is_one_call_after_a_checked_one(scripted):
 
 @pytest.mark.parametrize("run", [supervisor.run_test, supervisor.run_benchmark, supervisor.run_profile])
 @pytest.mark.parametrize("when", ["__init__", "load", "round"])
-def test_a_workers_failure_is_the_cases(scripted, monkeypatch, run, when):
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (Failure("it broke"), "it broke"),
+        (OSError("no descriptors"), "the harness could not run the case: no descriptors"),
+        (torch.OutOfMemoryError("the device is full"), "the harness could not run the case: the device is full"),
+    ],
+)
+def test_whatever_ends_a_case_is_told_as_its_error(scripted, monkeypatch, run, when, failure, said):
     def fail(*_, **__):
-        raise Failure("it broke")
+        raise failure
 
     monkeypatch.setattr(Scripted, when, fail)
     result = run(None, CASE, CPU, LIMITS)
-    assert result.error == "it broke"
+    assert result.error == said
     assert result.printed == ("" if when == "__init__" else "what it printed")
 
 

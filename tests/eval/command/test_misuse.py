@@ -125,6 +125,11 @@ def test_a_case_file_that_asks_for_the_impossible_is_a_bad_case_file(tmp_path, c
     told(judged(common(path)), 113, text)
 
 
+def test_a_submission_that_waits_for_a_writer_is_no_file(cases, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    told(judged(("test", cases, "--submission", tmp_path / "fifo")), 2, "fifo does not exist or cannot be read")
+
+
 def test_a_folder_and_a_device_without_end_are_no_case_files(tmp_path):
     told(judged(common(tmp_path)), 113, "cannot read")
     told(judged(common("/dev/zero")), 113, "/dev/zero")
@@ -153,6 +158,7 @@ def test_a_byte_order_mark_is_no_harm(cases):
         (("--timeout", "0"), "'0'; expected seconds"),
         (("--timeout", "-1"), "expected seconds"),
         (("--timeout", "soon"), "'soon'; expected seconds"),
+        (("--timeout", "\u0661"), "expected seconds"),
         (("--timeout", "9" * 5000), "expected seconds"),
         (("\x1b[2J",), "unrecognized arguments"),
         (("--data", "some"), "invalid choice: 'some'"),

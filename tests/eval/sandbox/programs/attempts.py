@@ -35,6 +35,11 @@ if how == "without mounts":
     mounts.restrict = refuse
 if how == "an old Landlock":
     landlock.abi = lambda: 1
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+segment = libc.shmget(0, 4096, 0o1600)
+libc.shmat(segment, None, 0)
+libc.shmctl(segment, 0, None)  # removed when this process ends
 state = sandbox.State()
 if how != "outside":
     folder = os.open(scratch, os.O_RDONLY)
@@ -81,6 +86,11 @@ def system_v():
     libc.shmctl(found, 0, None)
 
 
+def system_v_by_number():
+    if libc.shmat(segment, None, 0) == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "shmat")
+
+
 def new_namespace():
     child = libc.syscall(ctypes.c_long(kernel.number("clone")), ctypes.c_ulong(0x10000000 | 17), None, None, None, None)
     if child == 0:
@@ -96,9 +106,6 @@ def share_memory():
     if shared_file.stat().st_dev != shared_memory_device:
         raise OSError("in a file system of its own")
     shared_file.unlink()
-
-
-libc = ctypes.CDLL(None, use_errno=True)
 
 
 def system_call(name, *arguments):
@@ -142,6 +149,7 @@ TRIED = {
     "send to a path from a pair": send_from_pair,
     "have a socket of the network": lambda: socket.socket().close(),
     "keep System V memory": system_v,
+    "use System V memory by its number": system_v_by_number,
     "make a namespace": new_namespace,
     "leave a file in shared memory": share_memory,
     "change a mode elsewhere": lambda: (elsewhere / "there").chmod(0o600),
