@@ -26,25 +26,6 @@ def halves(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float16)
 
 
-def test_the_tolerance_is_inclusive_and_ends_there():
-    want = torch.tensor([0.0, 1.0, -1000.0], dtype=torch.float64)
-    slack = 1e-3 + 1e-3 * want.abs()
-    inside, outside = want + 0.999 * slack, want + 1.001 * slack
-    assert compare(inside, want) == (True, "")
-    assert compare(want - 0.999 * slack, want) == (True, "")
-    passed, message = compare(outside, want)
-    assert not passed and message.startswith("3 of 3 elements differ")
-    assert compare(torch.tensor([0.5]), torch.tensor([0.0]), rtol=0, atol=0.5)[0]
-    assert not compare(torch.tensor([0.5]), torch.tensor([0.0]), rtol=9, atol=0.49)[0]
-
-
-@pytest.mark.parametrize("got", [0.0, 65504.0, math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("want", [0.0, 65504.0, math.nan, math.inf, -math.inf])
-def test_nan_and_infinities_match_only_themselves(got, want):
-    wanted = got == want or (math.isnan(got) and math.isnan(want))
-    assert compare(halves(got), halves(want))[0] == wanted
-
-
 def test_the_first_mismatches_are_listed_in_order():
     want = torch.zeros(4, 3, 1, dtype=torch.float16)
     got = want.clone()

@@ -147,12 +147,6 @@ def test_one_special_value_among_right_ones_is_found(got, want):
         assert message == f"1 of 3 elements differ: at (1,) got {got:g}, expected {want:g}"
 
 
-def test_exactly_five_mismatches_are_shown():
-    want = torch.zeros(7, dtype=torch.float16)
-    assert compare(want + 1, want)[1].count("got 1, expected 0") == 5
-    assert compare(want + 1, want)[1].startswith("7 of 7 elements differ: at (0,) got 1")
-
-
 # --- the oracle's bounds ------------------------------------------------------------------------------
 
 

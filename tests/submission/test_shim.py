@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 
 from reference.reference import check_against_oracle, generate_input, oracle
-from submission import submission as shim
 from submission.submission import backends, custom_kernel
 
 M, N, K, L = 40, 24, 192, 2
@@ -90,42 +89,11 @@ def test_inputs_are_not_modified():
         assert torch.equal(tensor.view(torch.uint8), copy), name
 
 
-def test_size_one_dimensions_may_have_any_stride():
-    data = problem(1, N, 64, 1)
-    odd = torch.as_strided(data[0], data[0].shape, (12345, 1, 999))
-    assert_right(replaced(data, 0, odd))
-
-
-@pytest.mark.parametrize("index", READ_IN_TEN)
-def test_wrong_dtype_is_a_type_error_naming_the_tensor(index):
-    data = problem()
-    wrong = data[index].view(torch.int16) if index == 9 else data[index].view(torch.uint8)
-    with pytest.raises(TypeError, match=rf"^{NAMES[index]} has dtype torch\.(int16|uint8); expected torch\."):
-        custom_kernel(replaced(data, index, wrong))
-
-
 @pytest.mark.parametrize("index", READ_IN_TEN)
 @pytest.mark.parametrize("wrong", [None, 3, "tensor"])
 def test_an_argument_that_is_no_tensor_is_a_type_error_naming_it(index, wrong):
     with pytest.raises(TypeError, match=rf"^{NAMES[index]} is a (NoneType|int|str); expected a torch.Tensor"):
         custom_kernel(replaced(problem(), index, wrong))
-
-
-@pytest.mark.parametrize("index", READ_IN_TEN)
-def test_wrong_shape_is_a_value_error(index):
-    data, other = problem(), problem(M + 128, N + 128, K + 64, L + 1)
-    with pytest.raises(ValueError, match=r"has shape \(.*\); expected "):
-        custom_kernel(replaced(data, index, other[index]))
-
-
-@pytest.mark.parametrize("index", READ_IN_TEN)
-def test_wrong_strides_are_a_value_error_naming_the_tensor(index):
-    data = problem()
-    tensor = data[index]
-    other = torch.empty(tensor.shape, dtype=tensor.dtype)  # contiguous in index order: not the layout
-    assert other.stride() != tensor.stride()
-    with pytest.raises(ValueError, match=rf"^{NAMES[index]} has strides .*; expected \("):
-        custom_kernel(replaced(data, index, other))
 
 
 @pytest.mark.parametrize("index", READ_IN_TEN)
@@ -141,13 +109,6 @@ def test_misaligned_tensor_is_a_value_error_naming_the_argument():
     shifted = storage[1:33].view(1, 1, 32).permute(1, 2, 0).view(torch.float4_e2m1fn_x2)
     with pytest.raises(ValueError, match=r"^a is at .*aligned to 16 bytes"):
         custom_kernel(replaced(data, 0, shifted))
-
-
-def test_k_must_be_a_multiple_of_64():
-    data = problem(M, N, 64, 1)
-    short = data[0][:, :24, :]
-    with pytest.raises(ValueError, match="K = 48; expected a multiple of 64"):
-        custom_kernel(replaced(data, 0, short))
 
 
 @pytest.mark.parametrize("index", [0, 9])
@@ -225,11 +186,6 @@ def test_backends_lists_what_the_library_was_built_with():
     found = {backend.name: backend for backend in backends()}
     assert set(found) == {"cpu", "hopper", "blackwell", "geforce"}
     assert found["cpu"].available
-
-
-def test_missing_library_says_how_to_build_it(tmp_path):
-    with pytest.raises(ImportError, match="make build"):
-        shim._load(tmp_path / "libcustom_kernel.so")
 
 
 @pytest.mark.parametrize("index", READ_IN_TEN)
