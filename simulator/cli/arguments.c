@@ -8,17 +8,39 @@
 
 #include "cli.h"
 
-static size_t read_list(const char *text, uint64_t list[5]) {
-    size_t count = 0;
-    while (*text != '\0' && *text != ':' && count < 5) {
-        char *end;
-        list[count++] = strtoull(text, &end, 0);
-        if (end == text) {
-            return 0;
+const char *read_natural(const char *text, uint64_t most, uint64_t *number) {
+    char *end;
+    errno = 0;
+    *number = strtoull(text, &end, 0);
+    return *text >= '0' && *text <= '9' && errno == 0 && *number <= most ? end : NULL;
+}
+
+bool read_triple(const char *text, uint32_t triple[3]) {
+    uint64_t numbers[3] = {1, 1, 1};
+    for (int i = 0; i < 3; i++) {
+        text = read_natural(text, UINT32_MAX, &numbers[i]);
+        if (text == NULL || *text != ',') {
+            break;
         }
-        text = *end == ',' ? end + 1 : end;
+        text++;
     }
-    return count;
+    for (int i = 0; i < 3; i++) {
+        triple[i] = (uint32_t)numbers[i];
+    }
+    return text != NULL && *text == '\0' && text[-1] != ',';
+}
+
+/* Reads up to five numbers with commas between them, to the next colon; false for anything else. */
+static bool read_list(const char *text, uint64_t list[5], size_t *count) {
+    *count = 0;
+    while (*text != '\0' && *text != ':') {
+        if (*count == 5 || (text = read_natural(text, UINT64_MAX, &list[(*count)++])) == NULL ||
+            (*text != ',' && *text != ':' && *text != '\0')) {
+            return false;
+        }
+        text += *text == ',';
+    }
+    return true;
 }
 
 static bool read_map(const struct arguments *all, const char *text, struct argument *argument) {
@@ -28,7 +50,9 @@ static bool read_map(const struct arguments *all, const char *text, struct argum
     size_t counts[MAP_FIELDS];
     char message[200];
     for (int i = 0; i < MAP_FIELDS; i++) {
-        counts[i] = read_list(text, fields[i]);
+        if (!read_list(text, fields[i], &counts[i])) {
+            return false;
+        }
         text = strchr(text, ':');
         if (text == NULL && i < BOX) {
             return false;
@@ -57,8 +81,12 @@ static bool read_map(const struct arguments *all, const char *text, struct argum
 }
 
 static bool read_buffer(struct sim *sim, const char *text, struct argument *argument) {
-    char *end;
-    argument->buffer_bytes = strtoull(text, &end, 0);
+    uint64_t bytes;
+    const char *end = read_natural(text, SIZE_MAX, &bytes);
+    if (end == NULL || (*end != '\0' && *end != '=')) {
+        return false;
+    }
+    argument->buffer_bytes = bytes;
     argument->buffer = sim_alloc(sim, argument->buffer_bytes, text);
     if (argument->buffer == NULL) {
         (void)cli_fail("buffer", sim_message(sim));
@@ -67,16 +95,26 @@ static bool read_buffer(struct sim *sim, const char *text, struct argument *argu
     memset(argument->buffer, 0, argument->buffer_bytes);
     memcpy(argument->bytes, &argument->buffer, sizeof argument->buffer);
     if (*end == '=') {
-        size_t bytes;
-        char *content = cli_read_file(end + 1, &bytes);
+        size_t length;
+        char *content = cli_read_file(end + 1, &length);
         if (content == NULL) {
             (void)cli_fail(end + 1, strerror(errno));
             return false;
         }
-        memcpy(argument->buffer, content, bytes < argument->buffer_bytes ? bytes : argument->buffer_bytes);
+        memcpy(argument->buffer, content, length < argument->buffer_bytes ? length : argument->buffer_bytes);
         free(content);
     }
     return true;
+}
+
+/* A number of 32 or 64 bits, of which `most` is the largest; a signed one may have a minus. */
+static bool read_integer(const char *text, bool is_signed, uint64_t most, struct argument *argument) {
+    bool minus = is_signed && *text == '-';
+    uint64_t number;
+    const char *end = read_natural(text + minus, minus ? most / 2 + 1 : most, &number);
+    number = minus ? 0 - number : number;
+    memcpy(argument->bytes, &number, 8);
+    return end != NULL && *end == '\0';
 }
 
 bool read_argument(struct arguments *all, struct sim *sim, const char *text) {
@@ -86,19 +124,17 @@ bool read_argument(struct arguments *all, struct sim *sim, const char *text) {
         return false;
     }
     value++;
-    int64_t integer = strtoll(value, NULL, 0);
-    uint64_t natural = strtoull(value, NULL, 0);
-    double real = strtod(value, NULL);
-    float narrow = (float)real;
-    bool known = true;
-    if (strncmp(text, "i32:", 4) == 0 || strncmp(text, "i64:", 4) == 0) {
-        memcpy(argument->bytes, &integer, 8);
-    } else if (strncmp(text, "u32:", 4) == 0 || strncmp(text, "u64:", 4) == 0) {
-        memcpy(argument->bytes, &natural, 8);
-    } else if (strncmp(text, "f32:", 4) == 0) {
-        memcpy(argument->bytes, &narrow, 4);
-    } else if (strncmp(text, "f64:", 4) == 0) {
-        memcpy(argument->bytes, &real, 8);
+    bool known;
+    if (strncmp(text, "i32:", 4) == 0 || strncmp(text, "u32:", 4) == 0) {
+        known = read_integer(value, *text == 'i', UINT32_MAX, argument);
+    } else if (strncmp(text, "i64:", 4) == 0 || strncmp(text, "u64:", 4) == 0) {
+        known = read_integer(value, *text == 'i', UINT64_MAX, argument);
+    } else if (strncmp(text, "f32:", 4) == 0 || strncmp(text, "f64:", 4) == 0) {
+        char *end;
+        double real = strtod(value, &end);
+        float narrow = (float)real;
+        memcpy(argument->bytes, text[1] == '3' ? (void *)&narrow : (void *)&real, text[1] == '3' ? 4 : 8);
+        known = end != value && *end == '\0';
     } else if (strncmp(text, "buf:", 4) == 0) {
         known = read_buffer(sim, value, argument);
     } else if (strncmp(text, "map:", 4) == 0) {

@@ -61,15 +61,10 @@ struct job {
     size_t ndumps;
 };
 
-static void read_triple(const char *text, uint32_t triple[3]) {
-    for (int i = 0; i < 3; i++) {
-        triple[i] = 1;
-    }
-    for (int i = 0; i < 3 && *text != '\0'; i++) {
-        char *end;
-        triple[i] = (uint32_t)strtoul(text, &end, 0);
-        text = *end == ',' ? end + 1 : end;
-    }
+/* Reads an option's whole number; 0, or EXIT_NOT_RUN after a message. */
+static int set_number(const char *value, uint64_t most, const char *expected, uint64_t *number) {
+    const char *end = read_natural(value, most, number);
+    return end != NULL && *end == '\0' ? 0 : cli_fail(expected, value);
 }
 
 enum { OPT_GRID = 256, OPT_BLOCK, OPT_CLUSTER, OPT_SHARED, OPT_MODE, OPT_THREADS, OPT_LIMIT, OPT_DUMP };
@@ -113,27 +108,31 @@ static const struct option options[] = {{"grid", required_argument, NULL, OPT_GR
                                         {NULL, 0, NULL, 0}};
 
 static int set_option(struct job *job, int option, const char *value) {
+    uint64_t number = 0;
+    int status;
     switch (option) {
     case OPT_GRID:
-        read_triple(value, job->launch.grid);
-        return 0;
+        return read_triple(value, job->launch.grid) ? 0 : cli_fail("--grid takes X, X,Y or X,Y,Z, not", value);
     case OPT_BLOCK:
-        read_triple(value, job->launch.block);
-        return 0;
+        return read_triple(value, job->launch.block) ? 0
+                                                     : cli_fail("--block takes X, X,Y or X,Y,Z, not", value);
     case OPT_CLUSTER:
-        read_triple(value, job->launch.cluster);
-        return 0;
+        return read_triple(value, job->launch.cluster)
+                   ? 0
+                   : cli_fail("--cluster takes X, X,Y or X,Y,Z, not", value);
     case OPT_SHARED:
-        job->launch.dynamic_shared_bytes = (uint32_t)strtoul(value, NULL, 0);
-        return 0;
+        status = set_number(value, UINT32_MAX, "--shared takes a number of bytes, not", &number);
+        job->launch.dynamic_shared_bytes = (uint32_t)number;
+        return status;
     case OPT_MODE:
         return sim_read_mode(value, &job->options) ? 0 : cli_fail("--mode takes " SIM_MODES ", not", value);
     case OPT_THREADS:
-        job->options.threads = atoi(value);
-        return 0;
+        status = set_number(value, INT32_MAX, "--threads takes a number, not", &number);
+        job->options.threads = (int)number;
+        return status;
     case OPT_LIMIT:
-        job->options.max_instructions = strtoull(value, NULL, 0);
-        return 0;
+        return set_number(value, UINT64_MAX, "--limit takes a number of instructions, not",
+                          &job->options.max_instructions);
     case OPT_DUMP:
         if (job->ndumps == MAX_ARGUMENTS) {
             return cli_fail("too many --dump", value);
@@ -297,7 +296,10 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
             return cli_fail("no argument can fill a parameter of more than 128 bytes", argv[i]);
         }
         if (!read_argument(&job->arguments, sim, argv[i])) {
-            return cli_fail("bad argument", argv[i]);
+            char detail[300];
+            (void)snprintf(detail, sizeof detail,
+                           "%.200s; expected TYPE:VALUE, such as u32:7 (--help lists all)", argv[i]);
+            return cli_fail("bad argument", detail);
         }
     }
     void *pointers[MAX_ARGUMENTS];

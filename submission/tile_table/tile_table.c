@@ -31,10 +31,10 @@ static const struct {
 };
 enum { BACKENDS = sizeof backends / sizeof *backends };
 
-static int usage(const char *what, const char *found) {
-    (void)fprintf(stderr,
-                  "tile_table: %s is '%s'\nusage: tile_table [hopper|blackwell|geforce SMS MxNxK[xL] ...]\n",
-                  what, found);
+#define USAGE "usage: tile_table [hopper|blackwell|geforce SMS MxNxK[xL] ...]\n"
+
+static int refuse(const char *what, const char *found, const char *expected) {
+    (void)fprintf(stderr, "tile_table: %s is '%s'; expected %s\n" USAGE, what, found, expected);
     return 2;
 }
 
@@ -53,6 +53,10 @@ static int read_shape(const char *text, struct tile_question *question) {
 }
 
 int main(int count, char **words) {
+    if (count == 2 && (strcmp(words[1], "--help") == 0 || strcmp(words[1], "-h") == 0)) {
+        printf(USAGE "Prints all tiles, or the tile that the library chooses for each shape, as JSON.\n");
+        return 0;
+    }
     if (count == 1) {
         for (int i = 0; i < BACKENDS; i++) {
             printf("%s\n  \"%s\": ", i > 0 ? "," : "{", backends[i].name);
@@ -66,16 +70,16 @@ int main(int count, char **words) {
         backend++;
     }
     if (backend == BACKENDS) {
-        return usage("BACKEND", words[1]);
+        return refuse("BACKEND", words[1], "hopper, blackwell or geforce");
     }
     struct tile_question question = {0};
     char excess;
     if (count < 3 || sscanf(words[2], "%d%c", &question.sms, &excess) != 1 || question.sms < 2) {
-        return usage("SMS", count < 3 ? "" : words[2]);
+        return refuse("SMS", count < 3 ? "" : words[2], "the number of a chip's SMs, 2 or more");
     }
     for (int i = 3; i < count; i++) { /* checks all of them before it prints anything */
         if (!read_shape(words[i], &question)) {
-            return usage("SHAPE", words[i]);
+            return refuse("SHAPE", words[i], "MxNxK or MxNxKxL, each 1 or more");
         }
     }
     printf("{");

@@ -94,6 +94,12 @@ CASES = {
         entry(".local .b8 x[1048576][1048576][1048576][16];"), [], 4, "a frame of more than 1048576 bytes"
     ),
     "a buffer of more than there is": (PIPELINE, ["--block", 64, "--", "buf:-1", "buf:4096", "u32:7"], 4, "buf:-1"),
+    "an integer that is none": (PIPELINE, ["--", "buf:4096", "buf:4096", "u32:x"], 4, "u32:x"),
+    "an integer beyond 32 bits": (PIPELINE, ["--", "buf:4096", "buf:4096", "u32:4294967296"], 4, "u32:4294967296"),
+    "bytes with a unit": (PIPELINE, ["--", "buf:4k", "buf:4096", "u32:7"], 4, "buf:4k"),
+    "a block of no number": (NOP, ["--block", "x"], 4, "--block takes X, X,Y or X,Y,Z, not: x"),
+    "a grid of four numbers": (NOP, ["--grid", "1,2,3,4"], 4, "--grid takes X, X,Y or X,Y,Z, not: 1,2,3,4"),
+    "no number of bytes": (NOP, ["--shared", "1k"], 4, "--shared takes a number of bytes, not: 1k"),
     "an address in an initialiser of 16 bytes": (
         entry("", before=".global .align 16 .b8 h[16];\n.global .align 16 .b128 g[1] = {h};"), [], 0, "clean"
     ),
