@@ -107,8 +107,10 @@ def _plan_of(metadata: tuple[tuple[object, ...], ...]) -> _Plan | None:
         return None
     expected = _expected(m, n, b_rows, half_k, batches)
     for one, shape, stride, dtype in zip(expected, shapes, strides, dtypes, strict=True):
-        # Strides count only where there is more than one row, value or batch.
-        differ = any(size > 1 and x != y for size, x, y in zip(shape, stride, one.strides, strict=True))
+        # Strides count only where there is more than one row, value or batch, and none is missing.
+        differ = 0 not in shape and any(
+            size > 1 and x != y for size, x, y in zip(shape, stride, one.strides, strict=True)
+        )
         if shape != one.shape or dtype is not one.dtype or differ:
             return None
     swapped = n == 1

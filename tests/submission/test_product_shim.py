@@ -74,6 +74,10 @@ def test_no_rows_is_no_work(custom_kernel):
     data = list(made(Gemm(8, 8, 64, 1)))
     data[0], data[4], data[6] = data[0][:0], data[4][:, :, :0], data[6][:0]
     assert custom_kernel(data).shape == (0, 8, 1)
+    data = list(made(Gemm(8, 8, 64, 2)))
+    data[0], data[4] = data[0][:0].view(torch.uint8).contiguous().view(torch.float4_e2m1fn_x2), data[4][:, :, :0]
+    data[6] = data[6][:0].contiguous()  # without elements, strides mean nothing
+    assert custom_kernel(data).shape == (0, 8, 2)
 
 
 def in_the_memory_of(codes):
