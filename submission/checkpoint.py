@@ -40,16 +40,20 @@ Source = Mapping[str, torch.Tensor] | str | Path
 class QuantizedLinear(NamedTuple):
     """A linear layer's weight, code * factor * weight_scale, and the scale that its input is quantized with; what
     quantize_linear() makes.
+
+    codes (N, K/2): uint8, two e2m1 values per byte, the first in the low half.  factors (N, K/16): float8_e4m3fn or
+    uint8, row by row.  weight_scale: one number, a multiplier.  input_scale: one number, quantize_nvfp4()'s
+    global_scale.  product_scale: the scale of a product of the codes with those of the input.
     """
 
-    codes: torch.Tensor  # (N, K/2) uint8
-    factors: torch.Tensor  # (N, K/16) float8_e4m3fn or uint8
-    weight_scale: torch.Tensor  # one float32 number, a multiplier
-    input_scale: torch.Tensor  # one float32 number: quantize_nvfp4()'s global_scale
+    codes: torch.Tensor
+    factors: torch.Tensor
+    weight_scale: torch.Tensor | float
+    input_scale: torch.Tensor | float
 
     @property
-    def product_scale(self) -> torch.Tensor:
-        """The scale of a product of this weight's codes and those of its input."""
+    def product_scale(self) -> torch.Tensor | float:
+        """weight_scale / input_scale."""
         return self.weight_scale / self.input_scale
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from . import submission
-from .extended_operator import address, library_alpha, number_like, refuse_scale, register_products
+from .extended_operator import refuse_scale, register_products
 from .operator_checks import (
     CODE_DTYPES,
     GROUP,
@@ -38,8 +38,11 @@ from .operators import (
     TO_NVFP4,
     WEIGHTS,
     Options,
+    address,
     current_queue,
     forward_ad,
+    library_alpha,
+    number_like,
     other_options,
     raise_status,
     read_options,
@@ -285,8 +288,8 @@ def grouped_gated_gemm(
     offsets: int32, instead of counts for sorted tokens: the end of each expert's tokens (E), as torch._grouped_mm has
     them, or 0 and then these (E + 1).
     weights: "apart", or the order of gate's and up's rows in one tensor b1 (E, 2 N, K/2), b2 and sfb2 being None:
-    "stacked", all of gate and then all of up; "interleaved8", "interleaved32", "interleaved64", that many of each in
-    turn.
+    "stacked", all of gate and then all of up, N a multiple of 128 if sfb1 is "swizzled128x4"; "interleaved8",
+    "interleaved32", "interleaved64", that many of each in turn, N a multiple of it.
     scale_gate, scale_up, scale_c: E float32 numbers, or one for all experts; token_scale: a float32 number for each
     token.  None is 1.  scale_c must be positive and finite; otherwise the scale factors returned are NaN.
 
@@ -308,9 +311,9 @@ def grouped_gated_gemm(
     K is a multiple of 16, fastest of 64: for others each call copies a and the scale factors of all experts, and on
     CPU, or if K is no multiple of 32, their codes too.  N, for NVFP4 output, is a multiple of 64.  All tensors are
     packed without gaps, 16-byte aligned (counts and numbers 4-byte aligned), on one device, CPU or CUDA; the kernel
-    runs on the device's current queue.  There is no gradient.
+    runs on the device's current queue.  Derivatives are refused.
 
-    Raises RuntimeError or ValueError, naming the argument.
+    Raises RuntimeError, TypeError or ValueError, naming the argument.
     """
     try:
         options = OPTIONS[scale_layout, out_dtype, weights]

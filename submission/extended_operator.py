@@ -37,8 +37,11 @@ from .operators import (
     TO_NVFP4,
     WEIGHTS,
     Options,
+    address,
     current_queue,
     forward_ad,
+    library_alpha,
+    number_like,
     other_options,
     raise_status,
     read_options,
@@ -55,7 +58,6 @@ _GROUP, _K_MULTIPLE = 16, 16
 # sfb2, c, queue; activation, weights, output, reserved; scale_gate, scale_up, token_scale, scale_c, sfc; limit, alpha,
 # beta, reserved_float; a_type, reserved_2.
 _ARGS = struct.Struct("@Iiiiqqqq8QiiiI5QffffiI")
-_LEAST = 1e-45  # the least float32 above 0
 _A_TYPES = {torch.float16: 1, torch.bfloat16: 2}  # enum custom_kernel_a_type; NVFP4 is 0
 
 
@@ -155,25 +157,6 @@ def _allocate(call: _Call, blocked: bool) -> tuple[torch.Tensor, torch.Tensor]:
         return c, torch.empty((m, n // _GROUP), **kind)
     _, _, tiles, _, tiles_k = view_shape(m, n // _GROUP)
     return c, torch.empty((tiles, tiles_k, 32, 4, 4), **kind).permute(2, 3, 0, 4, 1)
-
-
-def address(tensor: torch.Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
-
-
-def number_like(name: str, value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
-    """A Python number as a float32 tensor on the device of `like`."""
-    if isinstance(value, (int, float)) and isinstance(like, torch.Tensor):
-        try:
-            return torch.full((), value, dtype=torch.float32, device=like.device)
-        except (OverflowError, RuntimeError) as error:
-            raise ValueError(f"{name} is {value}; expected a number that float32 holds") from error
-    return value
-
-
-def library_alpha(alpha: float) -> float:
-    """Alpha for the library, where 0 stands for 1; so small a number gives the same sigmoid as 0."""
-    return _LEAST if abs(alpha) < _LEAST else alpha
 
 
 def _flat(call: _Call) -> tuple[_Call, Callable[[torch.Tensor], torch.Tensor]]:
@@ -295,12 +278,12 @@ def gated_gemm(
 
     and, if limit > 0, gate is at most limit and up between -limit and limit.
 
-    a (M, K/2), b1 and b2 (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half.
-    sfa, sfb1, sfb2: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
+    a (M, K/2) or (..., K/2), b1 and b2 (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the
+    low half.  sfa, sfb1, sfb2: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
     Or a (M, K) float16 or bfloat16, and sfa None: on the CPU and on Hopper.
     weights: "apart", or the order of gate's and up's rows in one tensor b1 of 2 N rows (b2 and sfb2 are None):
-    "stacked", all of gate and then all of up; "interleaved8", "interleaved32", "interleaved64", that many of each in
-    turn.
+    "stacked", all of gate and then all of up, N a multiple of 128 if sfb1 is "swizzled128x4"; "interleaved8",
+    "interleaved32", "interleaved64", that many of each in turn, N a multiple of it.
     scale_gate, scale_up, scale_c: a tensor of one float32 number, or a Python number; token_scale: M float32 numbers.
     None is 1.  scale_c must be positive and finite; otherwise the scale factors returned are NaN.
 
@@ -317,10 +300,10 @@ def gated_gemm(
     M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies a and all scale factors with zeros
     after each row, and on CPU and Hopper, or if K is no multiple of 32, the weights' codes too.  N, for NVFP4 output,
     is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned (the float32 ones 4-byte aligned), on one
-    device, CPU or CUDA; the kernel runs on the device's current queue.  There is no gradient. struct
+    device, CPU or CUDA; the kernel runs on the device's current queue.  Derivatives are refused.  struct
     custom_kernel_extended_args in custom_kernel.h has the arithmetic, operation by operation.
 
-    Raises RuntimeError or ValueError, naming the argument.
+    Raises RuntimeError, TypeError or ValueError, naming the argument.
     """
     try:
         options = OPTIONS[scale_layout, out_dtype, weights]
@@ -370,8 +353,8 @@ def plain_gemm(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """(a @ b^T) * (scale * token_scale) of NVFP4 operands.
 
-    a (M, K/2), b (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half.
-    sfa, sfb: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
+    a (M, K/2) or (..., K/2), b (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low
+    half.  sfa, sfb: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
     Or a (M, K) float16 or bfloat16, and sfa None: on the CPU and on Hopper.
     scale, scale_c: a tensor of one float32 number, or a Python number; token_scale: M float32 numbers.  None is 1.
     scale_c must be positive and finite; otherwise the scale factors returned are NaN.
@@ -389,9 +372,9 @@ def plain_gemm(
     M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies a and all scale factors with zeros
     after each row, and on CPU and Hopper, or if K is no multiple of 32, the weights' codes too.  N, for NVFP4 output,
     is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned (the float32 ones 4-byte aligned), on one
-    device, CPU or CUDA; the kernel runs on the device's current queue.  There is no gradient.
+    device, CPU or CUDA; the kernel runs on the device's current queue.  Derivatives are refused.
 
-    Raises RuntimeError or ValueError, naming the argument.
+    Raises RuntimeError, TypeError or ValueError, naming the argument.
     """
     try:
         options = OPTIONS[scale_layout, out_dtype, APART]

@@ -42,6 +42,28 @@ def message() -> str:
     return submission._library.custom_kernel_message().decode(errors="replace")
 
 
+_LEAST = 1e-45  # the least float32 above 0
+
+
+def address(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def number_like(name: str, value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
+    """A Python number as a float32 tensor on the device of `like`."""
+    if isinstance(value, (int, float)) and isinstance(like, torch.Tensor):
+        try:
+            return torch.full((), value, dtype=torch.float32, device=like.device)
+        except (OverflowError, RuntimeError) as error:
+            raise ValueError(f"{name} is {value}; expected a number that float32 holds") from error
+    return value
+
+
+def library_alpha(alpha: float) -> float:
+    """Alpha for the library, where 0 stands for 1; so small a number gives the same sigmoid as 0."""
+    return _LEAST if abs(alpha) < _LEAST else alpha
+
+
 def raise_status(status: int) -> None:
     """Raises the exception for a call that the library refused, unless status is 0."""
     if status != 0:

@@ -15,9 +15,17 @@ from typing import NamedTuple, NoReturn
 import torch
 
 from . import submission
-from .extended_operator import address, library_alpha, number_like
 from .operator_checks import check_number, check_tensor, require
-from .operators import current_queue, forward_ad, raise_status, register, without_derivative
+from .operators import (
+    address,
+    current_queue,
+    forward_ad,
+    library_alpha,
+    number_like,
+    raise_status,
+    register,
+    without_derivative,
+)
 from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED, SWIZZLED_8X4, view_shape
 
 _TYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float32: 3}  # enum custom_kernel_output
@@ -175,8 +183,8 @@ def quantize_nvfp4(
     gated_gemm() and plain_gemm() take them, in scale_layout: "linear" (M, K/16); "swizzled128x4" the view (32, 4,
     ceil(M/128), 4, ceil(K/64)); "swizzled8x4" (ceil(M/8) * 8, ceil(K/64) * 4), in blocks of 8 rows.  Padding is zero.
 
-    CPU or CUDA; the kernel runs on the device's current queue.  A backward pass through x raises RuntimeError.
-    Raises RuntimeError or ValueError, naming the argument.
+    CPU or CUDA; the kernel runs on the device's current queue.  Derivatives are refused.
+    Raises RuntimeError, TypeError or ValueError, naming the argument.
     """
     try:
         options = _LAYOUTS[scale_layout]
@@ -207,10 +215,11 @@ def rms_norm_quantize_nvfp4(
     """NVFP4 of RMSNorm of x, or of h = x + residual rounded to x's dtype: (h / sqrt(mean(h * h) + epsilon)) * weight,
     in float32 and not rounded before it is quantized.
 
-    weight: K numbers of x's dtype; None is ones.  residual: as x, without gaps.
+    x (M, K) or (..., K).  weight: K numbers of x's dtype; None is ones.  epsilon: at least 0.  residual: x's shape and
+    dtype, without gaps.
 
     Returns codes and scale factors as quantize_nvfp4() does, and with a residual also h, in x's shape and dtype.
-    global_scale, scale_layout and saturated are quantize_nvfp4()'s.
+    global_scale, scale_layout, saturated and errors are quantize_nvfp4()'s.
     """
     try:
         options = _NORM | _LAYOUTS[scale_layout]
@@ -249,7 +258,8 @@ def silu_mul_quantize_nvfp4(
     """NVFP4 of gate * sigmoid(alpha * gate) * (up + beta), where x (M, 2 N) holds gate in its first N columns and up in
     the others, and, if limit > 0, gate is at most limit and up between -limit and limit.
 
-    Returns codes (M, N/2) and scale factors.  global_scale, scale_layout and saturated are quantize_nvfp4()'s.
+    N is a multiple of 16, limit at least 0.  Returns codes (M, N/2) and scale factors.  global_scale, scale_layout,
+    saturated and errors are quantize_nvfp4()'s.
     """
     try:
         options = _GATED | _LAYOUTS[scale_layout]

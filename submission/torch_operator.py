@@ -177,7 +177,8 @@ def dual_gemm(
 ) -> torch.Tensor:
     """silu(a @ b1^T) * (a @ b2^T) of NVFP4 operands, in float16; written to `out` if given, else to a new tensor.
 
-    a (M, K/2), b1 and b2 (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half.
+    a (M, K/2) or (..., K/2), b1 and b2 (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the
+    low half.
     sfa, sfb1, sfb2: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
     out (M, N): float16.
 
@@ -189,9 +190,9 @@ def dual_gemm(
 
     All tensors may have one dimension more, L, for L problems of the same size, in the memory order of custom_kernel().
     M may be 0.  K is a multiple of 16, fastest of 64.  All tensors are packed without gaps, 16-byte aligned, on one
-    device, CPU or CUDA; the kernel runs on the device's current queue.  There is no gradient, no bias and no scale of a
-    whole tensor (gated_gemm has scales).  Stacked weights need no copy: b1, b2 = w13[:N], w13[N:], and likewise their
-    scale factors if these are linear or N is a multiple of 128.
+    device, CPU or CUDA; the kernel runs on the device's current queue.  There is no bias and no scale of a whole tensor
+    (gated_gemm has scales), and derivatives are refused.  Stacked weights need no copy: b1, b2 = w13[:N], w13[N:], and
+    likewise their scale factors if these are linear or N is a multiple of 128.
 
     Raises RuntimeError, TypeError or ValueError, naming the argument; `out` is then unchanged.
     """
