@@ -355,6 +355,6 @@ def main(arguments: list[str]) -> int:
         print(f"the report breaks {SCHEMA.relative_to(ROOT)}: {problem}", file=sys.stderr)
     if problems is None:
         print("jsonschema is not installed: the report's form was not checked")
-    print(f"send back {options.json}")
+    print(f"{options.json}: a rehearsal, nothing to send back" if options.dry else f"send back {options.json}")
     bad = [outcome for outcome in day.session.outcomes if outcome.outcome not in (PASSED, SKIPPED)]
     return 1 if bad or problems else 0

@@ -151,7 +151,13 @@ def _memory(value: Any) -> tuple[int, int] | None:
     return None
 
 
-def _triple(value: Extent) -> Any:
+def _triple(value: Extent, name: str) -> Any:
+    """Raises TypeError or ValueError, which name the extent, if it is none."""
+    parts = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(part, int | np.integer) for part in parts):
+        raise TypeError(f"{name} is {value!r}; expected an integer, or a tuple of three")
+    if len(parts) not in (1, 3) or not all(0 <= part < 1 << 32 for part in parts):
+        raise ValueError(f"{name} is {value!r}; expected an integer from 0 to 2^32 - 1, or a tuple of three")
     return (ctypes.c_uint32 * 3)(*(value if isinstance(value, tuple) else (value, min(value, 1), min(value, 1))))
 
 
@@ -167,7 +173,14 @@ def _attributes(
     """The attributes of a launch.  The caller keeps the argument blobs alive."""
     pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
     made = structs.Launch(
-        _triple(grid), _triple(block), _triple(cluster), shared, dependent, cooperative, None, len(blobs)
+        _triple(grid, "grid"),
+        _triple(block, "block"),
+        _triple(cluster, "cluster"),
+        shared,
+        dependent,
+        cooperative,
+        None,
+        len(blobs),
     )
     made.kept = pointers  # keeps them alive with the struct that holds their address
     made.arguments = ctypes.addressof(pointers)
@@ -178,6 +191,8 @@ class Simulator:
     """A simulated machine with its modules, memory and findings.  Not thread-safe."""
 
     def __init__(self, mode: str = "eager", seed: int = 1, threads: int = 1, checks: bool = True) -> None:
+        if mode not in MODES:
+            raise ValueError(f"mode is {mode!r}; expected one of {', '.join(MODES)}")
         self._lib = _library()
         options = structs.Options(MODES.index(mode), seed, threads, not checks, 0, 0, None)
         self._sim = ctypes.c_void_p(self._lib.sim_create(ctypes.byref(options)))
@@ -205,6 +220,8 @@ class Simulator:
         From each fat binary, takes the PTX for sm_ARCH, else for the same major number, else any.  Raises PtxError if
         there is no PTX, or it cannot be read.
         """
+        if not isinstance(ptx, str | bytes | bytearray | Path):
+            raise TypeError(f"ptx is {type(ptx).__name__}; expected str, bytes or Path")
         data = ptx.encode() if isinstance(ptx, str) else ptx.read_bytes() if isinstance(ptx, Path) else bytes(ptx)
         modules: list[Module] = []
         count = ctypes.c_size_t(1)
@@ -320,13 +337,26 @@ class Module:
         if isinstance(value, bytes):
             return value.ljust(size, b"\0")
         if isinstance(value, bool | int | np.integer):
+            if size > 0 and not -(1 << 8 * size) // 2 <= value < 1 << 8 * size:
+                raise ValueError(f"{value} does not fit the parameter's {size} bytes")
             return (int(value) % (1 << 8 * max(size, 1))).to_bytes(max(size, 1), "little")
         if isinstance(value, float | np.floating):
             return (np.float32 if size == np.float32().nbytes else np.float64)(value).tobytes()
         return self._simulator.register(value).to_bytes(8, "little")
 
     def _blobs(self, kernel: str, arguments: Sequence[Any]) -> list[Any]:
-        return [ctypes.create_string_buffer(self._bytes(kernel, i, value)) for i, value in enumerate(arguments)]
+        blobs = []
+        for i, value in enumerate(arguments):
+            try:
+                blobs.append(ctypes.create_string_buffer(self._bytes(kernel, i, value)))
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"argument {i} of {kernel}: {error}") from None
+        return blobs
+
+    def _refused(self, kernel: str) -> LaunchRefused:
+        """What the simulator said of the launch; of an unknown kernel, those of the module too."""
+        known = "" if kernel in self.kernels else f"; it has {', '.join(self.kernels) or 'none'}"
+        return LaunchRefused(self._simulator._message() + known)
 
     def launch(
         self,
@@ -346,7 +376,7 @@ class Module:
         before = {finding: finding.times for finding in simulator.findings}
         status = self._lib.sim_launch(simulator._sim, self._handle, kernel.encode(), ctypes.byref(attributes))
         if status not in (OK, RUN_ERROR):
-            raise LaunchRefused(simulator._message())
+            raise self._refused(kernel)
         found = tuple(finding for finding in simulator.findings if finding not in before)
         severity = [VERDICTS.index(finding.verdict) for finding in found]
         error = VERDICTS.index("error")
@@ -395,7 +425,7 @@ class Module:
         if raised:
             raise raised[0]
         if not address:
-            raise LaunchRefused(simulator._message())
+            raise self._refused(kernel)
         raw = structs.Shrunk.from_address(address)
         delays = tuple(Delay(**_row(raw.delays[i])) for i in range(raw.count))
         finding = _finding(raw.finding) if raw.finding.kind is not None else None

@@ -135,8 +135,23 @@ def test_refusals_say_why():
     sim = ptxsim.Simulator()
     with pytest.raises(ptxsim.PtxError, match=r"^line \d+: "):
         sim.load(".version 9.0\n.target sm_90a\nfrobnicate")
-    with pytest.raises(ptxsim.LaunchRefused, match="arguments"):
-        sim.load(ADD).launch("k")
+    module, out = sim.load(ADD), np.zeros(64, np.int32)
+    with pytest.raises(ptxsim.LaunchRefused, match=r"arguments"):
+        module.launch("k")
+    with pytest.raises(ptxsim.LaunchRefused, match=r"no such kernel in the module .kernel add.; it has k$"):
+        module.launch("add", out)
+    with pytest.raises(ValueError, match=r"^argument 0 of k: the array is not contiguous"):
+        module.launch("k", out[::2])
+    with pytest.raises(ValueError, match=r"does not fit the parameter's 8 bytes"):
+        module.launch("k", 1 << 64)
+    with pytest.raises(ValueError, match=r"^grid is .1, 2.; expected an integer"):
+        module.launch("k", out, grid=(1, 2))
+    with pytest.raises(TypeError, match=r"^block is '64'; expected an integer"):
+        module.launch("k", out, block="64")
+    with pytest.raises(ValueError, match=r"^mode is 'hasty'; expected one of eager, late"):
+        ptxsim.Simulator(mode="hasty")
+    with pytest.raises(TypeError, match=r"^ptx is int; expected str, bytes or Path"):
+        sim.load(3)
 
 
 def test_the_wheel_holds_the_module_the_library_and_the_command(tmp_path):
