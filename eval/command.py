@@ -129,8 +129,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help="time the submission and FILE in pairs of processes: faster, slower or no difference",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    if options.submission and not _is_file(options.submission):  # before it is read
-        parser.error(f"--submission: {options.submission} does not exist or cannot be read")
+    for name in ("submission", "baseline"):  # before it is read
+        if (path := getattr(options, name)) and not _is_file(path):
+            parser.error(f"--{name}: {path} does not exist or cannot be read")
     options.case_file = CaseFile(options.cases) if options.cases else None
     options.problem = _problem(options)
     usual = "full.txt" if options.data == FULL else "test.txt" if options.mode == "test" else "benchmark.txt"
@@ -138,8 +139,6 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     options.case_file = options.case_file or CaseFile(options.cases)
     options.submission = options.submission or ROOT / options.problem.submission
     if options.baseline:
-        if not _is_file(options.baseline):
-            parser.error(f"--baseline: {options.baseline} does not exist or cannot be read")
         if options.mode not in ("benchmark", "leaderboard"):
             parser.error(f"--baseline: not in mode {options.mode}; expected benchmark or leaderboard")
         if protocol.FD_VARIABLE in os.environ:

@@ -16,19 +16,8 @@ from typing import Any
 DEFINITION = "definition.json"
 SUFFIX = ".jsonl"
 DEFINITION_BYTES = 1 << 20
-TENSORS = {
-    "a": "float4_e2m1fn_x2",
-    "b1": "float4_e2m1fn_x2",
-    "b2": "float4_e2m1fn_x2",
-    "sfa": "float8_e4m3fn",
-    "sfb1": "float8_e4m3fn",
-    "sfb2": "float8_e4m3fn",
-    "c": "float16",
-}
-
-
-class ExecbenchError(ValueError):
-    """A definition or a workload that is not of this operation."""
+TENSORS = dict.fromkeys(("a", "b1", "b2"), "float4_e2m1fn_x2") | dict.fromkeys(("sfa", "sfb1", "sfb2"), "float8_e4m3fn")
+TENSORS["c"] = "float16"
 
 
 def _sizes(axes: Mapping[str, Any]) -> dict[str, int | None]:
@@ -36,13 +25,10 @@ def _sizes(axes: Mapping[str, Any]) -> dict[str, int | None]:
     sizes: dict[str, int | None] = {}
     for name in ("M", "N", "K"):
         axis = axes.get(name)
-        kind = axis.get("type") if isinstance(axis, dict) else None
-        if kind == "const" and isinstance(axis.get("value"), int):
-            sizes[name] = axis["value"]
-        elif kind == "var":
-            sizes[name] = None
-        else:
-            raise ExecbenchError(f"axis {name} is neither a constant nor a variable; expected M, N and K")
+        axis = axis if isinstance(axis, dict) else {}
+        sizes[name] = axis.get("value") if axis.get("type") == "const" else None
+        if axis.get("type") != "var" and not isinstance(sizes[name], int):
+            raise ValueError(f"axis {name} is neither a constant nor a variable; expected M, N and K")
     return sizes
 
 
@@ -51,18 +37,18 @@ def read_definition(folder: Path) -> dict[str, int | None]:
     with (folder / DEFINITION).open("rb") as file:
         raw = file.read(DEFINITION_BYTES + 1)
     if len(raw) > DEFINITION_BYTES:
-        raise ExecbenchError(f"longer than {DEFINITION_BYTES} bytes")
+        raise ValueError(f"longer than {DEFINITION_BYTES} bytes")
     definition = json.loads(raw)
     if not isinstance(definition, dict):
-        raise ExecbenchError("not a JSON object")
+        raise ValueError("not a JSON object")
     found = {}
     for kind in ("inputs", "outputs"):
         tensors = definition.get(kind)
         if not isinstance(tensors, dict) or not all(isinstance(one, dict) for one in tensors.values()):
-            raise ExecbenchError(f"{kind} is not an object of tensors")
+            raise ValueError(f"{kind} is not an object of tensors")
         found.update({name: tensor.get("dtype") for name, tensor in tensors.items()})
     if found != TENSORS:
-        raise ExecbenchError("expected inputs a, b1, b2, sfa, sfb1, sfb2 and output c")
+        raise ValueError("expected inputs a, b1, b2, sfa, sfb1, sfb2 and output c")
     axes = definition.get("axes")
     return _sizes(axes if isinstance(axes, dict) else {})
 
@@ -70,23 +56,23 @@ def read_definition(folder: Path) -> dict[str, int | None]:
 def _case(line: str, sizes: Mapping[str, int | None]) -> str:
     workload = json.loads(line)
     if not isinstance(workload, dict) or not isinstance(workload.get("axes"), dict):
-        raise ExecbenchError("not a JSON object with axes")
+        raise ValueError("not a JSON object with axes")
     name = workload.get("uuid")
     if not isinstance(name, str) or not name:
-        raise ExecbenchError("uuid is not a string")
+        raise ValueError("uuid is not a string")
     values = []
     for axis, constant in sizes.items():
         value = workload["axes"].get(axis) if constant is None else constant
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ExecbenchError(f"axis {axis} has no integer value")
+            raise ValueError(f"axis {axis} has no integer value")
         values.append(f"{axis.lower()}: {value}")
     return f"{'; '.join(values)}; l: 1; seed: {zlib.crc32(name.encode())}"
 
 
 def case_lines(lines: list[str], sizes: Mapping[str, int | None]) -> Iterator[str]:
-    """A case file's line for each workload, and an empty line for each empty line. Raises ExecbenchError."""
+    """A case file's line for each workload, and an empty line for each empty line. Raises ValueError."""
     for number, line in enumerate(lines, 1):
         try:
             yield _case(line, sizes) if line.strip() else ""
         except (ValueError, RecursionError) as error:
-            raise ExecbenchError(f"line {number}: {error}") from None
+            raise ValueError(f"line {number}: {error}") from None

@@ -63,14 +63,10 @@ def paired_interval(shapes: Sequence[tuple[Sequence[float], Sequence[float]]]) -
     return Ratio(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
 
 
-def verdict(ratio: Ratio, noise: float = 0.0, undecided: bool = False) -> str:
-    """'faster', 'slower', or 'no difference' when the interval, widened by `noise`, holds 1.
-
-    `noise` is the noise floor of an A/A run, as a relative difference. With `undecided`, an interval that holds 1
-    decides nothing.
-    """
-    if ratio.high < 1 - noise:
+def verdict(ratio: Ratio, undecided: bool = False) -> str:
+    """'faster', 'slower', or 'no difference' when the interval holds 1; with `undecided` it then decides nothing."""
+    if ratio.high < 1:
         return "faster"
-    if ratio.low > 1 + noise:
+    if ratio.low > 1:
         return "slower"
     return "too busy to decide" if undecided else "no difference"

@@ -28,7 +28,7 @@ _LOOK_AGAIN_S = 0.002
 _REAP_S = 5.0  # how often ended orphans are reaped while the worker runs
 _WITHOUT_PIDFD_S = 0.05  # how often to poll the worker on kernels without pidfd (before Linux 5.3)
 _MOST_REAPED = 10_000  # at a time
-_STOP_PASSES = 50
+_STOP_PASSES = 3
 _ALL = 0x40000000  # __WALL (linux/wait.h): children by clone() with any signal
 _GONE = 1  # the exit code if the worker's own is unknown
 
@@ -68,24 +68,12 @@ def _confine_signals() -> bool:
     return False
 
 
-def _signal_all(pids: Sequence[int], number: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
 def _kill_what_proc_shows() -> None:
-    """Kills the descendants one by one, for kernels that cannot confine signals; stops all of them first."""
-    stopped: set[int] = set()
-    below = processes.descendants(os.getpid())
-    for _ in range(_STOP_PASSES):
-        fresh = [pid for pid in below if pid not in stopped]
-        if not fresh:
-            break
-        _signal_all(fresh, signal.SIGSTOP)
-        stopped.update(fresh)
-        below = processes.descendants(os.getpid())
-    _signal_all(below, signal.SIGKILL)
+    """Kills the descendants one by one, for kernels that cannot confine signals; stops them first, again and again."""
+    for number in (*[signal.SIGSTOP] * _STOP_PASSES, signal.SIGKILL):
+        for pid in processes.descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
 
 
 def _end_below(worker: int, confined: bool) -> tuple[int | None, bool]:

@@ -69,6 +69,17 @@ def _allow(ruleset: int, path: Path | int, handled: int) -> None:
         os.close(descriptor)
 
 
+def _enter(attributes: _Ruleset, size: int, allowed: Iterable[Path | int]) -> None:
+    """Puts this thread under a ruleset that allows all that it handles below some paths."""
+    ruleset = kernel.call("landlock_create_ruleset", ctypes.byref(attributes), size, 0)
+    try:
+        for path in allowed:
+            _allow(ruleset, path, attributes.handled_access_fs)
+        kernel.call("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
 def scope_signals() -> None:
     """Restricts this thread's signals, and those of everything it starts, to processes that it starts.
 
@@ -77,13 +88,7 @@ def scope_signals() -> None:
     if abi() < _ABI_SCOPE:
         raise kernel.Refused(f"signals need Landlock ABI {_ABI_SCOPE}")
     # Every ruleset denies moves between folders that it does not allow (Linux, userspace-api/landlock.rst).
-    attributes = _Ruleset(handled_access_fs=_REFER, scoped=_SCOPE_SIGNALS)
-    ruleset = kernel.call("landlock_create_ruleset", ctypes.byref(attributes), ctypes.sizeof(_Ruleset), 0)
-    try:
-        _allow(ruleset, Path("/"), _REFER)
-        kernel.call("landlock_restrict_self", ruleset, 0)
-    finally:
-        os.close(ruleset)
+    _enter(_Ruleset(handled_access_fs=_REFER, scoped=_SCOPE_SIGNALS), ctypes.sizeof(_Ruleset), [Path("/")])
 
 
 def restrict(writable: Iterable[Path | int], scope_sockets: bool, lacking: list[str]) -> str:
@@ -92,20 +97,13 @@ def restrict(writable: Iterable[Path | int], scope_sockets: bool, lacking: list[
     no_new_privs must be on. Raises Refused if the kernel has no Landlock or it is disabled.
     """
     version = abi()
-    handled = _handled(version)
-    attributes, size = _Ruleset(handled_access_fs=handled), _Ruleset.handled_access_fs.size
+    attributes, size = _Ruleset(handled_access_fs=_handled(version)), _Ruleset.handled_access_fs.size
     scoped = "signals and abstract sockets"
     if version >= _ABI_SCOPE:
         attributes.scoped = _SCOPE_SIGNALS | (_SCOPE_ABSTRACT_SOCKETS if scope_sockets else 0)
         scoped, size = "signals, abstract sockets" if scope_sockets else "signals", ctypes.sizeof(_Ruleset)
     parts = ((1, "writes"), (_ABI_SCOPE, scoped), (_ABI_TRUNCATE, "truncation"), (_ABI_IOCTL, "ioctl of devices"))
     held = [what for since, what in parts if version >= since]
-    ruleset = kernel.call("landlock_create_ruleset", ctypes.byref(attributes), size, 0)
-    try:
-        for path in writable:
-            _allow(ruleset, path, handled)
-        kernel.call("landlock_restrict_self", ruleset, 0)
-    finally:
-        os.close(ruleset)
+    _enter(attributes, size, writable)
     lacking += [f"{what} (Landlock ABI {since})" for since, what in parts if version < since]
     return f"ABI {version}: {', '.join(held)}"

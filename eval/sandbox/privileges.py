@@ -15,7 +15,7 @@ _CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 
 # The largest file, also in /dev/shm: a compiler's cache or a shared tensor fits, a sparse file of a terabyte does not.
 FILE_BYTES = 16 << 30
-# Threads and processes beyond those that the user already has (the kernel exempts root).
+# Threads and processes beyond those that there are already (the kernel exempts root).
 MORE_PROCESSES = 8192
 # Makes the kernel end this process first when memory runs out (proc(5), oom_score_adj).
 _FIRST_TO_END = "1000"
@@ -53,17 +53,9 @@ def _lower(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _threads_of_user() -> int:
-    """The number of this user's threads, which RLIMIT_NPROC limits."""
-    uid, count = os.getuid(), 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                if entry.stat().st_uid == uid:
-                    count += len(list((entry / "task").iterdir()))
-            except OSError:  # the process has ended
-                continue
-    return count
+def _threads() -> int:
+    """The number of threads on this machine: at least those of this user, which RLIMIT_NPROC limits."""
+    return int(Path("/proc/loadavg").read_text().split("/")[1].split()[0])
 
 
 def limit_resources(on_cpu: bool) -> str:
@@ -77,7 +69,7 @@ def limit_resources(on_cpu: bool) -> str:
     for kind in (resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE):  # real-time threads would starve the harness
         _lower(kind, 0)
     _lower(resource.RLIMIT_FSIZE, FILE_BYTES)
-    _lower(resource.RLIMIT_NPROC, _threads_of_user() + MORE_PROCESSES)
+    _lower(resource.RLIMIT_NPROC, _threads() + MORE_PROCESSES)
     said = f"files {FILE_BYTES >> 30} GiB, {MORE_PROCESSES} more processes"
     if on_cpu:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

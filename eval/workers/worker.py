@@ -282,13 +282,13 @@ class Worker:
                         raise Failure("an output changed after the call had returned")
         self._check_watch()
 
-    def profile(self) -> str:
-        """The table of torch's profile of one call, which is made as a round of one."""
+    def profile(self, count: int) -> str:
+        """The table of torch's profile of a round."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         with torch.profiler.profile(activities=activities) as profiler:
-            self.round(1)
+            self.round(count)
         table = profiler.key_averages()
         return table.table(sort_by=f"self_{self._device.type}_time_total", row_limit=PROFILE_ROWS)
 
@@ -312,15 +312,8 @@ def _isolate(setup: Setup, log: int, folders: Sequence[int], mounted: sandbox.St
 
 def serve(worker: Worker, channel: Channel) -> None:
     """Answers requests until {"request": "end"} comes."""
-    while (request := json.loads(channel.receive()))["request"] != "end":
-        name, content = request["request"], None
-        if name == "load":
-            content = worker.load()
-        elif name in ("round", "span"):
-            getattr(worker, name)(request["count"])
-        elif name == "profile":
-            content = worker.profile()
-        channel.send({"ok": content})
+    while (name := (request := json.loads(channel.receive())).pop("request")) != "end":
+        channel.send({"ok": getattr(worker, name)(**request)})
 
 
 def main(setup: Setup, end: int, lifeline: int, log: int, *folders: int) -> None:
