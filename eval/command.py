@@ -22,7 +22,7 @@ from eval.cases import CaseFile, CasesError
 from eval.output import outlets, protocol
 from eval.output.outlets import tell
 from eval.output.protocol import DescriptorError, Protocol
-from eval.output.text import TOLD_CHARACTERS, clean, shortened
+from eval.output.text import TOLD_CHARACTERS, one_line, shortened
 from eval.sandbox import CACHES
 from reference.problems import DEFAULT, PROBLEMS, problem_of_submission, short_name
 from reference.problems.interface import BOARD, FULL, KINDS, Problem
@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
     """Escapes and shortens its error messages, so that they are safe to print on a terminal."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(clean(shortened(message, TOLD_CHARACTERS)))
+        super().error(one_line(shortened(message, TOLD_CHARACTERS)))
 
 
 def _is_file(path: Path) -> bool:

@@ -30,12 +30,7 @@ def backends(submission: Path) -> list[tuple[str, bool, str]]:
     """
     module = ".".join(submission.resolve().relative_to(ROOT).with_suffix("").parts)
     done = subprocess.run(
-        [sys.executable, "-c", BACKENDS, module],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
+        [sys.executable, "-c", BACKENDS, module], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     if done.returncode != 0:
         return []  # judging the submission reports the error

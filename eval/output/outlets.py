@@ -13,13 +13,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from eval.output.text import TOLD_CHARACTERS, clean, shortened
+from eval.output.text import TOLD_CHARACTERS, one_line, shortened
 
 
 def tell(text: object) -> None:
     """Writes a line to standard error, if it is open."""
     with contextlib.suppress(OSError, ValueError):
-        print(f"eval.py: {clean(shortened(str(text), TOLD_CHARACTERS))}", file=sys.stderr, flush=True)
+        print(f"eval.py: {one_line(shortened(str(text), TOLD_CHARACTERS))}", file=sys.stderr, flush=True)
 
 
 class OutletError(OSError):
@@ -122,10 +122,9 @@ class RecordFile:
         try:
             if self._regular:
                 os.lseek(self._file, 0, os.SEEK_SET)
-            for begin in range(0, len(raw), 1 << 16):
-                chunk = raw[begin : begin + (1 << 16)]
-                while chunk:
-                    chunk = chunk[os.write(self._file, chunk) :]
+            left = memoryview(raw)
+            while left:
+                left = left[os.write(self._file, left) :]
             if self._regular:
                 os.ftruncate(self._file, len(raw))
             self._written = True

@@ -9,7 +9,7 @@ import re
 import select
 from collections.abc import Iterator
 
-from eval.output.text import clean, shortened
+from eval.output.text import clean, one_line, shortened
 
 FD_VARIABLE = "POPCORN_FD"
 SEED_VARIABLE = "POPCORN_SEED"
@@ -76,7 +76,7 @@ class Protocol:
         if self.broken is not None:
             return
         try:
-            self._file.write(f"{key}: {clean(' / '.join(str(value).splitlines()))}\n")
+            self._file.write(f"{key}: {one_line(value)}\n")
             self._file.flush()
         except OSError as error:
             self.broken = error

@@ -14,7 +14,7 @@ import torch
 from eval.comparison import WIDEST, Comparison, words
 from eval.hardware import chip
 from eval.output import origin, record
-from eval.output.text import clean
+from eval.output.text import clean, one_line
 from eval.stats import PAIRED_CONFIDENCE, Ratio, paired_interval, relative_spread
 from eval.supervisor import Result
 from reference.problems.interface import BOARD
@@ -71,7 +71,7 @@ def header(mode: str, submission: Path, device: torch.device, data: str = BOARD,
     what = f"{mode} of {submission}" + (f" against {baseline}" if baseline else "")
     if data != BOARD:
         what += f"; {data} data, not the leaderboard's"
-    return clean(f"{what}\n  on {', '.join(where)}; torch {torch.__version__}")
+    return clean(f"{one_line(what)}\n  on {', '.join(where)}; torch {torch.__version__}")
 
 
 def footer(results: Sequence[Result]) -> str:

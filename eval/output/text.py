@@ -31,6 +31,11 @@ def clean(text: str) -> str:
     return _SUSPECT.sub(_escaped, text)
 
 
+def one_line(text: object) -> str:
+    """The text, clean and without line breaks: it cannot forge lines of its own."""
+    return clean(" / ".join(str(text).splitlines()))
+
+
 def shortened(text: str, limit: int = ERROR_CHARACTERS) -> str:
     """The text, cut to its beginning and end if it is longer than `limit` characters."""
     if len(text) <= limit:

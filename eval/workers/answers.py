@@ -40,11 +40,7 @@ def strict_json(raw: bytes) -> Any:
         raise Garbled(f"{len(raw)} bytes; expected at most {MESSAGE_BYTES}")
     try:
         return json.loads(
-            raw.decode(),
-            parse_constant=_number,
-            parse_int=_number,
-            parse_float=_number,
-            object_pairs_hook=_once,
+            raw.decode(), parse_constant=_number, parse_int=_number, parse_float=_number, object_pairs_hook=_once
         )
     except Garbled:
         raise

@@ -20,10 +20,7 @@ _WATCHED = (
     (time, ("perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "sleep")),
     (builtins, ("sum", "min", "max", "len", "abs", "all", "any", "isinstance", "type", "open")),
     (torch, ("equal", "empty", "full", "allclose", "isclose", "tensor", "rand", "randint", "where")),
-    (
-        torch.Tensor,
-        ("clone", "copy_", "fill_", "cpu", "numpy", "sum", "data_ptr", "view", "__eq__", "contiguous"),
-    ),
+    (torch.Tensor, ("clone", "copy_", "fill_", "cpu", "numpy", "sum", "data_ptr", "view", "__eq__", "contiguous")),
     (torch.cuda, ("Event", "synchronize", "current_device", "is_available")),
     (torch.cuda.Event, ("record", "elapsed_time", "synchronize")),
 )

@@ -130,6 +130,14 @@ def test_a_submission_that_waits_for_a_writer_is_no_file(cases, tmp_path):
     told(judged(("test", cases, "--submission", tmp_path / "fifo")), 2, "fifo does not exist or cannot be read")
 
 
+def test_a_name_in_two_lines_forges_none(cases, tmp_path):
+    named = tmp_path / "kernel\nsandbox: all of it.py"
+    named.write_bytes(HONEST.read_bytes())
+    outcome = judged(("test", cases, "--device", "cpu", "--submission", named))
+    told(outcome, 0, f"test of {tmp_path}/kernel / sandbox: all of it.py\n")
+    told(judged(common(named)), 113, f"eval.py: {tmp_path}/kernel / sandbox: all of it.py:1: ")
+
+
 def test_a_folder_and_a_device_without_end_are_no_case_files(tmp_path):
     told(judged(common(tmp_path)), 113, "cannot read")
     told(judged(common("/dev/zero")), 113, "/dev/zero")
