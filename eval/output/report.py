@@ -153,10 +153,10 @@ def clock_text(results: Sequence[Result]) -> str:
     if not tolerances:
         return ""
     doubted = sum(result.doubted for result in results)
-    text = f"clock: a claimed time stands within {time_text(max(tolerances))} a call of the harness's own"
+    text = f"clock: the worker's times count if at most {time_text(max(tolerances))} a call below the harness's"
     spans = [result.span_calls for result in results if result.span_calls]
     text += f" in spans of {min(spans)} to {max(spans)} calls" if spans else ""
-    return text + (f"; {doubted} rounds' claims did not" if doubted else "")
+    return text + (f"; those of {doubted} rounds were lower and do not count" if doubted else "")
 
 
 def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:

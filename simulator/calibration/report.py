@@ -47,7 +47,7 @@ def page() -> str:
     groups = h200.groups_of(ours)
     return f"""# How far the simulated clock can be trusted
 
-Written by `python -m simulator.calibration.report`. `make clock-report` writes every row to `build/clock/`.
+Written by `make clock-report`, which also writes every row to `build/clock/`.
 How the mechanisms were found: [notes](../calibration/notes/README.md). Parameters by class of evidence:
 
 {classes()}
@@ -118,7 +118,7 @@ def main(arguments: list[str]) -> int:
     stale = [path for path, text in committed().items() if not path.is_file() or path.read_text() != text]
     if options.check:
         for path in stale:
-            print(f"{path.name}: not what the data give; run python -m simulator.calibration.report", file=sys.stderr)
+            print(f"{path.name}: not what the data give; run `make clock-report`", file=sys.stderr)
         return int(bool(stale))
     for path, text in committed().items():
         if path in stale:

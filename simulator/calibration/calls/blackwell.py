@@ -257,7 +257,7 @@ def render(data: dict[str, Any]) -> str:
     """The committed page."""
     parts = [
         "# The Blackwell kernel's simulated times",
-        "Written by `python -m simulator.calibration.calls` from "
+        "Written by `./nvfp4 cost_model` from "
         "[blackwell_calls.json](../calibration/data/blackwell_calls.json): the package's compiled kernels on "
         "[the simulator's clock](../ARCHITECTURE.md#simulated-time) with a B200's parameters.",
         error_text(data),
@@ -339,7 +339,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.check:
         for problem in (found := problems()):
-            print(f"{problem}; run python -m simulator.calibration.calls", file=sys.stderr)
+            print(f"{problem}; run `./nvfp4 cost_model`", file=sys.stderr)
         return int(bool(found))
     if options.render:
         kept = json.loads(RESULT.read_text())

@@ -109,10 +109,10 @@ def board_text() -> str:
     return (
         f"**Simulated, not measured: {clock_errors()}**, on "
         f"{span([len(of) for of in _errors().values()], 0)} published rows of "
-        f"{len({row['kernel'] for row in public()['rows']})} public kernels. At the leaderboard machine's SM clock, "
-        f"fitted on one row more ({' '.join(FITTED)}): by PTX ({clocks[0]} GHz), and by machine code with the "
-        f"mechanisms known from an H200 ({clocks[1]} GHz). Ours over the best public kernel, "
-        f"in geometric mean: {board_ratios()}; alone: {board_ratios('isolated_us')}."
+        f"{len({row['kernel'] for row in public()['rows']})} public kernels. Each time is simulated twice: from the "
+        f"kernel's PTX at an SM clock of {clocks[0]} GHz, and from its machine code, with mechanisms known from an "
+        f"H200, at {clocks[1]} GHz. One more published row ({' '.join(FITTED)}) sets these clocks. Ours over the best "
+        f"public kernel, in geometric mean: {board_ratios()}; alone: {board_ratios('isolated_us')}."
     )
 
 

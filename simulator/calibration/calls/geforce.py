@@ -31,7 +31,7 @@ CALLS = 3  # in a row
 SHAPES = ((256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168))
 HEAD = """# The GeForce kernel's simulated times
 
-Written by `python -m simulator.calibration.calls.geforce` from
+Written by `./nvfp4 python -m simulator.calibration.calls.geforce` from
 [geforce_calls.json](../calibration/data/geforce_calls.json): the package's compiled kernels on
 [the simulator's clock](../ARCHITECTURE.md#simulated-time) with
 [parameters for an RTX 5090](../clock/chips/rtx5090.json).
