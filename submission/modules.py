@@ -22,6 +22,7 @@ from .checkpoint import (
 )
 from .experts_operator import grouped_gated_gemm, grouped_plain_gemm
 from .extended_operator import NVFP4, gated_gemm, plain_gemm
+from .operator_checks import ALIGNMENT_BYTES
 from .operators import forward_ad, without_derivative
 from .quantize_operator import quantize_nvfp4
 from .scale_layouts import LINEAR, SWIZZLED, linear_scales, swizzle_scales
@@ -41,11 +42,22 @@ def _relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return ((found.double() - wanted).norm() / wanted.norm()).item()
 
 
+def _align_buffers(layer: torch.nn.Module, _: object) -> None:
+    """Copies what load_state_dict(assign=True) took from a file's memory: the library needs 16 bytes."""
+    for name, buffer in layer.named_buffers(recurse=False):
+        if type(buffer) is torch.Tensor and buffer.data_ptr() % ALIGNMENT_BYTES:
+            setattr(layer, name, buffer.clone())
+
+
 class _Layer(torch.nn.Module):
     """What both modules share: weights that keep their formats, and checks of x."""
 
     hidden: int
     intermediate: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_load_state_dict_post_hook(_align_buffers)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
         """Moves buffers and does not cast them: codes, scale factors and scales have formats of their own."""
