@@ -156,7 +156,7 @@ def worst(rows: Mapping[str, Row], count: int = WORST) -> str:
     lines = [
         f"| {row.group} | {row.parameters} | {row.error or 0:+.0f} % | {row.use} | {reason(row)} |" for row in ranked
     ]
-    return "\n".join(["| set | row | error | | why |", "| --- | --- | ---: | --- | --- |", *lines])
+    return "\n".join(["| set | row | error | use | why |", "| --- | --- | ---: | --- | --- |", *lines])
 
 
 def older(rows: Mapping[str, Row]) -> str:
