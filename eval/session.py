@@ -32,6 +32,7 @@ from eval.workers.worker import Failure
 from reference.problems.interface import BOARD, Output, blank
 
 _OF_MANY_THREADS = 1 << 20  # elements
+START_S = 60.0  # at least, for a worker to start: a submission has no part in it, and importing torch takes seconds
 NULL_ROUNDS = 7
 NULL_ROUNDS_WARMING_UP = 2
 # Noise on the machine widens a batch of null rounds. If no batch is quiet for so long, the cheapest rounds count.
@@ -101,7 +102,7 @@ class Session:
         try:
             terms, descriptors = self._lender.terms()
             self._process.send({"count": inputs, **terms}, descriptors)
-            begun = self._process.answer("ok", "start", self._process.deadline())  # no submission code has run
+            begun = self._process.answer("ok", "start", self._process.deadline(START_S))
             self.sandbox, self.pid = begun["sandbox"], begun["pid"]
         except BaseException:
             self.close(patient=False)

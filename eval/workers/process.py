@@ -55,9 +55,9 @@ class WorkerProcess:
         theirs.close()
         lifeline.close()
 
-    def deadline(self) -> float:
+    def deadline(self, least_s: float = 0.0) -> float:
         """When a request made now must be answered completely, in however many messages."""
-        return time.monotonic() + self._answer_s
+        return time.monotonic() + max(self._answer_s, least_s)
 
     def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         """Sends a message. If the worker died, the missing answer reveals it."""

@@ -59,6 +59,11 @@ def test_each_result_reports_the_sandbox():
     assert result.worst_error is not None and result.worst_error <= 1 and result.wrong is None
 
 
+def test_a_short_timeout_does_not_limit_the_start_of_a_worker():
+    result = run_test(ADVERSARIAL / "honest" / "honest.py", CASE, CPU, Limits(answer_s=1e-3))
+    assert result.sandbox and "the submission hangs" in result.error, result.error
+
+
 def test_a_backend_that_names_itself_in_two_lines_forges_none(tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text(
