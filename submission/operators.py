@@ -97,8 +97,8 @@ _of_c: set[str] = set()
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
-def _of_tensors(schema: str, fake: Callable[..., object]) -> Callable[..., object]:
-    """The fake implementation, which refuses None for a tensor that is not optional; torch passes it on."""
+def _of_tensors(schema: str, implementation: Callable[..., object]) -> Callable[..., object]:
+    """The implementation, which refuses None for a tensor that is not optional; torch passes it on."""
     parameters = schema.partition("(")[2].partition(") -> ")[0].split(", ")
     needed = {place: text.split()[1] for place, text in enumerate(parameters) if re.match(r"Tensor(\(a!\))? ", text)}
 
@@ -106,7 +106,7 @@ def _of_tensors(schema: str, fake: Callable[..., object]) -> Callable[..., objec
         for place, name in needed.items():
             if (given[place] if place < len(given) else named.get(name)) is None:
                 raise RuntimeError(f"{NAMESPACE}: {name} is None; expected a tensor")
-        return fake(*given, **named)
+        return implementation(*given, **named)
 
     return checked
 
@@ -122,15 +122,14 @@ def register(name: str, fake: Callable[..., object], in_python: Callable[..., ob
         return False
     _defined.add(name)
     number, schema = _known[name]
-    fake = _of_tensors(schema, fake)
     if submission._library.custom_kernel_torch_register(number) == 0:
         _of_c.add(name)
     else:
         logging.getLogger(__name__).warning("%s: the operator %s runs in Python", message(), name)
         _library.define(schema)
         for key in ("CPU", "CUDA"):
-            _library.impl(name, in_python or _lacking(name), key)
-    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_library)
+            _library.impl(name, _of_tensors(schema, in_python) if in_python else _lacking(name), key)
+    torch.library.register_fake(f"{NAMESPACE}::{name}", _of_tensors(schema, fake), lib=_library)
     return True
 
 
