@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import sys
 
 import pytest
 import torch
@@ -12,7 +13,6 @@ from safetensors.torch import save_file
 from torch.autograd import forward_ad
 
 from reference import extended_reference as extended
-from scripts.common import forked
 from submission import GatedMLP, MoE, quantize_linear
 
 HIDDEN, INTERMEDIATE = 128, 192
@@ -291,13 +291,10 @@ def test_a_backward_pass_is_refused(make):
         assert torch.equal(module(x), module(x.detach()))
 
 
-def test_a_missing_package_is_named():
-    code = (
-        "import sys; sys.modules['safetensors'] = None; import submission\n"
-        "try: submission.GatedMLP.load('x.safetensors')\nexcept ImportError as error: print(error)"
-    )
-    done = forked.run(code)
-    assert done.stdout.strip() == "a checkpoint's files need the package safetensors: pip install safetensors"
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)  # imported by each call that reads a file
+    with pytest.raises(ImportError, match="a checkpoint's files need the package safetensors: pip install safetensors"):
+        GatedMLP.load("x.safetensors")
 
 
 @pytest.mark.parametrize("normalize", [True, False])
