@@ -207,6 +207,9 @@ timeline: build simulator ## measure: simulate one call's time, draw it: build/t
 TARGET ?= auto
 # popcorn for the leaderboard, or sol-execbench, which writes three files to build/sol-execbench.
 BOARD ?= popcorn
+ifneq ($(and $(filter bundle,$(WANTED)),$(filter-out popcorn sol-execbench,$(BOARD))),)
+$(error BOARD is '$(BOARD)': expected popcorn or sol-execbench)
+endif
 bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, geforce, cpu; PROBLEM= BOARD=)
 	@scripts/setup.sh run > /dev/null && $(if $(filter sol-execbench,$(BOARD)),\
 	  ./nvfp4 python -m scripts.release.execbench $(if $(filter b200 h200,$(TARGET)),--target $(TARGET)) $(BUNDLE_ARGS),\

@@ -52,6 +52,7 @@ def test_an_unknown_problem_is_refused_before_anything_is_built(root):
     done = make(root, "run", "PROBLEM=gemmm")
     assert done.returncode == 2 and "PROBLEM is 'gemmm': expected one of dual_gemm group_gemm gemm gemv" in done.stderr
     assert make(root, "help", "PROBLEM=nvfp4_gemm").returncode == 0
+    assert "BOARD is 'popcron': expected popcorn or sol-execbench" in make(root, "bundle", "BOARD=popcron").stderr
 
 
 @pytest.mark.parametrize("folder", ["a folder", ""])
