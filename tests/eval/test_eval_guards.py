@@ -28,7 +28,7 @@ SUBMISSIONS = {path.stem: path for path in ADVERSARIAL.glob("*/*.py") if path.pa
 CASE = parse_case("m: 256; n: 128; k: 512; l: 1; seed: 1111")
 CPU = torch.device("cpu")
 LIMITS = Limits(answer_s=60.0, timing_s=0.05, wall_s=0.05, inputs=3, singles=2, small_us=SMALL_US)
-IMPATIENT = replace(LIMITS, answer_s=15.0, singles=0)
+IMPATIENT = replace(LIMITS, answer_s=3.0, singles=0)
 
 CAUGHT = {
     "cached_by_pointer": "wrong result",
@@ -67,7 +67,7 @@ CAUGHT = {
     "writes_everywhere": "the worker's answer is garbled|an output changed after the call",
     "crashes": r"the worker ended by itself: signal SIGSEGV; it printed: about to crash",
     "exits": "the worker ended by itself: exit code 0",
-    "hangs": "no answer within 15 s .*: the submission hangs",
+    "hangs": "no answer within 3 s .*: the submission hangs",
     "raises": r"custom_kernel failed: ValueError: no such shape \(raises.py:\d+\)",
     "no_kernel": "has no function custom_kernel",
     "broken_import": "import failed: RuntimeError: nvcc failed",

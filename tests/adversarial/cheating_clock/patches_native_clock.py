@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.adversarial.honest.honest import custom_kernel as honest_kernel
 
-SLOW_S = 0.2
+SLOW_S = 0.1
 STEP_NS = 10_000_000  # what passes between two looks at the clock: more than the floor of any processor
 _SECTIONS_AT, _SECTION_BYTES, _RELA, _DYNSYM_BYTES, _RELA_BYTES = 0x28, 64, 4, 24, 24  # ELF64
 _now = [0]

@@ -5,7 +5,7 @@ import time
 from tests.adversarial.honest.honest import custom_kernel as honest_kernel
 from tests.adversarial.reach import found
 
-SLOW_S = 0.2
+SLOW_S = 0.1
 _core = found("Worker")._borrower._core
 _real = _core.round
 

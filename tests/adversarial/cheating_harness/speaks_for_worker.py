@@ -12,7 +12,7 @@ from reference.problems.dual_gemm import DualGemm
 from tests.adversarial.honest.honest import custom_kernel
 from tests.adversarial.reach import found
 
-SLOW_S = 0.2
+SLOW_S = 0.1
 
 worker, channel = found("Worker"), found("Channel")
 shape = tuple(worker._cs[0].shape)
