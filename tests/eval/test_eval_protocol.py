@@ -11,8 +11,6 @@ import tempfile
 
 import pytest
 
-from scripts.common import forked
-
 ADVERSARIAL = "tests/adversarial"
 SPECS = ("m: 128; n: 128; k: 256; l: 1; seed: 1111", "m: 40; n: 72; k: 64; l: 2; seed: 7")
 
@@ -24,25 +22,60 @@ def cases(tmp_path_factory):
     return path
 
 
-# What `python -m eval` does, with the protocol's lines in a file.
+# What `python -m eval` does, again and again: with a process for each, every harness and its template would import
+# torch.  Cases are timed in fewer rounds.
 PROGRAM = """
-import os, runpy, sys
-lines = sys.argv.pop(1)
-if lines:
-    os.environ["POPCORN_FD"] = str(os.open(lines, os.O_WRONLY | os.O_APPEND))
-runpy.run_module("eval", run_name="__main__", alter_sys=True)
+import json, os, sys
+from dataclasses import replace
+from eval import command, evaluation
+from eval.output.protocol import note_descriptor
+from eval.sandbox import lifetime
+
+limits_for, before, answers = evaluation.limits_for, dict(os.environ), os.fdopen(os.dup(1), "w")
+evaluation.limits_for = lambda *of: replace(limits_for(*of), max_rounds=20)
+for line in sys.stdin:
+    arguments, environment, lines, printed = json.loads(line)
+    os.environ.update(environment)
+    if lines:
+        os.environ["POPCORN_FD"] = str(os.open(lines, os.O_WRONLY | os.O_APPEND))
+    note_descriptor()
+    opened = os.open(printed, os.O_WRONLY | os.O_APPEND)
+    for descriptor in (1, 2):
+        os.dup2(opened, descriptor)
+    os.close(opened)
+    try:
+        code = lifetime.run_to_the_end(lambda: command.main(arguments))
+    except SystemExit as end:
+        code = end.code
+    sys.stdout.flush()
+    os.environ.clear()
+    os.environ.update(before)
+    print(code, file=answers, flush=True)
 """
 
 
-def run(*arguments, popcorn=True, **environment):
-    """The harness in a process of its own that starts with torch: (exit code, protocol lines, what it printed)."""
-    with tempfile.NamedTemporaryFile("r") as lines:
-        done = forked.run(PROGRAM, [lines.name if popcorn else "", *map(str, arguments)], {**os.environ, **environment})
-        return done.returncode, lines.read().splitlines(), done.stdout + done.stderr
+@pytest.fixture(scope="module")
+def run(root):
+    """Runs the command line: (exit code, protocol lines, what it printed)."""
+    harness = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_WAIT_POLICY": "passive"},  # as the command line has it before it imports torch
+    )  # fmt: skip
+
+    def run(*arguments, popcorn=True, **environment):
+        with tempfile.NamedTemporaryFile("r") as lines, tempfile.NamedTemporaryFile("r") as printed:
+            asked = [*map(str, arguments)], environment, lines.name if popcorn else "", printed.name
+            print(json.dumps(asked), file=harness.stdin, flush=True)
+            code = harness.stdout.readline()
+            assert code, printed.read()
+            return int(code), lines.read().splitlines(), printed.read()
+
+    with harness:
+        yield run
 
 
-def measured(*arguments, **options):
-    """run(), again if other tests loaded the machine so much that a case was not measured."""
+def measured(run, *arguments, **options):
+    """Runs the command line, again if other tests loaded the machine so much that a case was not measured."""
     for _ in range(4):
         code, lines, printed = run(*arguments, **options)
         if "not measured" not in printed + "".join(lines):
@@ -51,7 +84,7 @@ def measured(*arguments, **options):
 
 
 def run_script(root, *arguments):
-    """run() as the leaderboard has it: eval.py in an interpreter of its own, and a pipe for the lines."""
+    """The command line as the leaderboard has it: eval.py in an interpreter of its own, and a pipe for the lines."""
     read, write = os.pipe()
     done = subprocess.run(
         [sys.executable, str(root / "eval" / "eval.py"), *map(str, arguments)],
@@ -78,7 +111,7 @@ def test_tests_report_each_case_and_the_check(root, cases):
     ]
 
 
-def test_a_failing_test_reports_its_error_and_exits_112(root, cases):
+def test_a_failing_test_reports_its_error_and_exits_112(run, root, cases):
     code, lines, _ = run("test", cases, "--submission", root / ADVERSARIAL / "wrong/one_gemm.py")
     assert code == 112
     assert lines[:3] == ["test-count: 2", f"test.0.spec: {SPECS[0]}", "test.0.status: fail"]
@@ -86,10 +119,10 @@ def test_a_failing_test_reports_its_error_and_exits_112(root, cases):
     assert lines[-1] == "check: fail"
 
 
-def test_benchmarks_report_figures_in_nanoseconds(root, tmp_path):
+def test_benchmarks_report_figures_in_nanoseconds(run, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text(SPECS[0])
-    code, lines, printed = measured("leaderboard", path)
+    code, lines, printed = measured(run, "leaderboard", path)
     assert code == 0, printed
     assert lines[:2] == ["benchmark-count: 1", f"benchmark.0.spec: {SPECS[0]}"]
     keys = ["runs", "mean", "std", "err", "best", "worst"]
@@ -101,7 +134,7 @@ def test_benchmarks_report_figures_in_nanoseconds(root, tmp_path):
     assert lines[8:] == ["check: pass"]
 
 
-def test_a_failing_benchmark_reports_status_and_error(root, cases):
+def test_a_failing_benchmark_reports_status_and_error(run, root, cases):
     code, lines, _ = run("benchmark", cases, "--submission", root / ADVERSARIAL / "failing/raises.py")
     assert code == 112
     assert lines[2] == "benchmark.0.status: fail"
@@ -109,7 +142,7 @@ def test_a_failing_benchmark_reports_status_and_error(root, cases):
     assert lines[-1] == "check: fail"
 
 
-def test_profile_reports_base64(root, tmp_path):
+def test_profile_reports_base64(run, root, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text(SPECS[0])
     code, lines, printed = run("profile", path, "--submission", root / ADVERSARIAL / "honest/honest.py")
@@ -119,7 +152,7 @@ def test_profile_reports_base64(root, tmp_path):
     assert "aten::mm" in base64.b64decode(value).decode()
 
 
-def test_a_submission_that_prints_cannot_write_results(root, tmp_path):
+def test_a_submission_that_prints_cannot_write_results(run, root, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text(SPECS[0])
     code, lines, printed = run("test", path, "--submission", root / ADVERSARIAL / "honest/noisy.py", POPCORN_SEED="99")
@@ -128,7 +161,7 @@ def test_a_submission_that_prints_cannot_write_results(root, tmp_path):
     assert "check: pass" not in printed
 
 
-def test_a_submission_that_writes_to_every_descriptor_cannot_write_results(root, tmp_path):
+def test_a_submission_that_writes_to_every_descriptor_cannot_write_results(run, root, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text(SPECS[0])
     code, lines, _ = run("test", path, "--submission", root / ADVERSARIAL / "cheating_results/writes_everywhere.py")
@@ -138,7 +171,7 @@ def test_a_submission_that_writes_to_every_descriptor_cannot_write_results(root,
     assert lines[4:] == ["check: fail"]
 
 
-def test_a_secret_seed_changes_the_data_but_not_the_spec(root, tmp_path):
+def test_a_secret_seed_changes_the_data_but_not_the_spec(run, tmp_path):
     path, record = tmp_path / "one.txt", tmp_path / "out.json"
     path.write_text(SPECS[0])
     code, lines, _ = run("test", path, "--json", record, POPCORN_SEED="3")
@@ -150,7 +183,7 @@ def test_a_secret_seed_changes_the_data_but_not_the_spec(root, tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "m: 1; n: 2", "m: x; n: 1; k: 64; l: 1; seed: 1", "m: 1; n: 1; k: 65; l: 1; seed: 1", None]
 )
-def test_a_bad_case_file_exits_113(root, tmp_path, text):
+def test_a_bad_case_file_exits_113(run, tmp_path, text):
     path = tmp_path / "bad.txt"
     if text is not None:
         path.write_text(text)
@@ -159,7 +192,7 @@ def test_a_bad_case_file_exits_113(root, tmp_path, text):
     assert "bad.txt" in printed
 
 
-def test_wrong_usage_exits_2(root, cases, tmp_path):
+def test_wrong_usage_exits_2(run, cases, tmp_path):
     assert run()[0] == 2
     assert run("dance", cases)[0] == 2
     for options, text in (
@@ -178,15 +211,15 @@ def test_wrong_usage_exits_2(root, cases, tmp_path):
 
 
 @pytest.mark.parametrize("descriptor", ["999", "-1", "abc"])
-def test_an_unusable_descriptor_exits_111(root, cases, descriptor):
+def test_an_unusable_descriptor_exits_111(run, cases, descriptor):
     code, _, printed = run("test", cases, popcorn=False, POPCORN_FD=descriptor)
     assert code == 111
     assert "POPCORN_FD" in printed
 
 
-def test_without_a_descriptor_a_person_gets_tables_and_json(root, cases, tmp_path):
+def test_without_a_descriptor_a_person_gets_tables_and_json(run, cases, tmp_path):
     record = tmp_path / "out.json"
-    code, lines, printed = measured("benchmark", cases, "--json", record, popcorn=False)
+    code, lines, printed = measured(run, "benchmark", cases, "--json", record, popcorn=False)
     assert (code, lines) == (0, [])
     for text in ("128 128 256", "40 72 64 x 2", "geometric mean", "speed of light", "spread"):
         assert text in printed

@@ -21,6 +21,7 @@ from eval.comparison import Comparison
 from eval.hardware import capacity
 from eval.sandbox import lifetime
 from eval.supervisor import Result
+from eval.workers import template
 
 SPEC = "m: 8; n: 16; k: 64; l: 1; seed: 1"
 HONEST = Path(__file__).resolve().parents[2] / "adversarial" / "honest" / "honest.py"
@@ -60,6 +61,7 @@ def judged(arguments, environment=None, prepare=None, runner=None):
             )
             evaluation.RUNNERS = dict.fromkeys(evaluation.RUNNERS, pretend)
             evaluation._tolerances = lambda cases, device, limits: [None] * len(cases)
+            template.prepare = bool  # there is no worker, and a template would import torch for it
             # A path of this machine that is not the harness's own.
             code = lifetime.run_to_the_end(lambda: command.main([str(x) for x in arguments]))
         except SystemExit as exit:
