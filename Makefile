@@ -152,8 +152,10 @@ READY := python=$$(scripts/setup.sh run) && $(BUILDS)
 # The build runs while the tests' Python is set up, with one job more.
 TEST_PYTHON := $(BUILD)/python.txt
 TEST_READY := $(MAKE) --no-print-directory -j$$(($(JOBS) + 1)) test-python build test-programs && python=$$(cat $(TEST_PYTHON))
+# The modules are compiled here, once: every worker of the tests would do so for itself.  Some need the build, yet.
 test-python:
 	@mkdir -p $(BUILD) && scripts/setup.sh test > $(TEST_PYTHON)
+	@PYTHONDONTWRITEBYTECODE= "$$(cat $(TEST_PYTHON))" -m pytest --collect-only -qq -p no:cacheprovider > /dev/null 2>&1 || :
 
 # dual_gemm, group_gemm, gemm or gemv, or a leaderboard's name, such as nvfp4_gemm.
 PROBLEM ?= dual_gemm
@@ -178,7 +180,7 @@ HAS_XDIST := import importlib.metadata as m, sys; sys.exit(tuple(map(int, m.vers
 test: ## start: set up, build, run every test (one file: PYTEST_ARGS='-n 0 -x tests/submission/test_abi.py')
 	+@$(TEST_READY) && \
 	{ "$$python" -c '$(HAS_XDIST)' 2> /dev/null && parallel='$(PARALLEL)' || parallel=; } && \
-	NVFP4_TESTS_BUILT=1 OMP_WAIT_POLICY=passive "$$python" -m pytest $$parallel $(PYTEST_ARGS)
+	NVFP4_TESTS_BUILT=1 PYTHONDONTWRITEBYTECODE= OMP_WAIT_POLICY=passive "$$python" -m pytest $$parallel $(PYTEST_ARGS)
 
 lock: ## develop: update scripts/dev.lock to the newest versions that pyproject.toml allows, with their hashes
 	@python=$$(scripts/setup.sh run) && "$$python" -m pip install --quiet --target $(BUILD)/uv uv && \

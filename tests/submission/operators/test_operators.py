@@ -7,7 +7,6 @@ import sys
 
 import pytest
 import torch
-from functorch.compile import aot_function, nop
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
@@ -178,6 +177,8 @@ def test_derivatives_of_a_scale_are_refused(name):
 def test_a_compiled_graph_refuses_a_backward_pass_too():
     def call(*operands):
         return gated_gemm(*operands[:6], scale_gate=operands[6])
+
+    from functorch.compile import aot_function, nop  # takes seconds, above for each worker of the tests
 
     s = torch.ones(1, requires_grad=True)
     c = aot_function(call, nop)(A, B1, B2, SFA, SFB1, SFB2, s)  # torch.compile's part that makes the two graphs
