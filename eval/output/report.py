@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -78,8 +79,10 @@ def footer(results: Sequence[Result]) -> str:
     """The submission's backend and libraries, and the sandbox that it ran in."""
     seen = record.of_results(results)
     libraries = [f"{library['name']} (sha256 {library['sha256'][:DIGEST_SHOWN]})" for library in seen["libraries"]]
+    on_gpu = seen["backend"] and not seen["backend"].startswith("cpu")
+    simulated = " (on the PTX simulator)" if on_gpu and os.environ.get("NVFP4_SIMULATE") == "1" else ""
     lines = [
-        f"backend: {seen['backend'] or 'not named by the submission'}; libraries of its own: "
+        f"backend: {seen['backend'] or 'not named by the submission'}{simulated}; libraries of its own: "
         + (", ".join(libraries) or "none seen"),
         f"sandbox: {seen['sandbox'] or 'none'}",
     ]

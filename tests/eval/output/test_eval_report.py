@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,9 @@ def test_the_first_and_last_lines_say_what_ran_where(monkeypatch):
         "backend: hopper; libraries of its own: libx.so (sha256 0123456789ab)",
         "sandbox: all of it",
     ]
+    monkeypatch.setenv("NVFP4_SIMULATE", "1")
+    assert report.footer([first]).startswith("backend: hopper (on the PTX simulator); ")
+    assert report.footer([replace(first, backend="cpu (AVX2)")]).startswith("backend: cpu (AVX2); ")
     assert report.footer([Result(CASE)]).splitlines() == [
         "backend: not named by the submission; libraries of its own: none seen",
         "sandbox: none",
