@@ -80,6 +80,8 @@ def _html(tokens: list[Token], resolve: Resolve, shift: int) -> str:
     return _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}).rstrip("\n")
 
 
+# A comment that has lines of its own takes them along; one at a line's end leaves the line's end.
+_COMMENT = re.compile(r"^[ \t]*<!--(?:(?!-->).)*-->[ \t]*\n|[ \t]*<!--.*?-->", re.DOTALL | re.MULTILINE)
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable("table")
 
 
@@ -88,7 +90,7 @@ def render(text: str, resolve: Resolve, shift: int = 0) -> str:
 
     `resolve` maps a link's target; None drops the link and keeps its text.
     """
-    return _html(_MARKDOWN.parse(re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)), resolve, shift)
+    return _html(_MARKDOWN.parse(_COMMENT.sub("", text)), resolve, shift)
 
 
 def inline(text: str, resolve: Resolve) -> str:

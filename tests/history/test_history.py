@@ -253,6 +253,8 @@ def test_a_chain_multiplies_each_shapes_ratios_from_the_first_base_on():
         ("[here](rounds/0003-x/round.md)", '<p><a href="inherited.html#round-0003">here</a></p>'),
         ("[there](../eval/eval.py)", "<p>there</p>"),
         ("# Title\nText", "<h1>Title</h1>\n<p>Text</p>"),
+        ("- a <!-- b -->\n- c", "<ul>\n<li>a</li>\n<li>c</li>\n</ul>"),
+        ("a\n<!-- b -->\nc <!-- d -->\ne", "<p>a\nc\ne</p>"),
         ("- a\n  b\n- c", "<ul>\n<li>a\nb</li>\n<li>c</li>\n</ul>"),
         ("![curve](https://x.org/a.png)", '<p><img src="https://x.org/a.png" alt="curve" /></p>'),
         ("![curve](progress.png)", "<p>curve</p>"),
