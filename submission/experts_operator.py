@@ -377,8 +377,8 @@ def grouped_plain_gemm(
         options = OPTIONS[scale_layout, out_dtype, APART] | PLAIN
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype) | PLAIN
-    if b is None or sfb is None:  # the operator has other names for them
-        raise TypeError(f"{'b' if b is None else 'sfb'} is None; expected a torch.Tensor")
+    if not (isinstance(b, torch.Tensor) and isinstance(sfb, torch.Tensor)):  # the operator has other names for them
+        _check_tensors(b, "b", sfb, "sfb")
     if counts is None or offsets is not None:
         counts, options = _ends(counts, offsets, b, "b"), options | ENDS
     if scale is not None:

@@ -208,7 +208,9 @@ def dual_gemm(
             ):  # fmt: skip
                 refuse_derivative(out=out, a=a, b1=b1, b2=b2, sfa=sfa, sfb1=sfb1, sfb2=sfb2)
             _out(a, b1, b2, sfa, sfb1, sfb2, out, options)
-        except AttributeError:  # one is no tensor, which this call says
+        except AttributeError:  # one is no tensor
+            if not isinstance(out, torch.Tensor):
+                raise TypeError(f"out is {out!r:.40}; expected a torch.Tensor") from None
             _out(a, b1, b2, sfa, sfb1, sfb2, out, options)
         except RuntimeError:
             if out.is_neg():
