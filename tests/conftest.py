@@ -21,13 +21,15 @@ for _name in ("NVFP4_BACKEND", "NVFP4_CPU_ISA", "POPCORN_FD", "POPCORN_SEED"):
 # The slowest files start first, so that with several workers (pytest-xdist) none runs alone at the end.
 LONGEST_FILES = (
     "test_journeys.py",
-    "test_eval_protocol.py",
     "test_bundle.py",
     "test_eval_guards.py",
-    "test_blackwell_kernels.py",
     "test_fuzz_targets.py",
-    "test_hopper_recorded.py",
     "test_hopper_kernels.py",
+    "test_grouped_kernels.py",
+    "test_extended_kernels.py",
+    "test_rounds.py",
+    "test_bring_up.py",
+    "test_reaching.py",
 )
 
 # Packages that a machine without a network may lack: tests that need them skip (scripts/setup.sh).

@@ -186,7 +186,7 @@ def test_two_submissions_for_real(monkeypatch):
     monkeypatch.setattr(comparison, "SPANS", 1)
     monkeypatch.setattr(comparison, "INPUTS", 3)
     honest = Path(__file__).resolve().parents[1] / "adversarial" / "honest" / "honest.py"
-    one = run_comparison(honest, honest, CASE, CPU, Limits(answer_s=60, inputs=2, wall_s=0.0))
+    one = run_comparison(honest, honest, CASE, CPU, Limits(answer_s=300.0, inputs=2, wall_s=0.0))
     assert one.own.passed and one.baseline.passed, (one.own.error, one.baseline.error)
     assert (
         one.ratio.low <= one.ratio.ratio <= one.ratio.high

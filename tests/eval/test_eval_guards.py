@@ -27,7 +27,7 @@ ELSEWHERE = ("cheating_cuda", "grouped", "odd", "product", "reaching")
 SUBMISSIONS = {path.stem: path for path in ADVERSARIAL.glob("*/*.py") if path.parent.name not in ELSEWHERE}
 CASE = parse_case("m: 256; n: 128; k: 512; l: 1; seed: 1111")
 CPU = torch.device("cpu")
-LIMITS = Limits(answer_s=60.0, timing_s=0.05, wall_s=0.05, inputs=3, singles=2, small_us=SMALL_US)
+LIMITS = Limits(answer_s=300.0, timing_s=0.05, wall_s=0.05, inputs=3, singles=2, small_us=SMALL_US)
 IMPATIENT = replace(LIMITS, answer_s=3.0, singles=0)
 
 CAUGHT = {

@@ -30,7 +30,7 @@ class Running:
     """A worker that has begun: its own number, its keeper's and its template's."""
 
     def __init__(self) -> None:
-        self.session = Session(HONEST, CASE, torch.device("cpu"), 1, 60.0)
+        self.session = Session(HONEST, CASE, torch.device("cpu"), 1, 300.0)
         self.pid = self.session.pid
         self.keeper = parent_of(self.pid)
         self.template = parent_of(self.keeper)

@@ -201,7 +201,7 @@ def test_a_submission_runs_by_itself_with_what_the_leaderboard_gives_it(tmp_path
     path = tmp_path / "kernel.py"
     path.write_text(INSIDE)
     monkeypatch.setenv("POPCORN_SEED", "9")
-    result = supervisor.run_test(path, CASE, CPU, Limits(answer_s=60))
+    result = supervisor.run_test(path, CASE, CPU, Limits(answer_s=300.0))
     assert re.fullmatch(r"import failed: ValueError: seen it all \(kernel\.py:\d+\)", result.error), result.error
     assert [line for line in result.printed.splitlines() if line.startswith("line")] == [f"line {i}" for i in range(9)]
     assert "and an error" in result.printed
@@ -230,7 +230,7 @@ raise ValueError("told")
 def test_what_a_submission_printed_is_there_when_its_failure_is_told(tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text(SLOW_TO_FLUSH)
-    result = supervisor.run_test(path, CASE, CPU, Limits(answer_s=60))
+    result = supervisor.run_test(path, CASE, CPU, Limits(answer_s=300.0))
     assert result.error.startswith("import failed: ValueError: told")
     assert "all of it" in result.printed
 
@@ -238,6 +238,6 @@ def test_what_a_submission_printed_is_there_when_its_failure_is_told(tmp_path):
 def test_a_worker_that_ends_is_told_with_its_last_five_lines(tmp_path):
     path = tmp_path / "kernel"  # the name of a Python file may end in anything
     path.write_text("import os\nfor i in range(9):\n    print(f'line {i}', flush=True)\nos._exit(7)\n")
-    result = supervisor.run_test(path, CASE, CPU, Limits(answer_s=60))
+    result = supervisor.run_test(path, CASE, CPU, Limits(answer_s=300.0))
     lines = " / ".join(f"line {i}" for i in range(4, 9))
     assert result.error == f"the worker ended by itself: exit code 7; it printed: {lines}"

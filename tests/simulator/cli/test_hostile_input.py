@@ -24,7 +24,7 @@ def ptxsim(text: str | Path, folder: Path, *words: object) -> subprocess.Complet
         path = folder / "kernel.ptx"
         path.write_bytes(text.encode("latin-1"))
     command = [built("ptxsim"), path, *map(str, words)]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60, cwd=folder)
+    return subprocess.run(command, capture_output=True, check=False, timeout=500, cwd=folder)
 
 
 NOP = entry("")

@@ -36,7 +36,7 @@ VERDICTS = {  # PTX, exit status, the finding's kind
 
 
 def ptxsim(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([built("ptxsim"), *map(str, words)], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([built("ptxsim"), *map(str, words)], capture_output=True, text=True, check=False, timeout=500)
 
 
 @pytest.fixture

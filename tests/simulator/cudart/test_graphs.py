@@ -106,7 +106,7 @@ def program(tmp_path_factory):
 
 def run(program, way: str) -> subprocess.CompletedProcess[str]:
     command = [built("ptxsim"), "run", "--", program, way]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
 
 
 def test_graphs_compute_what_their_nodes_say(program):

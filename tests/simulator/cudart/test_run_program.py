@@ -104,7 +104,7 @@ def folder(tmp_path_factory) -> Path:
 def run(folder: Path, *words: str, program: str = "./program") -> subprocess.CompletedProcess[str]:
     at = words.index("--") if "--" in words else len(words)
     command = [built("ptxsim"), "run", *words[:at], "--", program, *words[at + 1 :]]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=500)
 
 
 def test_an_unmodified_program_runs_and_keeps_its_output(folder):

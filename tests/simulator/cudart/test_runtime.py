@@ -113,7 +113,7 @@ def run(folder, *arguments, mode="eager", **changes):
     )
     environment |= changes
     done = subprocess.run(
-        [program(folder), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=60
+        [program(folder), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=500
     )
     assert done.returncode == 0, done.stderr
     return dict(line.split("=", 1) for line in done.stdout.splitlines()), json.loads(report.read_text()), done
@@ -211,7 +211,7 @@ def test_an_invalid_setting_ends_the_program_at_its_first_call(folder, setting, 
     environment = dict(os.environ, NVFP4_SIMULATE_CHIP="h200") | {
         f"NVFP4_SIMULATE_{setting}": value.format(folder=folder)
     }
-    done = subprocess.run([program(folder)], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([program(folder)], env=environment, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 1 and done.stderr.startswith(said.format(folder=folder)), done.stderr
     assert "sum=" not in done.stdout
 

@@ -158,7 +158,7 @@ def program(tmp_path_factory):
 
 def said(program, *words: str, **environment: str) -> dict[str, str]:
     environment = dict(os.environ, **environment)
-    done = subprocess.run([program, *words], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([program, *words], env=environment, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr
     return dict(line.split("=", 1) for line in done.stdout.splitlines())
 

@@ -136,7 +136,7 @@ def run(folder, text, data, size, mode):
     done = subprocess.run(
         [built("ptxsim"), folder / "k.ptx", "ts", "--grid", "1", "--block", "128", "--mode", mode, "--json",
          "--dump", f"4={folder / 'out'}", "--", *buffers],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 1, 2, 3), done.stderr
     report = json.loads(done.stdout)

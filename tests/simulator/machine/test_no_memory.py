@@ -117,7 +117,7 @@ def run(words: list, at: int, all_after: bool, threads: int = 1) -> tuple[int, i
     """Exit status, allocations, blocks not freed, and the output."""
     environment = dict(os.environ, NO_MEMORY_AT=str(at), **({"NO_MEMORY_ALL": "1"} if all_after else {}))
     full = [built("ptxsim_no_memory"), words[0], "--threads", str(threads), *words[1:]]
-    done = subprocess.run(full, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(full, env=environment, capture_output=True, text=True, timeout=500, check=False)
     counts = re.search(r"no_memory: (\d+) requests, (-?\d+) live", done.stderr)
     assert counts, (at, all_after, done.returncode, done.stderr[-500:])
     return done.returncode, int(counts[1]), int(counts[2]), done.stdout + done.stderr
@@ -209,7 +209,7 @@ def test_the_cuda_runtime_shim_says_that_memory_is_out(tmp_path):
 
     def call(at: int, all_after: bool) -> tuple[int, int, str]:
         environment = dict(os.environ, NO_MEMORY_AT=str(at), **({"NO_MEMORY_ALL": "1"} if all_after else {}))
-        done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=500, check=False)
         counts = re.search(r"no_memory: (\d+) requests", done.stderr)
         return done.returncode, int(counts[1]) if counts else -1, done.stdout + done.stderr
 

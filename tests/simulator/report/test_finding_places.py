@@ -75,7 +75,7 @@ def report(text: str, folder, launch: dict) -> tuple[int, dict]:
     path.write_text(text)
     shape = [word for name, value in launch.items() for word in (f"--{name}", str(value))]
     command = [built("ptxsim"), path, "--threads", "1", "--json", *shape, "--", "buf:4096"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     return done.returncode, json.loads(done.stdout)
 
 
