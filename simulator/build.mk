@@ -36,6 +36,7 @@ $(SIM_SHARED): $(SIM_OBJS) $(SIM_IMAGE)
 
 .PHONY: simulator
 simulator: $(PTXSIM) $(SIM_SHARED) ## build: the PTX simulator (build/ptxsim)
+	@echo 'built $(PTXSIM)$(if $(GPU_PARTS), and $(SIM_LIBRARY),; not built, what ptxsim run and NVFP4_SIMULATE=1 need: $(NVCC_REASON))'
 
 # The library whose GPU backends run on the simulator: the same host code, kernels as PTX, our CUDA runtime.
 # nvfp4/ is the only folder that knows this project's library.

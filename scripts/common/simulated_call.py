@@ -64,6 +64,8 @@ def simulated_program(
 ) -> dict[str, Any]:
     """Runs a Python program that calls the package on the simulator; returns the report's "time", as above."""
     library = (BUILD if root == ROOT else root / "build") / "libcustom_kernel_sim.so"
+    if not library.is_file():
+        raise SystemExit(f"{library} does not exist; `make simulator` builds it where nvcc is")
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         environment = {
             **os.environ, "NVFP4_LIBRARY": str(library), "NVFP4_BACKEND": backend,

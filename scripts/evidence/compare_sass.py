@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from scripts.common.gpu_backends import GPU_BACKENDS
+from scripts.common.toolchain import NoCompiler, nvcc
 
 ROOT = Path(__file__).resolve().parents[2]
 OBJECTS = tuple(  # patterns of the kernels' object files in a build folder: commits differ in the prefix
@@ -233,6 +234,10 @@ def compare(before: list[Kernel], after: list[Kernel]) -> list[Row]:
 
 def build(commit: str) -> list[Kernel]:
     """Builds the kernels of a commit with its own Makefile."""
+    try:
+        nvcc()
+    except NoCompiler as error:
+        raise SassError(f"cannot build {commit}: {error}") from None
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         git = ["git", "-C", str(ROOT), "worktree"]
