@@ -116,22 +116,6 @@ def resolve(require: Require, factors: Factors) -> tuple[str, tuple[int, ...]]:
     return layout, wanted[dimensions]
 
 
-def known_at_once(scales: Sequence[torch.Tensor], sfa_layout: str | None, sfb_layout: str | None) -> bool | None:
-    """The common cases, without resolve()'s cost: True if all are the view of "swizzled128x4", False if all are
-    "linear", None if neither is certain.  Shapes are not checked.
-    """
-    dimensions = scales[0].dim()
-    if any(scale.dim() != dimensions for scale in scales):
-        return None
-    if dimensions == _VIEW_DIMENSIONS:
-        return True if sfa_layout in (None, SWIZZLED) and sfb_layout in (None, SWIZZLED) else None
-    if dimensions != 2 or sfa_layout not in (None, LINEAR) or sfb_layout not in (None, LINEAR):
-        return None
-    stated = (sfa_layout, *(sfb_layout for _ in scales[1:]))
-    plain = (layout or scale.shape[0] % 128 or not scale.shape[0] for layout, scale in zip(stated, scales, strict=True))
-    return False if all(plain) else None
-
-
 def for_library(given: Sequence[tuple[Factors, str]]) -> tuple[bool, list[torch.Tensor]]:
     """Brings scale factors, each with its resolved layout, to one layout for the library.
 
