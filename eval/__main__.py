@@ -1,6 +1,8 @@
 """Judges a submission: python -m eval MODE [CASES_FILE] [options]."""
 
 import importlib.util
+import os
+import stat
 import sys
 
 from eval.output.protocol import FD_VARIABLE, SEED_VARIABLE, note_descriptor
@@ -18,6 +20,7 @@ def run() -> int:
             file=sys.stderr,
         )
         return NO_TORCH
+    os.umask(os.umask(0) & ~stat.S_IRWXU)  # the user's must not keep workers from files of their own
     lifetime.hide_command_line((SEED_VARIABLE, FD_VARIABLE))
     from eval.command import main
 

@@ -55,7 +55,6 @@ def run_folder() -> Path:
     global _folder, _descriptor, _folder_owner
     with _folder_lock:
         if _folder is None or _folder_owner != os.getpid():
-            os.umask(os.umask(0) & ~stat.S_IRWXU)  # the user's must not keep him from files of his own
             _folder, _folder_owner = Path(tempfile.mkdtemp(prefix="eval-")), os.getpid()
             _descriptor = os.open(_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             _scratch.clear()
