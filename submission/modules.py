@@ -122,8 +122,9 @@ class GatedMLP(_Layer):
 
     x (..., hidden) in float32, float16 or bfloat16; returns (..., hidden) in x's dtype, bfloat16 for float32.  With
     16-bit activations (quantize=False; CPU and Hopper), x is not quantized, nor is what lies between the products.
-    Casts such as .to(torch.bfloat16) move the buffers and leave their formats.  A backward pass through the module
-    raises an error.
+    Casts such as .to(torch.bfloat16) move the buffers and leave their formats.  Derivatives are refused.  torch.export
+    takes a dynamic number of rows up to 128, or one from 129 on, since scale factors lie in blocks of 128 rows; without
+    quantization any.
     """
 
     def __init__(
@@ -249,7 +250,8 @@ class MoE(_Layer):
     compute a token, and their outputs are added with the scores' softmax as weights.
 
     x (..., hidden) as GatedMLP takes it.  The numbers of tokens of the experts stay on the device, so a CUDA graph can
-    be replayed with other tokens.  Casts and backward passes are as GatedMLP's.
+    be replayed with other tokens, and torch.export takes a dynamic number of rows.  Casts and derivatives are as
+    GatedMLP's.
     """
 
     def __init__(
