@@ -119,7 +119,7 @@ def test_nested_folders_do_not_stop_the_next_case_or_the_clean_up(root, tmp_path
     cases.write_text(f"{CASE.spec}\n")
     done = subprocess.run(
         [sys.executable, root / "eval" / "eval.py", "test", cases, "--submission", submission],
-        env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)}, umask=0o777, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.returncode, list(tmp_path.iterdir())) == (0, [cases]), done.stdout + done.stderr
 
