@@ -67,36 +67,70 @@ static __device__ __forceinline__ struct tile_coord find_grouped_tile(const stru
     return coord;
 }
 
+/* Stores two sectors of each row of C from `column` of the tile on.  Two lanes exchange a sector; they store
+ * the even lane's row and then the odd one's, because sectors of a line cost less in one store than in two. */
+static __device__ __forceinline__ void store_two_sectors(const struct output_row &row, int column,
+                                                         const uint32_t (&halves)[SECTOR_HALVES],
+                                                         const struct tile_coord &coord,
+                                                         const struct blackwell_group &group) {
+    constexpr int words = SECTOR_HALVES / 2;
+    const bool odd = threadIdx.x % 2 != 0;
+    const int32_t lanes_row =
+        (int32_t)(threadIdx.x / WARP_THREADS % TMEM_QUARTERS * WARP_THREADS + threadIdx.x % WARP_THREADS);
+    const int32_t rows = group.m - (coord.m + lanes_row - odd); /* that exist from the even lane's on */
+    uint32_t even_row[words], odd_row[words];
+#pragma unroll
+    for (int i = 0; i < words; i++) {
+        const uint32_t others = shfl_sync_bfly(odd ? halves[i] : halves[words + i], 1);
+        even_row[i] = odd ? others : halves[i];
+        odd_row[i] = odd ? halves[words + i] : others;
+    }
+    uint16_t *to = row.to + column + (odd ? SECTOR_HALVES - group.n : 0);
+    if (rows > 0) {
+        st_global_v8(to, even_row);
+    }
+    if (rows > 1) {
+        st_global_v8(to + group.n, odd_row);
+    }
+}
+
 /* Epilogue warp of the grouped GEMM: both accumulators hold columns of one product.
  */
 template <class T>
-static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row) {
+static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row,
+                                                      const struct tile_coord &coord,
+                                                      const struct blackwell_group &group) {
     constexpr int halves = T::stacked ? 1 : 2;
     using parts = column_parts<2 * T::tile_n / halves>;
+    static_assert(parts::all % COLUMN_GROUPS == 0, "the column groups share the parts evenly");
     static_assert(T::up_column == T::tile_n, "the second half of a tile's columns follows the first in TMEM");
 #pragma unroll
     for (int half = 0; half < halves; half++) {
+        float acc[parts::of_warp][parts::columns];
         wait(half + 1 < halves ? gate_full_barrier<T>(shared) : up_full_barrier<T>(shared), 0);
         tcgen05_fence_after_thread_sync();
+        start_load(acc[0], tmem_column(row.acc, half * T::tile_n + parts::column(row, 0)));
 #pragma unroll
         for (int i = 0; i < parts::of_warp; i++) {
-            float acc[parts::columns];
             uint32_t fp16[parts::columns / 2];
             const int column = half * T::tile_n + parts::column(row, i);
-            if (parts::exists(row, i)) {
-                load_acc(acc, tmem_column(row.acc, column));
-            }
-            if (half + 1 == halves && i + 1 == parts::of_warp) {
+            await_loads(acc[i]);
+            if (i + 1 < parts::of_warp) { /* arrives while this part is stored */
+                start_load(acc[i + 1], tmem_column(row.acc, half * T::tile_n + parts::column(row, i + 1)));
+            } else if (half + 1 == halves) {
                 leave_tmem();
-            }
-            if (!parts::exists(row, i)) {
-                continue;
             }
 #pragma unroll
             for (int j = 0; j < parts::columns; j += 2) {
-                fp16[j / 2] = cvt_rn_f16x2_f32(acc[j], acc[j + 1]);
+                fp16[j / 2] = cvt_rn_f16x2_f32(acc[i][j], acc[i][j + 1]);
             }
-            store_row<parts::columns>(row, column, fp16);
+            /* The exchange takes as long as a few stores: it waits behind those of the first part. */
+            const bool behind = half > 0 || i > 0 || row.group > 0;
+            if (behind && row.sectors && group.n - coord.n - column >= parts::columns) {
+                store_two_sectors(row, column, fp16, coord, group);
+            } else {
+                store_row<parts::columns>(row, column, fp16);
+            }
         }
     }
 }
@@ -107,7 +141,7 @@ struct grouped_epilogue {
                                                const struct tile_coord &coord,
                                                const struct blackwell_group &group) {
         struct output_row row = find_row(acc, coord, group);
-        epilogue_plain<T>(shared, row);
+        epilogue_plain<T>(shared, row, coord, group);
     }
 };
 
