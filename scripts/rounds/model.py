@@ -89,7 +89,7 @@ class Tank:
         try:
             return read_round(path)
         except (OSError, ValueError) as error:
-            raise RoundError(f"{self.relative(path)}: {error}") from error
+            raise RoundError(f"{self.relative(path)}: {getattr(error, 'strerror', None) or error}") from error
 
     def get(self, number: int) -> dict[str, Any]:
         """round.json of one round."""
@@ -277,7 +277,7 @@ def read_bytes(path: Path) -> bytes:
         raw = path.read_bytes()
         return gzip.decompress(raw) if path.suffix == ".gz" else raw
     except (OSError, EOFError) as error:
-        raise RoundError(f"{path}: {error}") from error
+        raise RoundError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def digest(data: bytes) -> str:

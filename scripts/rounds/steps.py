@@ -64,7 +64,7 @@ def read_run(samples: Path, env_path: Path) -> tuple[bytes, dict[str, Any]]:
     try:
         env = json.loads(env_bytes)
     except json.JSONDecodeError as error:
-        raise RoundError(f"{env_path}: {error}") from error
+        raise RoundError(f"{env_path}: {getattr(error, 'strerror', None) or error}") from error
     problems = env_problems(env)
     if problems:
         raise RoundError(f"{env_path}: " + "; ".join(problems))
