@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -65,16 +64,6 @@ def counters(trace: dict[str, Any]) -> dict[str, tuple[list[float], list[float]]
     return found
 
 
-def kernel_name(symbol: str) -> str:
-    """The name of a kernel in C++ without its template's arguments: `a::b` for `_ZN1a1bI...`; C names stay."""
-    found, rest = [], symbol.removeprefix("_Z").removeprefix("N")
-    while symbol.startswith("_Z") and (match := re.match(r"L?(\d+)", rest)):
-        rest = rest[match.end() :]
-        found.append(rest[: int(match[1])])
-        rest = rest[int(match[1]) :]
-    return "::".join(found) or symbol
-
-
 def draw(trace: dict[str, Any], title: str, target: Path) -> None:
     """The picture: rows of bars, and below them the chip's memory."""
     bars = rows(trace)
@@ -124,7 +113,7 @@ def main(arguments: list[str]) -> int:
     draw(json.loads(trace_file.read_text()), f"{what}; {took}", picture)
     print(f"{what}; {took}")
     for launch in time["launches"]:
-        print(f"{kernel_name(launch['kernel'])}: {launch['critical']}")
+        print(f"{launch['name']}: {launch['critical']}")
     print(f"model's error: {time['error']}")
     print(f"{trace_file} (open it in Perfetto), {picture}")
     return 0

@@ -55,11 +55,12 @@ static void print_span(const struct sim_span *span, size_t id, FILE *to, const c
     }
     int process = FIRST_CTA + 2 * span->cta;
     if (span->warp >= 0) {
+        char name[200];
         begin(to, separator, "X", span->name);
         (void)fprintf(to, ", \"cat\": \"warp\", \"pid\": %d, \"tid\": %d, \"ts\": %.4f, \"dur\": %.4f, ",
                       process, span->warp, span->start_us, span->us);
         (void)fprintf(to, "\"args\": {\"launch\": %llu, \"kernel\": ", (unsigned long long)span->launch);
-        print_string(to, span->kernel);
+        print_string(to, sim_short_name(span->kernel, name, sizeof name));
         (void)fputs("}}", to);
         return;
     }

@@ -122,16 +122,3 @@ def test_a_timeline_is_bounded_and_says_what_it_lost():
     assert sim.lib.sim_spans_lost(sim.sim) > 1000
     last, room = (1 << 15) - 1, ctypes.create_string_buffer(256)
     assert [sim.lib.sim_span(sim.sim, ctypes.c_size_t(at), room) & 1 for at in (last, last + 1)] == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("symbol", "name"),
-    [
-        ("_ZN9blackwell16dual_gemm_kernelINS_4tileILi64ELi7EEEEvNS_6paramsE", "blackwell::dual_gemm_kernel"),
-        ("_ZN6hopperL10dequantizeEv", "hopper::dequantize"),
-        ("_ZL3foov", "foo"),
-        ("plain", "plain"),
-    ],
-)
-def test_a_kernels_name_is_that_of_the_source(symbol, name):
-    assert timeline.kernel_name(symbol) == name
