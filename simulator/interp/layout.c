@@ -136,9 +136,13 @@ static bool place_recursion(struct launch *launch) {
 /* Places the static shared variables that the placed functions use, in the order of declaration. */
 static void place_shared(struct launch *launch) {
     const struct module *module = launch->module;
+    launch->shared_floor = SHARED_RESERVED;
     for (uint32_t i = 0; i < module->nfunctions; i++) {
         const struct function *function = module->functions[i];
         for (uint32_t j = 0; launch->reg_base[i] != UINT32_MAX && j < function->nspecials; j++) {
+            if (function->specials[j].kind == SR_RESERVED_SMEM_1) {
+                launch->shared_floor = SHARED_RESERVED - SHARED_SCRATCH;
+            }
             if (function->specials[j].variable != NULL) {
                 launch->shared_at[function->specials[j].variable->index] = 1;
             }

@@ -83,10 +83,10 @@ struct cta *shared_cta(struct run *run, uint64_t address, uint32_t bytes, uint32
         (void)sim_report_pair(run, SIM_ERROR, "cta-exited", lane, NULL,
                               "reaches into CTA rank %u of the cluster, which has ended", rank);
     }
-    if (at < SHARED_RESERVED || at > cta->shared_bytes || bytes > cta->shared_bytes - at) {
+    if (at < run->launch->shared_floor || at > cta->shared_bytes || bytes > cta->shared_bytes - at) {
         (void)sim_report(run, SIM_ERROR, "out-of-bounds", lane,
                          "%u bytes at shared address %#x; the CTA's shared memory is %#x to %#x", bytes, at,
-                         SHARED_RESERVED, cta->shared_bytes);
+                         run->launch->shared_floor, cta->shared_bytes);
         return NULL;
     }
     if (at % align != 0) {

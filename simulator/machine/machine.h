@@ -13,6 +13,7 @@
 #define MAX_WARPS          32
 #define ALL_LANES          0xffffffffu
 #define SHARED_RESERVED    1024 /* HW: the first KB of a CTA's shared window belongs to the system (sm_90 on) */
+#define SHARED_SCRATCH     288  /* its end, for groups of several warps: cooperative_groups/details/memory.h */
 #define RANK_SHIFT         24   /* a shared address is CTA rank << RANK_SHIFT | offset */
 #define RANK_MASK          0xffffffu
 #define MAX_SHARED         (227 * 1024)

@@ -61,6 +61,8 @@ static const struct {
     {"%reserved_smem_offset_begin", SR_RESERVED_SMEM_BEGIN},
     {"%reserved_smem_offset_end", SR_RESERVED_SMEM_END},
     {"%reserved_smem_offset_cap", SR_RESERVED_SMEM_CAP},
+    {"%reserved_smem_offset_0", SR_RESERVED_SMEM_BEGIN},
+    {"%reserved_smem_offset_1", SR_RESERVED_SMEM_1},
     {"%clock", SR_CLOCK},
     {"%clock_hi", SR_CLOCK_HI},
     {"%clock64", SR_CLOCK64},

@@ -188,6 +188,8 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
     case SR_RESERVED_SMEM_END:
     case SR_RESERVED_SMEM_CAP:
         return SHARED_RESERVED;
+    case SR_RESERVED_SMEM_1:
+        return SHARED_RESERVED - SHARED_SCRATCH;
     default:
         return 0;
     }

@@ -312,7 +312,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
         int lane = LANE(rest);
         uint64_t address = lane_address(run, insn, &a, lane) & ~(a.base.wide ? WINDOW_MASK : 0);
         uint32_t place = (uint32_t)address & RANK_MASK;
-        bool plain = address >> RANK_SHIFT == cta->rank && place >= SHARED_RESERVED &&
+        bool plain = address >> RANK_SHIFT == cta->rank && place >= run->launch->shared_floor &&
                      place + a.bytes <= cta->shared_bytes && (place & (a.bytes - 1)) == 0;
         ctas[lane] = cta;
         offsets[lane] = place;

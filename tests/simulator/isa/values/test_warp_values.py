@@ -187,7 +187,7 @@ def test_special_registers():
         *(f"{name}.{axis}" for name in ("%clusterid", "%nclusterid") for axis in "xyz"),
         "%cluster_ctarank", "%cluster_nctarank", "%laneid", "%warpid", "%nwarpid",
         "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size",
-        "%total_smem_size", *(f"%reserved_smem_offset_{place}" for place in ("begin", "end", "cap")),
+        "%total_smem_size", *(f"%reserved_smem_offset_{place}" for place in ("begin", "end", "cap", "0", "1")),
     ]  # fmt: skip
     block, grid, cluster = (4, 3, 5), (4, 6, 2), (2, 3, 1)
     threads, ctas = 60, 48
@@ -198,6 +198,7 @@ def test_special_registers():
         "mov.u32 %r6, %ctaid.y; mad.lo.u32 %r4, %r4, %r5, %r6; mov.u32 %r5, %nctaid.x; mov.u32 %r6, %ctaid.x;"
         f"mad.lo.u32 %r4, %r4, %r5, %r6; mad.lo.u32 %r1, %r4, {threads}, %r1; mul.wide.u32 %rd2, %r1, {4 * len(names)};"
         "ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd2;"
+        "setp.eq.u32 %p1, %r1, 0; mov.u32 %r9, %reserved_smem_offset_1; @%p1 st.shared.u32 [%r9+284], 1;"  # the last word of what it names
     )
     text = body(place, *(f"mov.u32 %r9, {name}; st.global.u32 [%rd1+{4 * i}], %r9;" for i, name in enumerate(names)))
     sim = Sim(text)
@@ -219,7 +220,7 @@ def test_special_registers():
                         rank, 6, lane, t // 32, 2,
                         1 << lane, (1 << lane) - 1, (2 << lane) - 1, (0xFFFFFFFF << lane + 1) & 0xFFFFFFFF,
                         (0xFFFFFFFF << lane) & 0xFFFFFFFF, 768,
-                        768, 0, 1024, 1024,
+                        768, 0, 1024, 1024, 0, 1024 - 288,
                     ]  # fmt: skip
                     got = out[x + grid[0] * (y + grid[1] * z), t].tolist()
                     differing = {
