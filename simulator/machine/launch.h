@@ -64,7 +64,7 @@ struct launch {
     uint32_t threads, warps; /* per CTA */
     uint32_t static_shared, dynamic_shared, shared_bytes;
     uint32_t shared_floor; /* the first address of shared memory that the kernel may use */
-    uint32_t *shared_at; /* by index of the variable: its offset in the shared window; 0: not used */
+    uint32_t *shared_at;   /* by index of the variable: its offset in the shared window; 0: not used */
     uint8_t *params;
     uint32_t param_bytes;
     /* The block of registers of every reachable function, by function index. */

@@ -88,7 +88,8 @@ static inline bool side_by_side(uint8_t *const at[LANES], uint32_t mask) {
 /* Copies between registers and memory; at[lane] is the lane's place. */
 static void transfer(struct run *run, const struct insn *insn, const struct access *a, uint8_t *const at[LANES],
                      uint32_t mask, bool write) {
-    bool whole = insn->memory.quad && insn->memory.strong;
+    /* HW: an aligned vector of 16 bytes is one access; CUB keeps a status and a value in one. */
+    bool whole = insn->memory.strong && (insn->memory.quad || a->vec > 1);
     if (a->bytes == sizeof(uint32_t) && a->vec == 1 && !insn->op[0].wide && !insn->op[0].sink &&
         side_by_side(at, mask)) {
         void *lanes = row(run, insn->op[0]);

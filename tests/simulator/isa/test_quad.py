@@ -65,7 +65,7 @@ COUNT = body(
     "AGAIN: mov.b128 {%rd2, %rd3}, %q1; add.u64 %rd2, %rd2, 1; sub.u64 %rd3, %rd3, 1; mov.b128 %q2, {%rd2, %rd3};",
     "atom.relaxed.gpu.global.cas.b128 %q3, [%rd1], %q1, %q2; mov.b128 {%rd4, %rd5}, %q3; mov.b128 {%rd6, %rd7}, %q1;",
     "xor.b64 %rd8, %rd4, %rd6; xor.b64 %rd9, %rd5, %rd7; or.b64 %rd8, %rd8, %rd9; mov.b128 %q1, %q3;",
-    "setp.ne.u64 %p1, %rd8, 0; @%p1 bra AGAIN; add.u32 %r1, %r1, 1; setp.lt.u32 %p2, %r1, 5000; @%p2 bra AGAIN;",
+    "setp.ne.u64 %p1, %rd8, 0; @%p1 bra AGAIN; add.u32 %r1, %r1, 1; setp.lt.u32 %p2, %r1, 2000; @%p2 bra AGAIN;",
     "ld.relaxed.gpu.global.b128 %q4, [%rd1]; mov.b128 {%rd2, %rd3}, %q4; add.u64 %rd2, %rd2, %rd3;",
     "setp.eq.u64 %p3, %rd2, 0; @!%p3 st.global.u64 [%rd1+16], %rd2;",
     registers=QUADS,
@@ -78,7 +78,26 @@ def test_counting_with_compare_and_swap_loses_nothing():
     sim = Sim(COUNT, threads=4)
     out = sim.buffer(np.zeros(4, np.uint64))
     assert sim.launch("k", out, grid=4, block=1) == 0, sim.findings
-    assert out.tolist() == [4 * 5000, 2**64 - 4 * 5000, 0, 0]
+    assert out.tolist() == [4 * 2000, 2**64 - 4 * 2000, 0, 0]
+
+
+VECTORS = body(
+    "ld.param.u64 %rd1, [out]; mov.u32 %r1, %ctaid.x; cvt.u64.u32 %rd2, %r1; mov.u32 %r2, 0;",
+    "mov.u32 %r3, %tid.x; mul.wide.u32 %rd5, %r3, 32; add.u64 %rd1, %rd1, %rd5;",
+    "AGAIN: add.u64 %rd2, %rd2, 2; st.relaxed.gpu.global.v2.u64 [%rd1], {%rd2, %rd2};",
+    "ld.relaxed.gpu.global.v2.u64 {%rd3, %rd4}, [%rd1]; setp.ne.u64 %p2, %rd3, %rd4;",
+    "@%p2 st.relaxed.gpu.global.u64 [%rd1+16], %rd3;",
+    "add.u32 %r2, %r2, 1; setp.lt.u32 %p3, %r2, 4000; @%p3 bra AGAIN;",
+    params=".param .u64 out",
+)
+
+
+def test_a_strong_vector_is_read_and_written_as_one():
+    """A status and a value in one vector belong together, whichever threads of the host execute the CTAs."""
+    sim = Sim(VECTORS, threads=2)
+    out = sim.buffer(np.zeros((32, 4), np.uint64))
+    assert sim.launch("k", out, grid=2, block=32) == 0, sim.findings
+    assert (out[:, 0] == out[:, 1]).all() and (out[:, 2] == 0).all()
 
 
 @pytest.mark.parametrize(
