@@ -46,7 +46,9 @@ def test_a_kernels_name_is_short_and_readable(tmp_path):
         "_Z5otherPi": "other",
         "_Z7reverseILi64ELb1ELin3EEEvPi": "reverse<64, true, -3>",
         "_Z4tileILj128EN4cute1CILi8EEEEvv": "tile<128, C<8>>",
-        "_ZN4gemm6kernelIPKfNS_4tileILi64ELi2EEELNS_4KindE3EJ13__nv_bfloat16dEEEvv": "gemm::kernel<const float*, tile<64, 2>, (Kind)3, __nv_bfloat16, double>",
+        "_ZN4gemm6kernelIPKfNS_4tileILi64ELi2EEELNS_4KindE3EJ13__nv_bfloat16dEEEvv": (
+            "gemm::kernel<const float*, tile<64, 2>, (Kind)3, __nv_bfloat16, double>"
+        ),
         "_Z4pickIFivELi7EEvv": "pick<...>",
         "_Z4pickIN3oneILi1EUlvE_EELi7EEvv": "pick<one<1, ...>>",
         f"_Z4longI{'4four' * 30}EvvE": f"long<{'four, ' * 12}...>",

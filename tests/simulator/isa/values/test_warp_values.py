@@ -198,7 +198,8 @@ def test_special_registers():
         "mov.u32 %r6, %ctaid.y; mad.lo.u32 %r4, %r4, %r5, %r6; mov.u32 %r5, %nctaid.x; mov.u32 %r6, %ctaid.x;"
         f"mad.lo.u32 %r4, %r4, %r5, %r6; mad.lo.u32 %r1, %r4, {threads}, %r1; mul.wide.u32 %rd2, %r1, {4 * len(names)};"
         "ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd2;"
-        "setp.eq.u32 %p1, %r1, 0; mov.u32 %r9, %reserved_smem_offset_1; @%p1 st.shared.u32 [%r9+284], 1;"  # the last word of what it names
+        "setp.eq.u32 %p1, %r1, 0; mov.u32 %r9, %reserved_smem_offset_1;"
+        "@%p1 st.shared.u32 [%r9+284], 1;"  # the last word of what it names
     )
     text = body(place, *(f"mov.u32 %r9, {name}; st.global.u32 [%rd1+{4 * i}], %r9;" for i, name in enumerate(names)))
     sim = Sim(text)
