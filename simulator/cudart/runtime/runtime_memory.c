@@ -209,6 +209,25 @@ cudaError_t cudaMallocPitch(void **memory, size_t *pitch, size_t width, size_t h
     return cudaMalloc(memory, *pitch * height);
 }
 
+cudaError_t cudaMalloc3D(struct cudaPitchedPtr *memory, struct cudaExtent extent) {
+    *memory = (struct cudaPitchedPtr){.xsize = extent.width, .ysize = extent.height};
+    return cudaMallocPitch(&memory->ptr, &memory->pitch, extent.width, extent.height * extent.depth);
+}
+
+cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr to, int value, struct cudaExtent extent,
+                              cudaStream_t queue) {
+    cudaError_t error = runtime_result(cudaSuccess);
+    for (size_t slice = 0; slice < extent.depth && error == cudaSuccess; slice++) {
+        char *at = (char *)to.ptr + slice * to.pitch * to.ysize;
+        error = cudaMemset2DAsync(at, to.pitch, value, extent.width, extent.height, queue);
+    }
+    return error;
+}
+
+cudaError_t cudaMemset3D(struct cudaPitchedPtr to, int value, struct cudaExtent extent) {
+    return cudaMemset3DAsync(to, value, extent, NULL);
+}
+
 /* Makes memory of the host accessible to kernels. */
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
     struct sim *sim = runtime_lock();

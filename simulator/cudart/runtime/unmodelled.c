@@ -13,21 +13,21 @@ int runtime_result(int error);
 #define RUNTIME_CALLS(X) \
     X(__cudaGetProcAddress) X(__cudaRegisterHostVar) X(__cudaRegisterUnifiedTable) \
     X(cudaArrayGetMemoryRequirements) X(cudaArrayGetPlane) X(cudaArrayGetSparseProperties) \
-    X(cudaChooseDevice) X(cudaDestroyExternalMemory) \
+    X(cudaDestroyExternalMemory) \
     X(cudaDestroyExternalSemaphore) \
-    X(cudaDeviceDisablePeerAccess) X(cudaDeviceFlushGPUDirectRDMAWrites) X(cudaDeviceGetByPCIBusId) \
+    X(cudaDeviceDisablePeerAccess) X(cudaDeviceFlushGPUDirectRDMAWrites) \
     X(cudaDeviceGetCacheConfig) X(cudaDeviceGetGraphMemAttribute) X(cudaDeviceGetHostAtomicCapabilities) \
     X(cudaDeviceGetNvSciSyncAttributes) X(cudaDeviceGetP2PAtomicCapabilities) X(cudaDeviceGetP2PAttribute) \
-    X(cudaDeviceGetPCIBusId) X(cudaDeviceGetSharedMemConfig) X(cudaDeviceGetTexture1DLinearMaxWidth) \
+    X(cudaDeviceGetSharedMemConfig) X(cudaDeviceGetTexture1DLinearMaxWidth) \
     X(cudaDeviceGraphMemTrim) X(cudaDeviceRegisterAsyncNotification) X(cudaDeviceSetGraphMemAttribute) \
-    X(cudaDeviceSetSharedMemConfig) X(cudaDeviceUnregisterAsyncNotification) \
+    X(cudaDeviceUnregisterAsyncNotification) \
     X(cudaEGLStreamConsumerAcquireFrame) X(cudaEGLStreamConsumerConnect) \
     X(cudaEGLStreamConsumerConnectWithFlags) X(cudaEGLStreamConsumerDisconnect) \
     X(cudaEGLStreamConsumerReleaseFrame) X(cudaEGLStreamProducerConnect) \
     X(cudaEGLStreamProducerDisconnect) X(cudaEGLStreamProducerPresentFrame) \
     X(cudaEGLStreamProducerReturnFrame) X(cudaEventCreateFromEGLSync) X(cudaExternalMemoryGetMappedBuffer) \
     X(cudaExternalMemoryGetMappedMipmappedArray) X(cudaFreeMipmappedArray) \
-    X(cudaFuncGetName) X(cudaFuncGetParamInfo) X(cudaFuncSetSharedMemConfig) X(cudaGLGetDevices) \
+    X(cudaFuncGetName) X(cudaFuncGetParamInfo) X(cudaGLGetDevices) \
     X(cudaGLMapBufferObject) X(cudaGLMapBufferObjectAsync) X(cudaGLRegisterBufferObject) \
     X(cudaGLSetBufferObjectMapFlags) X(cudaGLSetGLDevice) X(cudaGLUnmapBufferObject) \
     X(cudaGLUnmapBufferObjectAsync) X(cudaGLUnregisterBufferObject) \
@@ -70,18 +70,18 @@ int runtime_result(int error);
     X(cudaImportExternalMemory) X(cudaImportExternalSemaphore) X(cudaIpcCloseMemHandle) \
     X(cudaIpcGetEventHandle) X(cudaIpcGetMemHandle) X(cudaIpcOpenEventHandle) X(cudaIpcOpenMemHandle) \
     X(cudaLibraryGetManaged) X(cudaLibraryGetUnifiedFunction) X(cudaLogsCurrent) X(cudaLogsDumpToFile) \
-    X(cudaLogsDumpToMemory) X(cudaLogsRegisterCallback) X(cudaLogsUnregisterCallback) X(cudaMalloc3D) \
+    X(cudaLogsDumpToMemory) X(cudaLogsRegisterCallback) X(cudaLogsUnregisterCallback) \
     X(cudaMallocMipmappedArray) \
     X(cudaMemDiscardAndPrefetchBatchAsync) X(cudaMemDiscardBatchAsync) X(cudaMemGetDefaultMemPool) \
     X(cudaMemGetMemPool) X(cudaMemPoolExportPointer) X(cudaMemPoolExportToShareableHandle) \
     X(cudaMemPoolGetAccess) X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) \
-    X(cudaMemPoolSetAccess) X(cudaMemPrefetchBatchAsync) X(cudaMemRangeGetAttribute) \
+    X(cudaMemPrefetchBatchAsync) X(cudaMemRangeGetAttribute) \
     X(cudaMemRangeGetAttributes) X(cudaMemSetMemPool) \
     X(cudaMemcpy3DBatchAsync) X(cudaMemcpy3DPeer) X(cudaMemcpy3DPeerAsync) \
     X(cudaMemcpyArrayToArray) X(cudaMemcpyBatchAsync) X(cudaMemcpyFromArrayAsync) \
-    X(cudaMemcpyToArrayAsync) X(cudaMemset3D) X(cudaMemset3DAsync) \
+    X(cudaMemcpyToArrayAsync) \
     X(cudaMipmappedArrayGetMemoryRequirements) X(cudaMipmappedArrayGetSparseProperties) \
-    X(cudaSetValidDevices) X(cudaSignalExternalSemaphoresAsync) X(cudaStreamAttachMemAsync) \
+    X(cudaSetValidDevices) X(cudaSignalExternalSemaphoresAsync) \
     X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) \
     X(cudaStreamGetAttribute) X(cudaStreamGetCaptureInfo) X(cudaStreamGetDevice) \
     X(cudaStreamGetId) X(cudaStreamUpdateCaptureDependencies) X(cudaUserObjectCreate) \
@@ -99,8 +99,8 @@ int runtime_result(int error);
     X(cuCtxFromGreenCtx) X(cuCtxGetApiVersion) X(cuCtxGetCacheConfig) X(cuCtxGetDevResource) \
     X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity) X(cuCtxGetFlags) X(cuCtxGetId) X(cuCtxGetLimit) \
     X(cuCtxGetSharedMemConfig) X(cuCtxGetStreamPriorityRange) X(cuCtxRecordEvent) \
-    X(cuCtxResetPersistingL2Cache) X(cuCtxSetCacheConfig) X(cuCtxSetFlags) X(cuCtxSetLimit) \
-    X(cuCtxSetSharedMemConfig) X(cuCtxSynchronize_v2) X(cuCtxWaitEvent) X(cuDestroyExternalMemory) \
+    X(cuCtxResetPersistingL2Cache) X(cuCtxSetFlags) X(cuCtxSetLimit) \
+    X(cuCtxSynchronize_v2) X(cuCtxWaitEvent) X(cuDestroyExternalMemory) \
     X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc) X(cuDevSmResourceSplitByCount) \
     X(cuDeviceCanAccessPeer) X(cuDeviceComputeCapability) X(cuDeviceGetByPCIBusId) \
     X(cuDeviceGetDefaultMemPool) X(cuDeviceGetDevResource) X(cuDeviceGetExecAffinitySupport) \
@@ -112,7 +112,7 @@ int runtime_result(int error);
     X(cuDeviceSetMemPool) X(cuDeviceUnregisterAsyncNotification) X(cuEventRecordWithFlags) \
     X(cuExternalMemoryGetMappedBuffer) X(cuExternalMemoryGetMappedMipmappedArray) \
     X(cuFlushGPUDirectRDMAWrites) X(cuFuncGetModule) X(cuFuncGetParamInfo) X(cuFuncIsLoaded) \
-    X(cuFuncSetSharedMemConfig) X(cuGetExportTable) X(cuGraphAddBatchMemOpNode) \
+    X(cuGetExportTable) X(cuGraphAddBatchMemOpNode) \
     X(cuGraphAddChildGraphNode) X(cuGraphAddDependencies_v2) X(cuGraphAddEmptyNode) \
     X(cuGraphAddEventRecordNode) X(cuGraphAddEventWaitNode) X(cuGraphAddExternalSemaphoresSignalNode) \
     X(cuGraphAddExternalSemaphoresWaitNode) X(cuGraphAddHostNode) X(cuGraphAddKernelNode_v2) \
@@ -156,7 +156,7 @@ int runtime_result(int error);
     X(cuMemHostGetFlags) X(cuMemHostRegister_v2) X(cuMemHostUnregister) X(cuMemImportFromShareableHandle) \
     X(cuMemMap) X(cuMemMapArrayAsync) X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolExportPointer) \
     X(cuMemPoolExportToShareableHandle) X(cuMemPoolGetAccess) X(cuMemPoolGetAttribute) \
-    X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) X(cuMemPoolSetAccess) \
+    X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) \
     X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) X(cuMemPrefetchBatchAsync) X(cuMemRangeGetAttribute) \
     X(cuMemRangeGetAttributes) X(cuMemRelease) X(cuMemRetainAllocationHandle) X(cuMemSetAccess) \
     X(cuMemSetMemPool) X(cuMemUnmap) X(cuMemcpy2D) X(cuMemcpy2DAsync) X(cuMemcpy2DAsync_v2) \
@@ -176,7 +176,7 @@ int runtime_result(int error);
     X(cuMulticastCreate) X(cuMulticastGetGranularity) X(cuMulticastUnbind) \
     X(cuOccupancyAvailableDynamicSMemPerBlock) X(cuOccupancyMaxPotentialClusterSize) \
     X(cuPointerGetAttributes) X(cuPointerSetAttribute) X(cuSignalExternalSemaphoresAsync) \
-    X(cuStreamAddCallback) X(cuStreamAttachMemAsync) X(cuStreamBatchMemOp) X(cuStreamBatchMemOp_v2) \
+    X(cuStreamAddCallback) X(cuStreamBatchMemOp) X(cuStreamBatchMemOp_v2) \
     X(cuStreamBeginCapture) X(cuStreamBeginCaptureToGraph) X(cuStreamBeginCapture_v2) \
     X(cuStreamCopyAttributes) X(cuStreamEndCapture) X(cuStreamGetAttribute) X(cuStreamGetCaptureInfo) \
     X(cuStreamGetCaptureInfo_v2) X(cuStreamGetCaptureInfo_v3) X(cuStreamGetCtx) X(cuStreamGetCtx_v2) \
@@ -232,7 +232,9 @@ int runtime_result(int error);
 
 #define HINTS(X) \
     X(cudaMemPrefetchAsync) X(cudaMemAdvise) X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_v2) X(cuMemAdvise) \
-    X(cuMemAdvise_v2)
+    X(cuMemAdvise_v2) X(cudaStreamAttachMemAsync) X(cuStreamAttachMemAsync) X(cudaMemPoolSetAccess) \
+    X(cuMemPoolSetAccess) X(cudaDeviceSetSharedMemConfig) X(cudaFuncSetSharedMemConfig) X(cuCtxSetCacheConfig) \
+    X(cuCtxSetSharedMemConfig) X(cuFuncSetSharedMemConfig)
 /* clang-format on */
 
 #define STUB(name)                                                                                             \

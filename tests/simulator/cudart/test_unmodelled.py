@@ -39,6 +39,13 @@ int main() {
     how.filterMode = cudaFilterModeLinear;
     cudaTextureObject_t texture = 0;
     std::printf("%d ", (int)cudaCreateTextureObject(&texture, &resource, &how, nullptr));
+    cudaPitchedPtr box;
+    unsigned char corner[2] = {};
+    cudaMalloc3D(&box, make_cudaExtent(5, 3, 2));
+    cudaMemset3D(box, 1, make_cudaExtent(5, 3, 2));
+    cudaMemset3D(box, 7, make_cudaExtent(5, 3, 1));
+    cudaMemcpy2D(corner, 1, (char *)box.ptr + 2 * box.pitch + 4, 3 * box.pitch, 1, 2, cudaMemcpyDeviceToHost);
+    std::printf("%d %d ", corner[0], corner[1]);
     float *out = nullptr;
     cudaMalloc(&out, sizeof back);
     fetch<<<1, 16>>>(out, texture);
@@ -64,7 +71,7 @@ def run(source: str, folder: Path, *words: str, flags: Sequence[str] = ()) -> su
 
 def test_textures_are_fetched_and_mipmaps_refused_by_name(tmp_path):
     done = run(TEXTURE, tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"32 1 {NOT_SUPPORTED} 0 16\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"32 1 {NOT_SUPPORTED} 0 7 1 16\n"), done.stderr
     assert "cudaMallocMipmappedArray is not modelled" in done.stderr
 
 
