@@ -64,6 +64,8 @@ def _safetensors(source: str | Path, prefix: str) -> dict[str, torch.Tensor]:
     except ImportError:
         raise ImportError("a checkpoint's files need the package safetensors: pip install safetensors") from None
     path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; expected a safetensors file or a folder with some")
     files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
     if (path / _INDEX).is_file():
         places = json.loads((path / _INDEX).read_text())["weight_map"]

@@ -63,8 +63,8 @@ def _library_path() -> Path:
 
 def _load(path: Path) -> ctypes.CDLL:
     if not path.is_file():
-        target = "simulator" if path.name == SIMULATED_LIBRARY_NAME else "build"
-        raise ImportError(f"{path} does not exist; build it with `make {target}`")
+        how = "simulator`, which needs nvcc for it" if path.name == SIMULATED_LIBRARY_NAME else "build`"
+        raise ImportError(f"{path} does not exist; build it with `make {how}")
     library = ctypes.CDLL(str(path))
     library.custom_kernel.argtypes = (ctypes.c_char_p,)
     library.custom_kernel.restype = ctypes.c_int32

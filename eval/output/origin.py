@@ -23,6 +23,7 @@ MOST_HASHED_BYTES = 4 << 30  # of one process's libraries together
 # A process can also add mappings faster than they are read.
 MOST_MAPS_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
+_REPLACED = " (deleted)"  # what /proc/PID/maps appends to the path of a file that a build has replaced since
 _NVML_VERSION_BYTES = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
 
@@ -100,7 +101,7 @@ def _system_folders() -> tuple[str, ...]:
 def mapped_libraries(pid: int, known: Collection[Path] = ()) -> list[Path]:
     """A process's mapped libraries other than the system's, Python's, torch's and `known`."""
     found: dict[str, Path] = {}
-    others = {str(path) for path in known}
+    others = {str(path) + ending for path in known for ending in ("", _REPLACED)}
     with contextlib.suppress(OSError):
         with Path(f"/proc/{pid}/maps").open("rb") as file:
             lines = file.read(MOST_MAPS_BYTES).decode(errors="replace").splitlines()

@@ -50,3 +50,12 @@ def test_the_libraries_of_a_process_share_one_bound(tmp_path, monkeypatch):
         ("1.so", True),
         ("2.so", False),
     ]
+
+
+def test_a_known_library_that_a_build_replaced_is_not_the_submissions(tmp_path, monkeypatch):
+    (tmp_path / "maps").write_text(
+        f"0-1 r--p 0 00:00 1 {tmp_path}/0.so (deleted)\n0-1 r--p 0 00:00 2 {tmp_path}/1.so\n"
+    )
+    monkeypatch.setattr(origin, "Path", lambda name: tmp_path / "maps" if str(name) == "/proc/7/maps" else Path(name))
+    assert origin.mapped_libraries(7, {tmp_path / "0.so"}) == [tmp_path / "1.so"]
+    assert origin.mapped_libraries(7, {tmp_path / "1.so"}) == [Path(f"{tmp_path}/0.so (deleted)")]

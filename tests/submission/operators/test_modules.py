@@ -109,6 +109,8 @@ def test_a_models_folder_is_read_by_its_index(tmp_path):
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
     x = torch.randn(5, HIDDEN)
     assert relative(GatedMLP.load(tmp_path, PREFIX)(x), in_float64(weights, x)) < OF_QUANTIZATION
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist; expected"):
+        GatedMLP.load(tmp_path / "nowhere", PREFIX)
 
 
 @pytest.mark.parametrize("convention", ["compressed-tensors", "modelopt"])
