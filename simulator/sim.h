@@ -162,6 +162,8 @@ SIM_API int sim_register(struct sim *sim, void *address, size_t bytes, const cha
 SIM_API int sim_unregister(struct sim *sim, void *address);
 SIM_API bool sim_has(const struct sim *sim, const void *address,
                      size_t bytes); /* true: all in one allocation */
+/* The name that sim_alloc or sim_register gave to the allocation that holds a byte; NULL: none holds it. */
+SIM_API const char *sim_name_of(const struct sim *sim, const void *address, size_t *offset, size_t *bytes);
 SIM_API int sim_write(struct sim *sim, void *to, const void *from, size_t bytes);
 SIM_API int sim_read(struct sim *sim, void *to, const void *from, size_t bytes);
 SIM_API int sim_fill(struct sim *sim, void *to, int value, size_t bytes); /* memset */

@@ -107,6 +107,19 @@ void *registry_variable(struct sim *sim, const void *host, size_t *bytes, cudaEr
     return address;
 }
 
+bool registry_is_managed(struct sim *sim, const void *address) {
+    for (struct variable_entry *v = registry_variables(); v != NULL; v = v->next) {
+        size_t bytes = 0;
+        cudaError_t error;
+        const char *at =
+            v->managed == NULL || *v->managed == NULL ? NULL : registry_variable(sim, v->host, &bytes, &error);
+        if (at != NULL && (uintptr_t)address - (uintptr_t)at < bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void **registry_copy_arguments(const void *function, void **arguments, size_t *bytes) {
     struct sim *sim = runtime_lock();
     void **copy = NULL;

@@ -50,6 +50,8 @@ bool registry_arguments(const void *host, const char *buffer, void **pointers, i
 void **registry_copy_arguments(const void *function, void **arguments, size_t *bytes);
 /* Address and size of a registered variable. */
 void *registry_variable(struct sim *sim, const void *host, size_t *bytes, cudaError_t *error);
+/* True if a __managed__ variable holds the byte. */
+bool registry_is_managed(struct sim *sim, const void *address);
 
 /* ---- the chip (chip_properties.c) ---- */
 

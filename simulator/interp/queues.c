@@ -58,6 +58,16 @@ bool sim_has(const struct sim *sim, const void *address, size_t bytes) {
     return find_range(sim, &worker, (uintptr_t)address, bytes);
 }
 
+const char *sim_name_of(const struct sim *sim, const void *address, size_t *offset, size_t *bytes) {
+    struct worker worker = {.launch = NULL};
+    const struct allocation *found = allocation_of(sim, &worker, (uintptr_t)address, 1);
+    if (found != NULL) {
+        *offset = (uintptr_t)address - found->base;
+        *bytes = found->bytes;
+    }
+    return found == NULL ? NULL : found->name;
+}
+
 static int no_range(struct sim *sim) {
     return sim_fail(sim, SIM_BAD_ARGUMENT, "the range lies outside of every allocation");
 }

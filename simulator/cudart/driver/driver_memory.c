@@ -102,12 +102,12 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream
     return driver_result(runtime_set(at(to), value, 4, count, queue));
 }
 
-/* Answers what launchers ask: the kind of memory, its address for kernels, its device. */
+/* Answers what launchers ask: the kind of memory, its addresses, its device. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address) {
     struct cudaPointerAttributes known;
     cudaError_t error = cudaPointerGetAttributes(&known, at(address));
-    bool device = error == cudaSuccess && known.type == cudaMemoryTypeDevice;
-    if (error == cudaSuccess && !device) {
+    const bool no_host = attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && known.hostPointer == NULL;
+    if (error == cudaSuccess && (known.type == cudaMemoryTypeUnregistered || no_host)) {
         return CUDA_ERROR_INVALID_VALUE; /* as the driver returns for memory that it has not allocated */
     }
     switch (attribute) {
@@ -116,7 +116,10 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
         *(CUdeviceptr *)data = address;
         return driver_result(error);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+        *(unsigned *)data = known.type == cudaMemoryTypeHost ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return driver_result(error);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)data = known.type == cudaMemoryTypeManaged;
         return driver_result(error);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "memory_names.h"
 
 static cudaError_t allocate(void **memory, size_t bytes, const char *name, bool device_only) {
     struct sim *sim = runtime_lock();
@@ -235,7 +236,7 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
-    int status = sim_register(sim, memory, bytes, "cudaHostRegister");
+    int status = sim_register(sim, memory, bytes, REGISTERED_MEMORY);
     runtime_unlock();
     return runtime_result(status == SIM_OK          ? cudaSuccess
                           : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
@@ -258,34 +259,19 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags) 
     return runtime_result(cudaSuccess);
 }
 
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *address) {
-    struct sim *sim = runtime_lock();
-    memset(attributes, 0, sizeof *attributes);
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
-    bool known = sim_has(sim, address, 1);
-    runtime_unlock();
-    attributes->type = known ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
-    attributes->device = known ? 0 : -2; /* cudaInvalidDeviceId */
-    attributes->devicePointer = known ? (void *)(uintptr_t)address : NULL;
-    attributes->hostPointer = attributes->devicePointer;
-    return runtime_result(cudaSuccess);
-}
-
 /* Host and device share an address space here, so managed memory is ordinary memory. */
 cudaError_t cudaMallocManaged(void **memory, size_t bytes, unsigned flags) {
     (void)flags;
-    return allocate(memory, bytes, "cudaMallocManaged", false);
+    return allocate(memory, bytes, MANAGED_MEMORY, false);
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags) {
     (void)flags;
-    return allocate(memory, bytes, "cudaHostAlloc", false);
+    return allocate(memory, bytes, PINNED_MEMORY, false);
 }
 
 cudaError_t cudaMallocHost(void **memory, size_t bytes) {
-    return allocate(memory, bytes, "cudaMallocHost", false);
+    return allocate(memory, bytes, PAGE_LOCKED_MEMORY, false);
 }
 
 cudaError_t cudaFreeHost(void *memory) {
