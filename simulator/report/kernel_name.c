@@ -6,7 +6,7 @@
 #include "sim.h"
 
 #define MOST    72 /* characters after which no template argument begins */
-#define DEEPEST 16 /* types inside types */
+#define DEEPEST 16 /* types and packs inside each other */
 
 struct name {
     const char *at; /* NULL after something unknown */
@@ -80,9 +80,12 @@ static void literal(struct name *name) {
 /* Arguments up to E; `separator` comes before the first. */
 static void arguments(struct name *name, const char *separator) {
     while (name->at != NULL && *name->at != 'E') {
-        if (*name->at == 'J') { /* a pack */
+        size_t before = name->used;
+        if (*name->at == 'J' && name->depth < DEEPEST) { /* a pack */
             name->at++;
+            name->depth++;
             arguments(name, separator);
+            name->depth--;
         } else {
             put_text(name, separator);
             if (name->used > MOST || *name->at == '\0') {
@@ -97,7 +100,7 @@ static void arguments(struct name *name, const char *separator) {
                 put_text(name, "...");
             }
         }
-        separator = ", ";
+        separator = name->used > before ? ", " : separator; /* a pack may be empty */
     }
     name->at = name->at == NULL ? NULL : name->at + 1;
 }

@@ -50,6 +50,8 @@ def test_a_kernels_name_is_short_and_readable(tmp_path):
             "gemm::kernel<const float*, tile<64, 2>, (Kind)3, __nv_bfloat16, double>"
         ),
         "_Z4pickIFivELi7EEvv": "pick<...>",
+        "_Z4pickIJELi7EEvv": "pick<7>",
+        f"_Z4deepI{'J' * 10**6}Evv": "deep<...>",
         "_Z4pickIN3oneILi1EUlvE_EELi7EEvv": "pick<one<1, ...>>",
         f"_Z4longI{'4four' * 30}EvvE": f"long<{'four, ' * 12}...>",
         "_ZN12_GLOBAL__N_14makeEv": "(anonymous)::make",
