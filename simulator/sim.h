@@ -145,6 +145,21 @@ SIM_API int sim_parameter_count(const struct sim_module *module, const char *ker
 SIM_API size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
 SIM_API size_t sim_parameter_offset(const struct sim_module *module, const char *kernel, int index);
 
+/* What a kernel needs and what its PTX bounds. */
+struct sim_kernel_needs {
+    unsigned target;         /* that its PTX is for: 90 for sm_90a */
+    size_t shared_bytes;     /* static shared variables of the kernel and of the functions it calls */
+    size_t local_bytes;      /* of a thread: local variables and call parameters of the PTX */
+    size_t constant_bytes;   /* constants of its module */
+    unsigned threads;        /* most in a block (.maxntid, .reqntid); 0: not bounded */
+    unsigned ctas_of_sm;     /* at least (.minnctapersm); 0: not said */
+    unsigned most_registers; /* of a thread (.maxnreg); 0: not bounded */
+    unsigned registers;      /* of a thread, of machine code (sim_options); 0: not known */
+};
+/* False: no such kernel, its body cannot be read, or there is no memory. */
+SIM_API bool sim_kernel_needs(const struct sim_module *module, const char *kernel,
+                              struct sim_kernel_needs *needs);
+
 SIM_API void *sim_alloc(struct sim *sim, size_t bytes,
                         const char *name); /* 256-byte aligned, filled with a trap pattern */
 SIM_API int sim_free(struct sim *sim, void *address);

@@ -16,7 +16,10 @@ int launch_refuse(struct sim *sim, int status, const char *kernel, const char *w
 /* Lays out shape, registers, frames, shared memory and parameters and checks them against the chip's limits:
  * SIM_OK, or the status of the refusal. */
 int launch_lay_out(struct sim *sim, struct launch *launch, const struct sim_launch_attributes *attributes);
-void launch_free(struct launch *launch); /* what launch_lay_out allocated */
+/* Places all that the launch's kernel uses but its dynamic shared memory.  NULL, or the reason for a refusal;
+ * then *exhausted says whether it is for want of memory. */
+const char *launch_place(struct launch *launch, bool *exhausted);
+void launch_free(struct launch *launch); /* what the two allocated */
 /* Allocates the next entry of worker->resident. */
 void cluster_make(struct worker *worker);
 void cluster_free(struct cluster *cluster);

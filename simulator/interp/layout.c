@@ -246,28 +246,37 @@ static int copy_parameters(struct sim *sim, struct launch *launch, const struct 
     return SIM_OK;
 }
 
-static int lay_out(struct sim *sim, struct launch *launch) {
+const char *launch_place(struct launch *launch, bool *exhausted) {
     uint32_t n = launch->module->nfunctions;
     uint8_t *open = calloc(n + 1, 1);
     launch->reg_base = malloc((n + 1) * sizeof(uint32_t));
     launch->pred_base = calloc(n + 1, sizeof(uint32_t));
     launch->local_base = calloc(n + 1, sizeof(uint32_t));
     launch->shared_at = calloc(launch->module->nvariables + 1, sizeof(uint32_t));
-    if (open == NULL || launch->reg_base == NULL || launch->pred_base == NULL || launch->local_base == NULL ||
-        launch->shared_at == NULL) {
+    *exhausted = open == NULL || launch->reg_base == NULL || launch->pred_base == NULL ||
+                 launch->local_base == NULL || launch->shared_at == NULL;
+    if (*exhausted) {
         free(open);
-        return launch_refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+        return "out of memory";
     }
     memset(launch->reg_base, 0xff, (n + 1) * sizeof(uint32_t));
     const char *wrong = place_function(launch, launch->kernel, open, 0);
     free(open);
+    if (wrong == NULL) {
+        place_shared(launch);
+    }
+    return wrong;
+}
+
+static int lay_out(struct sim *sim, struct launch *launch) {
+    bool exhausted;
+    const char *wrong = launch_place(launch, &exhausted);
     if (wrong != NULL) {
-        return launch_refuse(sim, SIM_NO_KERNEL, launch->name, wrong);
+        return launch_refuse(sim, exhausted ? SIM_NO_MEMORY : SIM_NO_KERNEL, launch->name, wrong);
     }
     if ((launch->recursive && !place_recursion(launch)) || (launch->uses_heap && !sim_heap_ready(sim))) {
         return launch_refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
     }
-    place_shared(launch);
     /* Dynamic shared memory follows the static variables, aligned as declared. */
     uint32_t align = 16;
     if (launch->module->dynamic_shared >= 0) {

@@ -72,6 +72,29 @@ const char *sim_unreadable(const struct sim_module *module, const char *kernel) 
     return function == NULL ? NULL : function->unreadable;
 }
 
+static unsigned threads_of(const uint32_t bound[3]) {
+    return bound[0] * bound[1] * bound[2];
+}
+
+bool sim_kernel_needs(const struct sim_module *module, const char *kernel, struct sim_kernel_needs *needs) {
+    const struct function *function = ptx_find_entry(module->ptx, kernel);
+    struct launch launch = {.module = module->ptx, .kernel = function, .name = kernel};
+    bool exhausted, placed = function != NULL && launch_place(&launch, &exhausted) == NULL;
+    if (placed) {
+        *needs = (struct sim_kernel_needs){
+            .target = module->ptx->sm,
+            .shared_bytes = launch.static_shared,
+            .local_bytes = launch.local_bytes,
+            .constant_bytes = module->ptx->const_bytes,
+            .threads = threads_of(function->maxntid[0] != 0 ? function->maxntid : function->reqntid),
+            .ctas_of_sm = function->min_ctas,
+            .most_registers = function->maxnreg,
+            .registers = function->registers};
+    }
+    launch_free(&launch);
+    return placed;
+}
+
 int sim_parameter_count(const struct sim_module *module, const char *kernel) {
     const struct function *function = ptx_find_entry(module->ptx, kernel);
     return function == NULL ? -1 : (int)function->nparams;

@@ -264,6 +264,8 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     *value = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK           ? known.maxThreadsPerBlock
              : attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? known.maxDynamicSharedSizeBytes
              : attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES             ? (int)known.sharedSizeBytes
+             : attribute == CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES              ? (int)known.constSizeBytes
+             : attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES              ? (int)known.localSizeBytes
              : attribute == CU_FUNC_ATTRIBUTE_NUM_REGS                      ? known.numRegs
              : attribute == CU_FUNC_ATTRIBUTE_PTX_VERSION                   ? known.ptxVersion
              : attribute == CU_FUNC_ATTRIBUTE_BINARY_VERSION                ? known.binaryVersion

@@ -2,9 +2,9 @@
 #ifndef SIM_CUDART_MEMORY_NAMES_H
 #define SIM_CUDART_MEMORY_NAMES_H
 
-#define MANAGED_MEMORY "cudaMallocManaged"
-#define PINNED_MEMORY "cudaHostAlloc"
+#define MANAGED_MEMORY     "cudaMallocManaged"
+#define PINNED_MEMORY      "cudaHostAlloc"
 #define PAGE_LOCKED_MEMORY "cudaMallocHost"
-#define REGISTERED_MEMORY "cudaHostRegister"
+#define REGISTERED_MEMORY  "cudaHostRegister"
 
 #endif

@@ -1,120 +1,24 @@
-/* Kernel attributes and launches of the CUDA runtime shim. */
+/* Launches of the CUDA runtime shim. */
 #include <cuda_runtime_api.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cudart/chip_properties.h"
 #include "cudart/outcome.h"
 #include "cudart/shim.h"
 #include "cudart/undeclared.h"
 #include "graph.h"
+#include "kernel_properties.h"
 #include "runtime_launch.h"
 
-#define PORTABLE_CLUSTER 8 /* HW: CTAs that every chip with clusters holds (CUDA C++ Programming Guide) */
-
-cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
-    cudaError_t error = cudaSuccess;
-    if (runtime_lock() == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
-    struct kernel_entry *kernel = registry_kernel(function);
-    if (kernel == NULL) {
-        error = cudaErrorInvalidDeviceFunction;
-    } else if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-        error = value < 0 || value > runtime_chip()->shared_bytes ? cudaErrorInvalidValue : cudaSuccess;
-        kernel->shared_limit = error == cudaSuccess ? (size_t)value : kernel->shared_limit;
-    } else if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed) {
-        kernel->wide_clusters = value != 0;
-    }
-    runtime_unlock();
-    return runtime_result(error);
-}
-
-/* Assumes one CTA on each SM.  A cluster of more than two CTAs has to fit into one GPC. */
-cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
-                                           const cudaLaunchConfig_t *config) {
-    const struct chip *chip = runtime_chip();
-    const int pair = 2, parts = chip->processing_clusters, sms = runtime_sms();
-    int ctas = 1;
-    (void)function;
-    for (unsigned i = 0; i < config->numAttrs; i++) {
-        if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) {
-            ctas = (int)(config->attrs[i].val.clusterDim.x * config->attrs[i].val.clusterDim.y *
-                         config->attrs[i].val.clusterDim.z);
-        }
-    }
-    *clusters = ctas == 0 || ctas > chip->cluster_ctas ? 0
-                : ctas <= pair || parts == 0           ? sms / ctas
-                                                       : parts * (sms / parts / ctas);
-    return runtime_result(cudaSuccess);
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
-                                                          size_t shared) {
-    (void)function;
-    (void)threads;
-    (void)shared;
-    *blocks = 1;
-    return runtime_result(cudaSuccess);
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
-                                                                   int threads, size_t shared, unsigned flags) {
-    (void)flags;
-    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
-}
-
-cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *function, int blocks,
-                                                      int threads) {
-    const int reserved = 1024;
-    (void)function;
-    (void)threads;
-    *bytes = blocks < 1 ? 0 : (size_t)((runtime_chip()->shared_bytes + reserved) / blocks - reserved);
-    return runtime_result(blocks < 1 ? cudaErrorInvalidValue : cudaSuccess);
-}
-
-cudaError_t cudaOccupancyMaxPotentialClusterSize(int *ctas, const void *function,
-                                                 const cudaLaunchConfig_t *config) {
-    (void)config;
-    if (runtime_lock() == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
-    const struct kernel_entry *kernel = registry_kernel(function);
-    *ctas = kernel != NULL && kernel->wide_clusters ? runtime_chip()->cluster_ctas : PORTABLE_CLUSTER;
-    runtime_unlock();
-    return runtime_result(cudaSuccess);
-}
-
-cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {
-    if (runtime_lock() == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
-    const struct kernel_entry *kernel = registry_kernel(function);
-    memset(attributes, 0, sizeof *attributes);
-    if (kernel != NULL) {
-        attributes->maxThreadsPerBlock = 1024;
-        attributes->maxDynamicSharedSizeBytes = (int)kernel->shared_limit;
-        attributes->ptxVersion = attributes->binaryVersion = 10 * runtime_chip()->major + runtime_chip()->minor;
-    }
-    runtime_unlock();
-    return runtime_result(kernel == NULL ? cudaErrorInvalidDeviceFunction : cudaSuccess);
-}
-
-cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache config) {
-    (void)function;
-    (void)config;
-    return runtime_result(cudaSuccess);
-}
-
-static bool fits_at_once(const struct sim_launch_attributes *wanted) {
-    const struct chip *chip = runtime_chip();
-    uint64_t threads = (uint64_t)wanted->block[0] * wanted->block[1] * wanted->block[2], most = 0;
-    if (threads > 0) {
-        most = (uint64_t)chip->sm_threads / threads;
-        most = most < (uint64_t)chip->sm_blocks ? most : (uint64_t)chip->sm_blocks;
-    }
-    return (uint64_t)wanted->grid[0] * wanted->grid[1] * wanted->grid[2] <= most * (uint64_t)runtime_sms();
+static bool fits_at_once(const struct sim_module *module, const struct kernel_entry *kernel,
+                         const struct sim_launch_attributes *wanted) {
+    const uint64_t threads = (uint64_t)wanted->block[0] * wanted->block[1] * wanted->block[2];
+    const uint64_t of_sm = threads > INT_MAX ? 0
+                                             : (uint64_t)kernel_blocks_of_sm(module, kernel, (int)threads,
+                                                                             wanted->dynamic_shared_bytes);
+    return (uint64_t)wanted->grid[0] * wanted->grid[1] * wanted->grid[2] <= of_sm * (uint64_t)runtime_sms();
 }
 
 cudaError_t runtime_launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments,
@@ -145,7 +49,7 @@ cudaError_t runtime_launch(const void *function, const struct sim_launch_attribu
             "more than 8 CTAs in a cluster, which cudaFuncAttributeNonPortableClusterSizeAllowed has to allow");
         error = cudaErrorInvalidClusterSize;
     }
-    if (error == cudaSuccess && wanted->cooperative && !fits_at_once(wanted)) {
+    if (error == cudaSuccess && wanted->cooperative && !fits_at_once(module, kernel, wanted)) {
         sim_refuse(sim, kernel->name, "a cooperative launch of more CTAs than the chip holds at once");
         error = cudaErrorCooperativeLaunchTooLarge;
     }

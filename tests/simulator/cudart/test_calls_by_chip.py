@@ -49,6 +49,7 @@ static int clusters(unsigned x, unsigned y, unsigned z) {
     int count = -1;
     one.id = cudaLaunchAttributeClusterDimension;
     one.val.clusterDim = {x, y, z};
+    config.gridDim = config.blockDim = dim3(1024); /* two blocks fit into an SM of 2048 threads */
     config.attrs = &one;
     config.numAttrs = 1;
     (void)cudaOccupancyMaxActiveClusters(&count, (const void *)write, &config);
@@ -304,10 +305,10 @@ CHIPS = {
         "memory": "141000000000",
         "binary": "90",
         "ptx": "900",
-        "of 1": "132",
-        "of 2": "66",
-        "of 4": "32",
-        "of 16": "8",
+        "of 1": "264",
+        "of 2": "132",
+        "of 4": "64",
+        "of 16": "16",
     },
     "b200": {
         "name": "simulated B200",
@@ -316,10 +317,10 @@ CHIPS = {
         "memory": "192000000000",
         "binary": "100",
         "ptx": "900",  # the program has no PTX for it
-        "of 1": "148",
-        "of 2": "74",
-        "of 4": "32",
-        "of 16": "8",
+        "of 1": "296",
+        "of 2": "148",
+        "of 4": "64",
+        "of 16": "16",
     },
     "rtx5090": {
         **SMALL,
