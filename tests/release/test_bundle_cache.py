@@ -37,7 +37,11 @@ def test_another_compiler_version_flag_or_source_compiles_anew(tmp_path, monkeyp
         digests.append(bundle_loader._digest([cc]))
         assert bundle_loader._digest([cc]) == digests[-1]
     digests.append(bundle_loader._digest([compiler(tmp_path / "cc2", f"cat {version}")]))
-    assert len(set(digests)) == 5
+    others = {"_LINK_FLAGS": ("-x",), "_NVCC_FLAGS": ("-x",), "_OPTIONAL": {"_x.c": (("-m",), "X")}}
+    for name, value in others.items():
+        monkeypatch.setattr(bundle_loader, name, value)
+        digests.append(bundle_loader._digest([cc]))
+    assert len(set(digests)) == 8
 
 
 def test_processes_that_import_at_once_share_one_library(alone, library_path, tmp_path):

@@ -93,14 +93,14 @@ def mean(low, ratio, high, worst=1.0):
         (mean(0.995, 1.0, 1.0), "rejected", "1.0000 [0.9950, 1.0000] is not below the noise floor 0.9950"),
         (mean(0.9, 0.95, 0.995), "inconclusive", "0.9500 [0.9000, 0.9950] straddles the noise floor 0.9950"),
         (
-            mean(0.9, 0.92, 0.94, 1.02),
+            mean(0.9, 0.92, 0.94, 1.0101),
             "rejected",
-            "0.9200 [0.9000, 0.9400] is below the noise floor 0.9950, but a is at 1.0200, over 1.01",
+            "0.9200 [0.9000, 0.9400] is below the noise floor 0.9950, but a is at 1.0101, over 1.01",
         ),
         (
-            mean(0.9, 0.92, 0.94),
+            mean(0.9, 0.92, 0.9949, 1.01),
             "adopted",
-            "0.9200 [0.9000, 0.9400] is below the noise floor 0.9950; worst shape a at 1.0000",
+            "0.9200 [0.9000, 0.9949] is below the noise floor 0.9950; worst shape a at 1.0100",
         ),
     ],
 )
