@@ -40,7 +40,7 @@ static bool read_list(const char *text, uint64_t list[5], size_t *count) {
         }
         text += *text == ',';
     }
-    return true;
+    return *count == 0 || text[-1] != ',';
 }
 
 static bool read_map(const struct arguments *all, const char *text, struct argument *argument) {

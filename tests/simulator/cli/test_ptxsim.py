@@ -105,7 +105,7 @@ def test_a_tensor_map_argument(file, tmp_path):
     command = [path, "--block", 1, "--quiet", "--dump", f"1={target}", "--", f"buf:512={source}", "buf:32"]
     assert ptxsim(*command, "map:0:2:0:16,8:64:4,2").returncode == 0
     assert (np.frombuffer(target.read_bytes(), np.uint32) == values.reshape(8, 16)[3:5, 4:8].ravel()).all()
-    for wrong in ("map:9:2:0:16,8:64:4,2", "map:0:2:0:16,8", "map:0:2:0:16,8:63:4,2"):
+    for wrong in ("map:9:2:0:16,8:64:4,2", "map:0:2:0:16,8", "map:0:2:0:16,8,:64:4,2", "map:0:2:0:16,8:63:4,2"):
         done = ptxsim(*command, wrong)
         assert (done.returncode, f"bad argument: {wrong}" in done.stderr) == (4, True), wrong
     assert "tensor map: global stride 0 is 63 bytes" in done.stderr
