@@ -36,6 +36,9 @@ uint32_t timed_room(const struct launch *launch); /* most clusters resident at a
 struct split *warp_next(struct warp *warp);
 /* Reports a deadlock with a table of what each split waits for, and marks the cluster as failed. */
 void report_deadlock(struct cluster *cluster);
+/* After a round of nothing but polling: false once each warp has come back to an earlier state since
+ * cluster->compared was 0, so that only another cluster's write can end its loop (poll_state.c). */
+bool polls_change(struct cluster *cluster);
 bool cluster_live(const struct cluster *cluster);
 /* Completes the operations in flight and runs the checks at a kernel's end. */
 void cluster_finish(struct cluster *cluster);

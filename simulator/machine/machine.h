@@ -108,6 +108,8 @@ struct warp {
     uint32_t polled;       /* cluster->events at the last fruitless poll */
     bool fruitless;        /* the last poll changed nothing */
     uint64_t polled_at;    /* `executed` at the last poll */
+    uint64_t state;        /* a hash of its state at an earlier round of polling */
+    bool repeats;          /* it has come back to that state */
     struct groups *groups; /* groups of wgmma, cp.async and bulk copies (async/groups.h) */
     /* Indexed by row of registers: pending operations that use it (PENDING_READ, PENDING_WRITE), and
      * `fence_epoch` when it was written last. */
@@ -193,6 +195,7 @@ struct cluster {
     struct map_changes *map_changes; /* async/map_change.c */
     struct sync_table *sync;         /* clocks of flags used by strong accesses (hazard/locations.c) */
     uint32_t idle;                   /* consecutive rounds with nothing but polling */
+    uint32_t compared;               /* in how many of these rounds its warps' states were compared */
     uint64_t others;                 /* launch->rounds in the last of these rounds */
     uint32_t given_way;              /* how often it has let a later cluster run first, after a global atomic */
     bool gives_way;                  /* it does so now */

@@ -12,6 +12,9 @@
  * may still write what is polled, since their rounds are long. */
 #define IDLE_ROUNDS        20000
 #define IDLE_ROUNDS_SHARED (100 * IDLE_ROUNDS)
+#define COMPARED_FROM      (IDLE_ROUNDS / 2) /* rounds of polling after which warps' states are compared */
+#define SURELY_CHANGES     1024              /* comparisons in which an endless poll has come back to a state */
+#define COMPARED_EVERY     64                /* rounds between later comparisons, which are slow */
 #define TABLE_BYTES        4096
 #define RANDOM_STEPS       4
 
@@ -117,6 +120,26 @@ void cluster_finish(struct cluster *cluster) {
     async_clear(cluster);
 }
 
+/* Counts a round of nothing but polling. A poll that may give up by itself keeps the cluster, and those that
+ * poll for what it writes then, from a deadlock. */
+static void count_idle(struct cluster *cluster) {
+    cluster->compared = cluster->idle == 0 ? 0 : cluster->compared;
+    cluster->idle++;
+    if (cluster->idle <= COMPARED_FROM) {
+        return;
+    }
+    const bool changes = cluster->compared > SURELY_CHANGES;
+    if (changes && cluster->idle < COMPARED_FROM + COMPARED_EVERY) {
+        return;
+    }
+    if (polls_change(cluster)) {
+        cluster->idle = COMPARED_FROM;
+        if (changes) {
+            cluster->others = atomic_fetch_add(&cluster->launch->rounds, 1) + 1;
+        }
+    }
+}
+
 enum cluster_state run_cluster(struct cluster *cluster) {
     for (;;) {
         bool polling = false;
@@ -142,8 +165,11 @@ enum cluster_state run_cluster(struct cluster *cluster) {
             cluster->idle = 0;
         }
         const uint32_t most = atomic_load(&cluster->launch->working) > 1 ? IDLE_ROUNDS_SHARED : IDLE_ROUNDS;
-        if (polling && ++cluster->idle < most) { /* another cluster may write what is polled */
-            return CLUSTER_IDLE;
+        if (polling) {
+            count_idle(cluster);
+            if (cluster->idle < most) { /* another cluster may write what is polled */
+                return CLUSTER_IDLE;
+            }
         }
         report_deadlock(cluster);
     }

@@ -163,6 +163,11 @@ static enum next execute(struct run *run, struct split *split) {
     return run->launch->timing == NULL ? insn->fn(run, insn, mask) : execute_timed(run, insn, mask);
 }
 
+/* A warp whose turn ends in a loop that polls, before it polls again, makes no progress either. */
+static bool in_fruitless_loop(const struct warp *warp, uint64_t now) {
+    return warp->fruitless && warp->polled == warp->cta->cluster->events && now - warp->polled_at <= POLL_LOOP;
+}
+
 bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum) {
     struct cluster *cluster = warp->cta->cluster;
     struct run run = {
@@ -204,7 +209,7 @@ bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum) {
             progress = !warp->fruitless;
             break;
         }
-        progress = true;
+        progress = !in_fruitless_loop(warp, warp->executed + done);
         if (next == FAIL) {
             cluster->failed = true;
             return true;
