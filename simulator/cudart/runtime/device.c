@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common_limits.h"
 #include "cudart/chip_properties.h"
 #include "cudart/shim.h"
 #include "cudart/undeclared.h"
@@ -84,8 +85,10 @@ static int attribute_of(enum cudaDeviceAttr attribute) {
     case cudaDevAttrConcurrentKernels:
     case cudaDevAttrMemoryPoolsSupported:
         return 1;
+    case cudaDevAttrAsyncEngineCount:
+        return chip->copy_engines;
     default:
-        return 0;
+        return common_limit(attribute);
     }
 }
 
@@ -122,7 +125,10 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->minor = chip->minor;
     p->multiProcessorCount = runtime_sms();
     p->l2CacheSize = chip->l2_bytes;
-    p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1;
+    p->asyncEngineCount = chip->copy_engines;
+    common_limits_of(p);
+    p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = p->clusterLaunch =
+        1;
     p->memoryPoolsSupported = p->canMapHostMemory = p->hostRegisterSupported = p->concurrentManagedAccess = 1;
     return runtime_result(cudaSuccess);
 }

@@ -91,6 +91,9 @@ int main() {
                        p.maxThreadsDim[2] == 64 && p.maxGridSize[1] == 65535 &&
                        (int)p.sharedMemPerBlockOptin == attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) &&
                        (int)p.sharedMemPerBlock == attribute(cudaDevAttrMaxSharedMemoryPerBlock) &&
+                       p.totalConstMem == 65536 && p.textureAlignment == 512 && p.asyncEngineCount >= 2 &&
+                       p.streamPrioritiesSupported && p.maxTexture2D[0] == 131072 && p.maxTexture2D[1] == 65536 &&
+                       p.maxTexture3D[2] == 16384 && p.maxSurface2DLayered[2] == 2048 &&
                        p.regsPerBlock == 65536 && p.l2CacheSize > 0);
     SAY("malloc", cudaMalloc((void **)&device, 32));
     NUMBER("aligned", ((size_t)device & 255) == 0);

@@ -58,9 +58,21 @@ ATTRIBUTES = (
 OF_ALL = {1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 10: 32, 12: 65536}
 OF_ALL |= {31: 1, 41: 1, 82: 65536, 83: 1, 95: 1, 111: 1024}  # concurrent kernels, ..., reserved shared memory
 OF_ALL |= {115: 1, 120: 1}  # memory pools, cluster launch
+OF_ALL |= {9: 65536, 11: 2**31 - 1, 14: 512, 15: 1, 30: 512, 51: 32}  # constants, pitch, alignment of textures, ...
+OF_ALL |= {78: 1, 79: 1, 80: 1, 90: 1}  # priorities of streams, L1 for global and local memory, preemption
+# Textures and surfaces of one, two, three dimensions; in layers; cubes.
+OF_ALL |= {21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 69: 2**28, 77: 32768}
+OF_ALL |= {42: 32768, 43: 2048, 27: 32768, 28: 32768, 29: 2048, 45: 32768, 46: 32768, 47: 8192, 48: 8192, 49: 32768}
+OF_ALL |= {52: 32768, 53: 32768, 54: 2046, 70: 131072, 71: 65000, 72: 2097120, 73: 32768, 74: 32768}
+OF_ALL |= {55: 32768, 56: 131072, 57: 65536, 58: 16384, 59: 16384, 60: 16384, 61: 32768, 62: 2048}
+OF_ALL |= {63: 32768, 64: 32768, 65: 2048, 66: 32768, 67: 32768, 68: 2046}
 OF_ALL |= {19: 1, 89: 1, 99: 1}  # mapped host memory, managed memory beside the host, cudaHostRegister
 CHIPS = {  # SMs, L2's bytes, threads, capability, shared memory an SM, a block at most, blocks an SM; memory
-    "h200": ("simulated H200", {16: 132, 38: 50 * MIB, 39: 2048, 75: 9, 81: 228 << 10, 97: 227 << 10, 106: 32}, 141),
+    "h200": (
+        "simulated H200",
+        {16: 132, 40: 3, 38: 50 * MIB, 39: 2048, 75: 9, 81: 228 << 10, 97: 227 << 10, 106: 32},
+        141,
+    ),
     "rtx5090": ("simulated RTX 5090", {16: 170, 38: 96 * MIB, 39: 1536, 75: 12, 81: 100 << 10, 97: 99 << 10}, 32),
     "gb10": ("simulated GB10", {16: 48, 38: 24 * MIB, 39: 1536, 75: 12, 76: 1, 81: 100 << 10, 97: 99 << 10}, 128),
     "b200": ("simulated B200", {16: 148, 38: 126 * MIB, 39: 2048, 75: 10, 81: 228 << 10, 97: 227 << 10, 106: 32}, 192),
@@ -77,7 +89,7 @@ def test_a_chip_has_its_properties_and_no_other(chip):
     product, own, memory_gb = CHIPS[chip]
     attributes = {int(at): value for at, value in attributes.items()}
     assert (name, total) == (product, memory_gb * 10**9)
-    assert attributes == OF_ALL | {106: 24} | own
+    assert attributes == OF_ALL | {106: 24, 40: 2} | own
 
 
 def test_there_is_one_device_and_no_peer():
