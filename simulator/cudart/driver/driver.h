@@ -85,6 +85,11 @@ CUresult driver_result(cudaError_t error);
     X(cuMemcpyDtoHAsync)                                                                                       \
     X(cuMemcpyDtoD)                                                                                            \
     X(cuMemcpyDtoDAsync)                                                                                       \
+    X(cuMemcpy2D)                                                                                              \
+    X(cuMemcpy2DAsync)                                                                                         \
+    X(cuMemcpy2DUnaligned)                                                                                     \
+    X(cuMemcpy3D)                                                                                              \
+    X(cuMemcpy3DAsync)                                                                                         \
     X(cuMemsetD8)                                                                                              \
     X(cuMemsetD8Async)                                                                                         \
     X(cuMemsetD16)                                                                                             \
@@ -99,6 +104,7 @@ CUresult driver_result(cudaError_t error);
     X(cuStreamQuery)                                                                                           \
     X(cuStreamWaitEvent)                                                                                       \
     X(cuStreamIsCapturing)                                                                                     \
+    X(cuStreamGetId)                                                                                           \
     X(cuEventCreate)                                                                                           \
     X(cuEventDestroy)                                                                                          \
     X(cuEventRecord)                                                                                           \

@@ -35,6 +35,10 @@ CUresult cuStreamIsCapturing(CUstream queue, CUstreamCaptureStatus *status) {
     return driver_result(runtime_result(cudaSuccess));
 }
 
+CUresult cuStreamGetId(CUstream queue, unsigned long long *id) {
+    return driver_result(cudaStreamGetId(queue, id));
+}
+
 CUresult cuLaunchHostFunc(CUstream queue, CUhostFn function, void *data) {
     return driver_result(cudaLaunchHostFunc(queue, function, data));
 }

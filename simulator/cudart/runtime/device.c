@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common_limits.h"
 #include "cudart/chip_properties.h"
+#include "cudart/common_limits.h"
 #include "cudart/shim.h"
 #include "cudart/undeclared.h"
 

@@ -95,6 +95,16 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     return runtime_result(error);
 }
 
+cudaError_t cudaFuncGetName(const char **name, const void *function) {
+    if (runtime_lock() == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    const struct kernel_entry *kernel = registry_kernel(function);
+    *name = kernel == NULL ? NULL : kernel->name;
+    runtime_unlock();
+    return runtime_result(kernel == NULL ? cudaErrorInvalidDeviceFunction : cudaSuccess);
+}
+
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {
     struct sim_kernel_needs needs;
     int shared_limit;

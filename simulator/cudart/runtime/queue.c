@@ -60,6 +60,16 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, in
     return runtime_result(*queue == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
+cudaError_t cudaStreamGetId(cudaStream_t queue, unsigned long long *id) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    *id = runtime_queue(sim, queue);
+    runtime_unlock();
+    return runtime_result(cudaSuccess);
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *queue, unsigned flags) {
     return cudaStreamCreateWithPriority(queue, flags, 0);
 }

@@ -27,7 +27,7 @@ int runtime_result(int error);
     X(cudaEGLStreamProducerDisconnect) X(cudaEGLStreamProducerPresentFrame) \
     X(cudaEGLStreamProducerReturnFrame) X(cudaEventCreateFromEGLSync) X(cudaExternalMemoryGetMappedBuffer) \
     X(cudaExternalMemoryGetMappedMipmappedArray) X(cudaFreeMipmappedArray) \
-    X(cudaFuncGetName) X(cudaFuncGetParamInfo) X(cudaGLGetDevices) \
+    X(cudaFuncGetParamInfo) X(cudaGLGetDevices) \
     X(cudaGLMapBufferObject) X(cudaGLMapBufferObjectAsync) X(cudaGLRegisterBufferObject) \
     X(cudaGLSetBufferObjectMapFlags) X(cudaGLSetGLDevice) X(cudaGLUnmapBufferObject) \
     X(cudaGLUnmapBufferObjectAsync) X(cudaGLUnregisterBufferObject) \
@@ -84,7 +84,7 @@ int runtime_result(int error);
     X(cudaSetValidDevices) X(cudaSignalExternalSemaphoresAsync) \
     X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) \
     X(cudaStreamGetAttribute) X(cudaStreamGetCaptureInfo) X(cudaStreamGetDevice) \
-    X(cudaStreamGetId) X(cudaStreamUpdateCaptureDependencies) X(cudaUserObjectCreate) \
+    X(cudaStreamUpdateCaptureDependencies) X(cudaUserObjectCreate) \
     X(cudaUserObjectRelease) X(cudaUserObjectRetain) X(cudaVDPAUGetDevice) X(cudaVDPAUSetVDPAUDevice) \
     X(cudaWaitExternalSemaphoresAsync)
 
@@ -159,10 +159,10 @@ int runtime_result(int error);
     X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) \
     X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) X(cuMemPrefetchBatchAsync) X(cuMemRangeGetAttribute) \
     X(cuMemRangeGetAttributes) X(cuMemRelease) X(cuMemRetainAllocationHandle) X(cuMemSetAccess) \
-    X(cuMemSetMemPool) X(cuMemUnmap) X(cuMemcpy2D) X(cuMemcpy2DAsync) X(cuMemcpy2DAsync_v2) \
-    X(cuMemcpy2DUnaligned) X(cuMemcpy2DUnaligned_v2) X(cuMemcpy2D_v2) X(cuMemcpy3D) X(cuMemcpy3DAsync) \
-    X(cuMemcpy3DAsync_v2) X(cuMemcpy3DBatchAsync) X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DPeer) \
-    X(cuMemcpy3DPeerAsync) X(cuMemcpy3D_v2) X(cuMemcpyAtoA) X(cuMemcpyAtoA_v2) X(cuMemcpyAtoD) \
+    X(cuMemSetMemPool) X(cuMemUnmap) X(cuMemcpy2D) X(cuMemcpy2DAsync) \
+    X(cuMemcpy2DUnaligned) X(cuMemcpy3D) X(cuMemcpy3DAsync) \
+    X(cuMemcpy3DBatchAsync) X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DPeer) \
+    X(cuMemcpy3DPeerAsync) X(cuMemcpyAtoA) X(cuMemcpyAtoA_v2) X(cuMemcpyAtoD) \
     X(cuMemcpyAtoD_v2) X(cuMemcpyAtoH) X(cuMemcpyAtoHAsync) X(cuMemcpyAtoHAsync_v2) X(cuMemcpyAtoH_v2) \
     X(cuMemcpyBatchAsync) X(cuMemcpyBatchAsync_v2) X(cuMemcpyDtoA) X(cuMemcpyDtoA_v2) X(cuMemcpyDtoD) \
     X(cuMemcpyDtoDAsync) X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync) X(cuMemcpyHtoA) X(cuMemcpyHtoAAsync) \
@@ -180,7 +180,7 @@ int runtime_result(int error);
     X(cuStreamBeginCapture) X(cuStreamBeginCaptureToGraph) X(cuStreamBeginCapture_v2) \
     X(cuStreamCopyAttributes) X(cuStreamEndCapture) X(cuStreamGetAttribute) X(cuStreamGetCaptureInfo) \
     X(cuStreamGetCaptureInfo_v2) X(cuStreamGetCaptureInfo_v3) X(cuStreamGetCtx) X(cuStreamGetCtx_v2) \
-    X(cuStreamGetDevice) X(cuStreamGetFlags) X(cuStreamGetGreenCtx) X(cuStreamGetId) \
+    X(cuStreamGetDevice) X(cuStreamGetFlags) X(cuStreamGetGreenCtx) \
     X(cuStreamGetPriority) X(cuStreamSetAttribute) X(cuStreamUpdateCaptureDependencies) \
     X(cuStreamUpdateCaptureDependencies_v2) X(cuStreamWaitValue32) X(cuStreamWaitValue32_v2) \
     X(cuStreamWaitValue64) X(cuStreamWaitValue64_v2) X(cuStreamWriteValue32) X(cuStreamWriteValue32_v2) \

@@ -24,6 +24,7 @@ ld.shared.u32 %r1, [room]; st.local.u32 [depot], %r1; ret;
 ld.shared.u32 %r1, [hall]; ret;
 }
 """
+INVALID_FUNCTION = 98  # driver_types.h, cudaErrorInvalidDeviceFunction
 BLOCKS = "OccupancyMaxActiveBlocksPerMultiprocessor"
 
 
@@ -78,6 +79,11 @@ def test_blocks_of_an_sm_follow_threads_and_shared_memory(kernel, name, threads,
     for call in ("cu" + BLOCKS, "cuda" + BLOCKS):
         assert given(call, kernel(name), threads, size(dynamic)) == (SUCCESS, blocks)
         assert given(call + "WithFlags", kernel(name), threads, size(dynamic), 0) == (SUCCESS, blocks)
+
+
+def test_a_kernel_has_its_name(kernel):
+    assert given("cudaFuncGetName", kernel(b"few"), kind=ctypes.c_char_p, before=b"") == (SUCCESS, b"few")
+    assert given("cudaFuncGetName", pointer(8), kind=ctypes.c_char_p, before=b"") == (INVALID_FUNCTION, None)
 
 
 def test_occupancy_needs_threads(kernel):
