@@ -75,6 +75,8 @@ int main(int, char **words) {
     cudaStreamEndCapture(one, &graph);
     total += 20;
     tally<<<1, 4>>>(); cudaDeviceSynchronize(); std::printf("managed=%d,%d\n", total, table[2]);
+    cudaPointerAttributes kind; cudaPointerGetAttributes(&kind, table + 3);
+    std::printf("kind=%d\n", kind.type == cudaMemoryTypeManaged && kind.hostPointer == table + 3);
     cudaGraphExecDestroy(exec); cudaGraphExecDestroy(other); cudaGraphDestroy(made);
     return 0;
 }
@@ -90,6 +92,7 @@ EXPECTED = {
     "updated": "1101,1101",  # without the fill
     "unjoined": "cudaErrorStreamCaptureUnsupported cudaErrorStreamCaptureUnjoined",
     "memory": "cudaErrorNotSupported",
+    "kind": "1",
     "managed": "35,3",
 }
 
