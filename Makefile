@@ -160,7 +160,7 @@ test-python:
 # dual_gemm, group_gemm, gemm or gemv, or a leaderboard's name, such as nvfp4_gemm.
 PROBLEM ?= dual_gemm
 PROBLEMS := dual_gemm group_gemm gemm gemv
-ifeq ($(filter $(PROBLEMS),$(PROBLEM:nvfp4_%=%)),)
+ifneq ($(and $(filter run bench bundle compare,$(WANTED)),$(filter-out $(PROBLEMS),$(PROBLEM:nvfp4_%=%))),)
 $(error PROBLEM is '$(PROBLEM)': expected one of $(PROBLEMS))
 endif
 run: ## start: set up, build, run a problem's tests and benchmarks on the best backend here (PROBLEM=group_gemm, gemm, gemv)

@@ -33,6 +33,8 @@ static inline void put(void *to, struct operand operand, int lane, uint64_t valu
     }
 }
 
+enum { QUAD_BYTES = 16 }; /* the widest access that no other one divides */
+
 /* op: the vector's registers, then the address in `base`. */
 struct access {
     uint32_t vec, element, bytes; /* bytes: a power of two */
@@ -89,7 +91,7 @@ static inline bool side_by_side(uint8_t *const at[LANES], uint32_t mask) {
 static void transfer(struct run *run, const struct insn *insn, const struct access *a, uint8_t *const at[LANES],
                      uint32_t mask, bool write) {
     /* HW: an aligned vector of 16 bytes is one access; CUB keeps a status and a value in one. */
-    bool whole = insn->memory.strong && (insn->memory.quad || a->vec > 1);
+    bool whole = insn->memory.strong && (insn->memory.quad || (a->vec > 1 && a->bytes <= QUAD_BYTES));
     if (a->bytes == sizeof(uint32_t) && a->vec == 1 && !insn->op[0].wide && !insn->op[0].sink &&
         side_by_side(at, mask)) {
         void *lanes = row(run, insn->op[0]);
