@@ -196,6 +196,7 @@ struct cluster {
     struct sync_table *sync;         /* clocks of flags used by strong accesses (hazard/locations.c) */
     uint32_t idle;                   /* consecutive rounds with nothing but polling */
     uint32_t compared;               /* in how many of these rounds its warps' states were compared */
+    uint32_t changes;                /* later comparisons, since its last progress, that showed a change */
     uint64_t others;                 /* launch->rounds in the last of these rounds */
     uint32_t given_way;              /* how often it has let a later cluster run first, after a global atomic */
     bool gives_way;                  /* it does so now */

@@ -15,6 +15,7 @@
 #define COMPARED_FROM      (IDLE_ROUNDS / 2) /* rounds of polling after which warps' states are compared */
 #define SURELY_CHANGES     1024              /* comparisons in which an endless poll has come back to a state */
 #define COMPARED_EVERY     64                /* rounds between later comparisons, which are slow */
+#define MOST_CHANGES       32768 /* later comparisons after which a poll is not waited for any longer */
 #define TABLE_BYTES        4096
 #define RANDOM_STEPS       4
 
@@ -132,9 +133,10 @@ static void count_idle(struct cluster *cluster) {
     if (changes && cluster->idle < COMPARED_FROM + COMPARED_EVERY) {
         return;
     }
-    if (polls_change(cluster)) {
+    if (cluster->changes < MOST_CHANGES && polls_change(cluster)) {
         cluster->idle = COMPARED_FROM;
         if (changes) {
+            cluster->changes++;
             cluster->others = atomic_fetch_add(&cluster->launch->rounds, 1) + 1;
         }
     }
@@ -149,6 +151,7 @@ enum cluster_state run_cluster(struct cluster *cluster) {
         }
         if (run_round(cluster, &polling) || cluster->failed) {
             cluster->idle = 0;
+            cluster->changes = 0;
             (void)atomic_fetch_add(&cluster->launch->rounds, 1);
             if (cluster->gives_way && !cluster->failed) {
                 cluster->gives_way = false;

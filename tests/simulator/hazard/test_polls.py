@@ -27,8 +27,8 @@ SECOND = (
 TELL = "st.release.gpu.global.u32 [%rd2+4], %r9; END:"
 
 
-def run(mode: str, *lines: str, grid: int = 1) -> tuple[set[str], int]:
-    sim = Sim(body(BEGIN, *lines, params=".param .u64 data, .param .u64 flag"), mode, limit=10_000_000)
+def run(mode: str, *lines: str, grid: int = 1, limit: int = 10_000_000) -> tuple[set[str], int]:
+    sim = Sim(body(BEGIN, *lines, params=".param .u64 data, .param .u64 flag"), mode, limit=limit)
     data = sim.buffer(np.zeros(1, np.uint32))
     sim.launch("k", data, sim.buffer(np.zeros(2, np.uint32)), grid=grid, block=1)
     return set(sim.kinds), int(data[0])
@@ -45,3 +45,10 @@ def test_only_a_poll_without_another_exit_is_a_deadlock(mode):
 def test_a_poll_that_reads_a_clock_or_sleeps_longer_each_time_gives_up():
     for timeout in (CLOCK, SLEEPS):
         assert run("random", POLL.format(timeout=timeout)) == (set(), 7), timeout
+
+
+def test_an_endless_poll_that_counts_its_rounds_ends_as_a_deadlock():
+    endless = "add.u32 %r7, %r7, 1; setp.ne.u32 %p4, %r7, 0;"
+    for lines, grid in ((POLL,), 1), ((SECOND, POLL, TELL), 2):
+        kinds, _ = run("eager", *(line.format(timeout=endless) for line in lines), grid=grid, limit=100_000_000)
+        assert kinds == {"deadlock"}
