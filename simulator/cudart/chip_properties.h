@@ -12,7 +12,7 @@ struct chip {
     int shared_bytes, shared_sm_bytes; /* for a block that opts in; for an SM */
     int sm_threads, sm_blocks;
     int l2_bytes;
-    int copy_engines;        /* at least: 2 copy in both directions at once */
+    int copy_engines;        /* assumed; at least 2, which copy in both directions at once */
     int processing_clusters; /* GPCs that the SMs are divided into; 0: not known */
     int cluster_ctas;        /* most CTAs in a cluster */
 };
