@@ -210,19 +210,19 @@ _run, _run_nvfp4 = torch.ops.nvfp4_gemm.experts.default, torch.ops.nvfp4_gemm.ex
 
 
 def swizzle_expert_scales(linear: torch.Tensor) -> torch.Tensor:
-    """Scale factors of experts' weights linear (E, rows, K/16) -> "swizzled128x4", as
+    """Scale factors of experts' weights, or of tokens in padded form, linear (E, rows, K/16) -> "swizzled128x4", as
     (E, ceil(rows/128) * 128, ceil(K/64) * 4) in new memory, each expert padded with zeros.
 
     Raises ValueError for another shape and TypeError for another dtype than float8_e4m3fn and uint8.
     """
     check_bytes("linear", linear)
-    if linear.dim() != 3 or 0 in linear.shape:
-        raise ValueError(f"linear has shape {tuple(linear.shape)}; expected (E, rows, K/16), none of them 0")
+    if linear.dim() != 3 or 0 in (linear.shape[0], linear.shape[2]):
+        raise ValueError(f"linear has shape {tuple(linear.shape)}; expected (E, rows, K/16), E and K/16 above 0")
     experts, rows, groups = linear.shape
     padded = (rows + 127) // 128 * 128
     whole = torch.nn.functional.pad(linear.view(torch.uint8), (0, 0, 0, padded - rows)).view(experts * padded, groups)
     memory = swizzle_scales(whole).permute(2, 4, 0, 1, 3)
-    return memory.reshape(experts, padded, -1).view(linear.dtype)
+    return memory.reshape(experts, padded, 4 * memory.shape[1]).view(linear.dtype)
 
 
 def _check_tensors(b: object, b_name: str, value: object, name: str) -> None:

@@ -42,6 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini("timeout", "ignored: pytest-timeout is not installed")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Draws the same examples in each run: one that fails then fails for everybody (--hypothesis-profile=default: new
+    ones).
+    """
+    if getattr(config.option, "hypothesis_profile", "") is None:
+        config.option.hypothesis_profile = "ci"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector):
     """Skips a module that cannot be imported because an optional package is missing."""

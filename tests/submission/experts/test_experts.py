@@ -66,6 +66,12 @@ def test_all_options_crossed_are_the_references(drawn):
     assert wrong(exact, call(exact), exactly=True) == ""
 
 
+@pytest.mark.parametrize("blocked", [True, False])
+def test_a_padded_form_without_room_gives_no_rows(blocked):
+    problem = random_problem([0, 0], 64, 64, Extension(plain=True), tokens=kit.PADDED, blocked=(blocked, False))
+    assert call(problem)[0].shape == (0, 64)
+
+
 @pytest.mark.parametrize("spread", [True, False])
 def test_a_thousand_experts_and_one_that_has_all_tokens(spread):
     generator = torch.Generator().manual_seed(1)
