@@ -39,7 +39,7 @@ POINTER_CALLS = frozenset({"data_ptr", "untyped_storage", "storage", "const_data
 # Calls whose result identifies their arguments, so a key made by them from an address counts as an address.
 KEY_MAKERS = frozenset({"tuple", "list", "frozenset", "hash", "int", "str", "repr", "hex", "sorted", "join", "format"})
 LOOKUPS = frozenset({"get", "setdefault", "pop", "__getitem__", "__setitem__", "__contains__"})
-KERNELGUARD_LIMIT_S = 120
+KERNELGUARD_LIMIT_S = 20  # its patterns take quadratic time in the length of a run of letters and digits
 # Dotted names and calls in the detector's evidence, such as sys.modules or threading.Thread().
 CODE_NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+|[A-Za-z_]\w*(?=\()")
 
@@ -109,7 +109,7 @@ def _check_python(text: str, lines: list[str]) -> Iterator[Finding]:
     except SyntaxError as error:
         yield Finding(error.lineno or 1, error.offset or 1, "syntax", f"not valid Python: {error.msg}")
         return
-    except ValueError as error:  # a NUL character
+    except (ValueError, RecursionError, MemoryError) as error:  # a NUL character; an expression nested too deeply
         yield Finding(1, 1, "syntax", f"not valid Python: {error}")
         return
     if not any(ENTRY_POINT in _names_bound(node) for node in tree.body):
@@ -229,7 +229,10 @@ class _PointerKeys(ast.NodeVisitor):
 
 def _check_pointer_keys(tree: ast.Module) -> Iterator[Finding]:
     visitor = _PointerKeys()
-    visitor.visit(tree)
+    try:
+        visitor.visit(tree)
+    except RecursionError:
+        yield Finding(1, 1, "syntax", "an expression is nested too deeply to be searched for look-ups by address")
     yield from visitor.findings
 
 
@@ -249,13 +252,17 @@ def kernelguard_findings(content: bytes) -> list[Finding] | None:
     """The findings of the leaderboard's detector; None if it is not installed here."""
     if importlib.util.find_spec("kernelguard") is None:
         return None
-    done = subprocess.run(
-        [sys.executable, "-m", "kernelguard", "--api-mode"],
-        input=content,
-        capture_output=True,
-        timeout=KERNELGUARD_LIMIT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "kernelguard", "--api-mode"],
+            input=content,
+            capture_output=True,
+            timeout=KERNELGUARD_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        said = f"gave no verdict within {KERNELGUARD_LIMIT_S} s, as on hex digits in one long line: break it into several"
+        return [Finding(1, 1, "kernelguard", said)]
     try:
         verdict = json.loads(done.stdout)
         patterns = verdict["matched_patterns"]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from scripts.release import lint as lint_submission
-from scripts.release.lint import MAX_BYTES, Finding, kernelguard_findings, lint, lint_bytes
+from scripts.release.lint import KERNELGUARD_LIMIT_S, MAX_BYTES, Finding, kernelguard_findings, lint, lint_bytes
 
 CLEAN = '''#!POPCORN leaderboard nvfp4_dual_gemm
 #!POPCORN gpu B200
@@ -238,3 +238,20 @@ def test_a_missing_file_is_wrong_usage(root, tmp_path):
 
 def test_the_shim_is_clean(root):
     assert lint((root / "submission" / "submission.py").read_bytes())[0] == []
+
+
+def test_a_file_that_kernelguard_never_ends_on_has_lints_own_findings_in_time(monkeypatch):
+    def sleeps(command, timeout, **_):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    pytest.importorskip("kernelguard")
+    monkeypatch.setattr(subprocess, "run", sleeps)
+    *own, guard = lint(b"CODE = '" + b"0123456789abcdef" * 25000 + b"'\n")[0]
+    assert "entry-point" in {finding.rule for finding in own} and KERNELGUARD_LIMIT_S <= 30
+    assert guard.rule == "kernelguard" and f"no verdict within {KERNELGUARD_LIMIT_S} s" in guard.message
+
+
+def test_an_expression_nested_too_deeply_is_a_finding():
+    for terms in (900, 100_000):
+        found = lint_bytes(b"x = " + b" + ".join([b"a.b"] * terms) + b"\n")
+        assert any(finding.rule == "syntax" for finding in found), terms
