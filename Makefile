@@ -120,7 +120,7 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 	  ln -sf $(notdir $@) $(@D)/$(SONAME)
 -include $(OBJS:.o=.d)
 include submission/install.mk
--include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk simulator/calibration/benchmarks/build.mk tests/simulator/fuzz/build.mk)
+-include $(wildcard eval/timing/build.mk simulator/build.mk simulator/tests/package/h200/features/build.mk simulator/calibration/benchmarks/build.mk simulator/tests/fuzz/build.mk)
 # Expanded here: as a prerequisite of a target with its own flags, the stamp would otherwise hold those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 

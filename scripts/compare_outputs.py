@@ -95,7 +95,7 @@ def findings(checkout: Checkout) -> Outputs:
     checkout.run("make", "-s", "build/ptxsim")
     for call, old, new in PROGRAMS:
         name, *arguments = call.split()
-        text = (checkout.folder / "tests/simulator/ptx" / name).read_text()
+        text = (ROOT / "simulator/tests/ptx" / name).read_text()
         program = checkout.folder / "build" / name
         program.write_text(re.sub(old, new, text) if old else text)
         for mode in MODES:

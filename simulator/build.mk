@@ -7,7 +7,7 @@ SIM_LAYERS := ptx tensorcore tensorcore/mma machine clock clock/instructions clo
 SIM_SOURCES := $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c),\
                  $(wildcard $(SIM_LAYERS:%=simulator/%/*.c)))
 SIM_OBJS := $(SIM_SOURCES:%.c=$(BUILD)/%.o)
-$(BUILD)/simulator/%.o $(BUILD)/tests/simulator/%.o: override CPPFLAGS += -iquote simulator
+$(BUILD)/simulator/%.o $(BUILD)/simulator/tests/%.o: override CPPFLAGS += -iquote simulator
 # Only static functions pass vectors wider than the base instruction set, so the ABI warning does not apply.
 $(BUILD)/simulator/tensorcore/mma/tile%.o: override CFLAGS += -Wno-psabi
 # Compiled for the machine at hand, since the simulator stays there; only tensorcore/mma dispatches at run time.
@@ -39,13 +39,13 @@ simulator: $(PTXSIM) $(SIM_SHARED) ## build: the PTX simulator (build/ptxsim)
 	@echo 'built $(PTXSIM)$(if $(GPU_PARTS), and $(SIM_LIBRARY),; not built, what ptxsim run and NVFP4_SIMULATE=1 need: $(NVCC_REASON))'
 
 # The library whose GPU backends run on the simulator: the same host code, kernels as PTX, our CUDA runtime.
-# nvfp4/ is the only folder that knows this project's library.
+# package/ is the only folder that knows this project's library.
 SIM_LIBRARY := $(BUILD)/libcustom_kernel_sim.so
 ifneq ($(GPU_PARTS),)
 CUDART_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/cudart/*.c simulator/cudart/*/*.c))
-SIM_GLUE := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/nvfp4/*.c))
+SIM_GLUE := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/package/*.c))
 SIM_KERNELS := $(patsubst %,$(BUILD)/simulator/kernels/%.o,$(GPU_PARTS))
-SIM_CORE := $(BUILD)/simulator/nvfp4/custom_kernel.o
+SIM_CORE := $(BUILD)/simulator/package/custom_kernel.o
 $(CUDART_OBJS) $(SIM_GLUE): override CPPFLAGS += -isystem $(CUDA_TOP)/include
 $(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
@@ -110,7 +110,7 @@ endif
 
 # tensorcore with batch calls, for its own tests.
 TENSOR_TEST_LIBRARY := $(BUILD)/libtensor_test.so
-TENSOR_TEST_OBJS := $(BUILD)/tests/simulator/tensorcore/batch.o
+TENSOR_TEST_OBJS := $(BUILD)/simulator/tests/tensorcore/batch.o
 $(TENSOR_TEST_LIBRARY): $(TENSOR_TEST_OBJS) $(TENSORCORE_OBJS)
 	$(call step,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -123,6 +123,6 @@ tensor-test-library: $(TENSOR_TEST_LIBRARY)
 comma := ,
 SIM_NO_MEMORY := $(BUILD)/ptxsim_no_memory
 NO_MEMORY_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc strdup free)
-$(SIM_NO_MEMORY): $(BUILD)/tests/simulator/machine/no_memory.o $(SIM_CLI_OBJS) $(SIM_OBJS)
+$(SIM_NO_MEMORY): $(BUILD)/simulator/tests/machine/no_memory.o $(SIM_CLI_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)
 	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) $(NO_MEMORY_WRAP) -o $@ $^ -lm

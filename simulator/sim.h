@@ -71,7 +71,7 @@ struct sim_options {
     const char *chip;          /* simulate time on h200, b200, or the chip of a JSON file; NULL: no time */
     int no_values;             /* MMAs leave their results unchanged: for time, if nothing depends on them */
     int timeline;              /* record spans for sim_span; only with a chip */
-    /* A folder with the machine code that ptxas made of modules (scripts/common/machine_code); the text of a
+    /* A folder with the machine code that ptxas made of modules (simulator/python/machine_code); the text of a
      * module that it lacks is stored there.  Only with a chip.  NULL: time the PTX. */
     const char *machine_code;
     struct sim_progress *progress; /* written while launches run; NULL: nobody reads it */

@@ -19,8 +19,8 @@ import matplotlib
 from matplotlib.patches import Patch
 
 from scripts.common.options import positive
-from scripts.common.simulated_call import CHIPS, simulated_calls
 from scripts.common.toolchain import BUILD
+from simulator.package.simulated_call import CHIPS, simulated_calls
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

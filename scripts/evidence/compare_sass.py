@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from scripts.common.gpu_backends import GPU_BACKENDS
-from scripts.common.toolchain import NoCompiler, nvcc
+from simulator.python.toolchain import NoCompiler, nvcc
 
 ROOT = Path(__file__).resolve().parents[2]
 OBJECTS = tuple(  # patterns of the kernels' object files in a build folder: commits differ in the prefix

@@ -26,7 +26,7 @@ static const char usage[] =
     "  --shrink[=KIND]       find the smallest set of delayed operations that still shows a finding\n"
     "time (simulated, never measured):\n"
     "  --time CHIP           simulate time on h200, b200, rtx5090 or the chip described in a JSON file\n"
-    "  --machine-code FOLDER time the machine code that ptxas made (scripts.common.machine_code)\n"
+    "  --machine-code FOLDER time the machine code that ptxas made (simulator.python.machine_code)\n"
     "  --timeline FILE       write a Chrome trace of the first cluster (open it with Perfetto)\n"
     "  --no-values           MMAs leave their results unchanged: faster, for time alone\n"
     "output:\n"

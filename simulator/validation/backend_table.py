@@ -23,9 +23,9 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from scripts.common import forked
 from scripts.common.markdown import table
-from scripts.common.toolchain import BUILD
+from simulator.python import forked
+from simulator.python.toolchain import BUILD
 from simulator.validation import datasets
 
 ROOT = Path(__file__).resolve().parents[2]

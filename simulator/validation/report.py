@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from scripts.common.markdown import table
-from scripts.common.toolchain import BUILD
+from simulator.python.toolchain import BUILD
 from simulator.validation import backend_table, datasets
 from simulator.validation.mutants import mutant_page
 from simulator.validation.third_party import third_party_page, third_party_rows

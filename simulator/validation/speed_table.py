@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.common.toolchain import BUILD
+from simulator.python.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("hopper", "blackwell")

@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scripts.common import toolchain
-from scripts.common.toolchain import BUILD, ROOT, built
+from simulator.python import toolchain
+from simulator.python.toolchain import BUILD, ROOT, built
 
 BLOCK = "(<!-- generated:{name} -->\n)(.*?)(<!-- /generated:{name} -->)"
 WALK, EXAMPLE, SHRINK = "walk", "example", "shrink"  # from a .cu file to a report, which takes nvcc; from PTX

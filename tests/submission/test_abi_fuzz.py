@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.sanitized import build_sanitized
+from simulator.tests.sanitized import build_sanitized
 
 SEEDS = range(2)
 CALLS = 400

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.held import assert_all_is_given_back, print_what_stays
+from simulator.tests.held import assert_all_is_given_back, print_what_stays
 from tests.submission.cpu_kit import (
     ARGUMENT,
     LAYOUTS,

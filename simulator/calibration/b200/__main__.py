@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from scripts.common.toolchain import built, nvcc
 from simulator.calibration.b200 import sharing
 from simulator.calibration.b200.ladder import ladder_rows, own_clock_rows
 from simulator.calibration.b200.page import CHIP
 from simulator.calibration.b200.ring import ring_rows
 from simulator.calibration.rows import CHIPS, Row, errors, load, save
+from simulator.python.toolchain import built, nvcc
 
 COMMIT = "9a068d8"
 FORMATS = {"BF16": 0, "E4M3": 1, "S8": 2, "F4": 3, "MXF8": 4, "MXF4": 5}

@@ -18,8 +18,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.common.toolchain import built, nvcc
 from simulator.calibration.rows import CHIPS, Row
+from simulator.python.toolchain import built, nvcc
 
 COMMIT = "1454f8b"
 GROUP = "ladder"

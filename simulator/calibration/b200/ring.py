@@ -18,9 +18,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.common.toolchain import BUILD, built, nvcc
 from simulator.calibration.b200.ladder import chip_at
 from simulator.calibration.rows import Row
+from simulator.python.toolchain import BUILD, built, nvcc
 
 PART = "cutlass_gemm_mainloop"
 GROUP = "ring"

@@ -19,9 +19,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.common.toolchain import BUILD
 from simulator.calibration import packed
 from simulator.calibration.rows import ROOT
+from simulator.python.toolchain import BUILD
 
 PROGRAM = BUILD / "micro"
 COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)

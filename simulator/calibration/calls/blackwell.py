@@ -19,7 +19,6 @@ from reference.problems.dual_gemm import PROBLEM
 from reference.problems.group_gemm import PROBLEM as GROUP_GEMM
 from scripts.common import tile_table
 from scripts.common.markdown import table
-from scripts.common.simulated_call import simulated_calls
 from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.b200 import page as b200_page
 from simulator.calibration.calls.board_times import (
@@ -32,6 +31,7 @@ from simulator.calibration.calls.board_times import (
 )
 from simulator.calibration.packed import DATA
 from simulator.calibration.rows import RESULTS, ROOT, load, parameters_digest
+from simulator.package.simulated_call import simulated_calls
 
 CHIP = "b200"
 RESULT = DATA / "blackwell_calls.json"

@@ -16,8 +16,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from scripts.common.simulated_call import simulated_program
 from simulator.calibration.packed import DATA
+from simulator.package.simulated_call import simulated_program
 
 RECORD = DATA / "experts_calls.json"
 EXPERTS, EXPERTS_A_TOKEN, HIDDEN, INTERMEDIATE = 128, 8, 2048, 768

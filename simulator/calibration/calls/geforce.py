@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common import tile_table
-from scripts.common.simulated_call import CHIPS, simulated_calls
 from simulator.calibration.packed import DATA
 from simulator.calibration.rows import RESULTS
+from simulator.package.simulated_call import CHIPS, simulated_calls
 from simulator.validation.third_party.cuda import cutlass
 from simulator.validation.third_party.third_party_sources import Sources
 

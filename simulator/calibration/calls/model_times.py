@@ -21,11 +21,11 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from scripts.common.simulated_call import simulated_calls
 from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.calls.blackwell import CALLS, whole_kernel_errors
 from simulator.calibration.calls.public_kernels import PRODUCT_CALL, SETTINGS, run
 from simulator.calibration.rows import CHIPS, ROOT, parameters_digest
+from simulator.package.simulated_call import simulated_calls
 
 
 def model_error(errors: list[float]) -> dict[str, Any]:

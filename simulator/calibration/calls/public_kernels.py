@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from reference.problems import PROBLEMS
-from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
-from scripts.common.simulated_call import MACHINE_CODE, ROOT, simulated_calls
-from scripts.common.toolchain import BUILD
 from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.b200 import board
 from simulator.calibration.rows import parameters_digest
+from simulator.package.simulated_call import MACHINE_CODE, ROOT, simulated_calls
+from simulator.python.machine_code.assemble import VARIABLE, by_machine_code
+from simulator.python.toolchain import BUILD
 from simulator.validation.mutants.backends.blackwell_grouped import CONFIGS as GROUPED_TILES
 from simulator.validation.third_party.cuda.libraries import DUAL_CALL, SINGLE_CALL, string_of, tensor
 from simulator.validation.third_party.cuda.wrappers import TORCH_STUB, WRAPPER

@@ -25,15 +25,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
 from scripts.common.measured import read
-from scripts.common.simulated_call import MACHINE_CODE, simulated_calls
-from scripts.common.toolchain import BUILD
 from simulator.calibration.benchmarks.__main__ import rows_of
 from simulator.calibration.h200.ladder import ladder_rows
 from simulator.calibration.h200.measured.rounds import round_rows
 from simulator.calibration.h200.page import CHIP, RECORDED, measured_micro, micro_key
 from simulator.calibration.rows import ROOT, Row, load, save
+from simulator.package.simulated_call import MACHINE_CODE, simulated_calls
+from simulator.python.machine_code.assemble import VARIABLE, by_machine_code
+from simulator.python.toolchain import BUILD
 
 GEMMS = ("kernels", "tiles", "sweep")
 CALLS = 2  # the last one counts: caches and queues are then as behind other calls

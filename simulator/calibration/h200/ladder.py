@@ -15,12 +15,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
 from scripts.common.measured import read
-from scripts.common.simulated_call import MACHINE_CODE
-from scripts.common.toolchain import built, nvcc
 from simulator.calibration.h200.page import RECORDED
 from simulator.calibration.rows import ROOT, Row
+from simulator.package.simulated_call import MACHINE_CODE
+from simulator.python.machine_code.assemble import VARIABLE, by_machine_code
+from simulator.python.toolchain import built, nvcc
 from simulator.validation.third_party.cuda.wrappers import PREAMBLE_FAST
 
 SIZE = 2048  # the timed size that takes a minute to simulate

@@ -1,4 +1,4 @@
-/* Reads a module's machine code: a line for each instruction, written by scripts/common/machine_code. */
+/* Reads a module's machine code: a line for each instruction, written by simulator/python/machine_code. */
 #include "machine_code.h"
 
 #include <errno.h>

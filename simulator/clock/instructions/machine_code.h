@@ -1,4 +1,4 @@
-/* Machine instructions that ptxas generated for a module's PTX, from a file that scripts/common/machine_code
+/* Machine instructions that ptxas generated for a module's PTX, from a file that simulator/python/machine_code
  * writes. */
 #ifndef SIM_CLOCK_MACHINE_CODE_H
 #define SIM_CLOCK_MACHINE_CODE_H

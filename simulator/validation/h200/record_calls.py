@@ -1,7 +1,7 @@
 """Records what an H200 gives, packs it into the tests' fixtures, and compares all of it with the simulator.
 
 ./nvfp4 validate h200.record_calls card FOLDER      on the card: runs build/features_h200 and the Hopper backend
-./nvfp4 validate h200.record_calls pack FOLDER      makes recorded.csv and recorded.npz.xz of tests/simulator/h200
+./nvfp4 validate h200.record_calls pack FOLDER      makes recorded.csv and recorded.npz.xz of simulator/tests
 ./nvfp4 validate h200.record_calls compare FOLDER   here: every case, the large ones too, and every word of each feature
 
 `card` builds nothing, ends within two minutes whatever the card does, and exits with 1 where something did not run.
@@ -24,12 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.common.toolchain import BUILD
+from simulator.python.toolchain import BUILD
 from simulator.validation.h200.hopper_cases import COMMITTED_SAMPLE, cases, sample, simulate, ulps
 from simulator.validation.h200.recordings import save_arrays, save_record
 
 ROOT = Path(__file__).resolve().parents[3]
-FIXTURES = ROOT / "tests/simulator/h200"
+FIXTURES = ROOT / "simulator/tests/package/h200"
 OUT_WORDS = 16384  # output of a feature (features.cuh)
 APPROXIMATE = "approximate."  # features whose words are compared within a bound
 APPROXIMATE_WORDS = 4096
@@ -40,7 +40,7 @@ RESTARTS = 8  # after features or cases that failed
 MESSAGE_KEPT = 500
 SHOWN = 5
 SOURCES = (
-    "tests/simulator/h200/features/*.cu*",
+    "simulator/tests/package/h200/features/*.cu*",
     "submission/core/*.h",
     "submission/gpu/**/*.*",
     "submission/hopper/**/*.*",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.common.tensorcore import RELU, SATFINITE, Rule, from_f32, mma, rule
+from simulator.python.tensorcore import RELU, SATFINITE, Rule, from_f32, mma, rule
 from simulator.validation.h200.recordings import save_arrays
 
 ROWS, COLUMNS = 64, 8

@@ -1,4 +1,4 @@
-"""The files of tests/simulator/h200 that hold what a card gave: a CSV of digests, and arrays packed with xz."""
+"""The files of simulator/tests/package/h200 that hold what a card gave: a CSV of digests, and arrays packed with xz."""
 
 from __future__ import annotations
 

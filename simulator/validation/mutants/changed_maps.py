@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scripts.common.ptxsim import Sim, body
+from simulator.python.frame import Sim, body
 
 ROWS, COLUMNS = 8, 16
 COPY = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd2], [%r4], 128;"

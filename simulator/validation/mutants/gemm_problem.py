@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.common.toolchain import built
+from simulator.python.toolchain import built
 from simulator.validation.fused_sum import Rule, vectors
 from simulator.validation.mutants.gemm_ptx import STEPS
 

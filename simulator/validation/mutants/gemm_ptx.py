@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from scripts.common.tensorcore import matrix_descriptor, scaled
+from simulator.python.tensorcore import matrix_descriptor, scaled
 
 STAGES, STEPS = 2, 4  # stages of the ring; MMAs of K = 64 in a chunk
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scripts.common.ptxsim import Sim, body
+from simulator.python.frame import Sim, body
 
 ROUNDS = 6
 

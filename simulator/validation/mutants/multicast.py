@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.common.ptxsim import body
+from simulator.python.frame import body
 
 MULTICAST = body(
     "mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, tile; mov.u32 %r3, bar; mov.u32 %r4, %tid.x;",

@@ -8,7 +8,7 @@ INTRODUCTION = """A mutant is a correct kernel with one synchronisation removed 
 found where every mode reports it. A false alarm is a finding on the kernel as it is. `wrong values` counts the
 mutants whose values are wrong, or that do not end, in some mode: a comparison of outputs would have shown these, and
 only these. `./nvfp4 validate mutants.mutant_table` runs everything (needs torch and an nvcc; minutes); the tests of
-`tests/simulator/hazard` and `tests/simulator/kernels` run a part. `./nvfp4 validate report` prints every row of
+`simulator/tests/hazard` and `simulator/tests/package/kernels` run a part. `./nvfp4 validate report` prints every row of
 `mutants.csv`."""
 NOT_COMPARED = ["not compared"]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scripts.common.ptxsim import HEADER, Sim
+from simulator.python.frame import HEADER, Sim
 
 THREADS = 32
 OLD, NEW = 3, 7

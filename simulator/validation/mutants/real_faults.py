@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scripts.common.ptxsim import HEADER, Sim, body
+from simulator.python.frame import HEADER, Sim, body
 from simulator.validation.mutants import changed_maps as tensor_maps
 from simulator.validation.mutants import gemm_problem as gemm
 from simulator.validation.mutants import gemm_ptx, multicast

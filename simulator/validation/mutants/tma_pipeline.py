@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from scripts.common.ptxsim import ROOT, Sim
+from simulator.python.frame import ROOT, Sim
 
-TEXT = (ROOT / "tests/simulator/ptx/pipeline.ptx").read_text()
+TEXT = (ROOT / "simulator/tests/ptx/pipeline.ptx").read_text()
 TILES = 7
 
 

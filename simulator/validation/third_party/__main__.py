@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.common.toolchain import BUILD, ROOT, NoCompiler, built
+from simulator.python.toolchain import BUILD, ROOT, NoCompiler, built
 from simulator.validation.datasets import DATA, RESULTS
 from simulator.validation.third_party import ptx_corpus
 from simulator.validation.third_party.cuda import cutlass, deepgemm, flashinfer, libraries, microbench, thunderkittens

@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from scripts.common.toolchain import built, nvcc
+from simulator.python.toolchain import built, nvcc
 
 COMPILE_LIMIT = 1800  # seconds; CUTLASS takes minutes
 

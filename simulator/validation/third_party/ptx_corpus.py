@@ -8,8 +8,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from scripts.common.ptxsim import PtxError, Sim
-from scripts.common.toolchain import nvcc
+from simulator.python.frame import PtxError, Sim
+from simulator.python.toolchain import nvcc
 from simulator.validation.third_party.third_party_sources import Sources
 
 REPOSITORY, FOLDER = "patrick-toulme/pyptx", "tests/corpus"

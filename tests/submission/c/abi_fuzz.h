@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
+#include "../../../simulator/tests/fuzz/fuzz.h"
 #include "../../../submission/custom_kernel.h"
-#include "../../simulator/fuzz/fuzz.h"
 
 /* The bytes of an output before a call. */
 #define POISON 0xA5

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.toolchain import BUILD, built
 from scripts.evidence.compare_sass import SassError, tool
+from simulator.python.toolchain import BUILD, built
 
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
 TMEM_COLUMNS = 512

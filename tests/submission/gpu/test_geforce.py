@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from scripts.common.toolchain import built
+from simulator.python.toolchain import built
 
 MAX_REGISTERS = 255
 CHIPS = {"GB10": 48, "RTX 5090": 170, "RTX PRO 6000": 188}

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.common.toolchain import NoCompiler, built, nvcc
+from simulator.python.toolchain import NoCompiler, built, nvcc
 
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 9.0
 SMS = 132

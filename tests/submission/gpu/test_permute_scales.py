@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from reference.nvfp4 import SCALE_TILE_ROWS, as_bytes, to_blocked
-from tests.simulator.sim_kit import Sim, aligned, compile_cuda
+from simulator.tests.sim_kit import Sim, aligned, compile_cuda
 
 BLOCKED, ROWS = 0, 1  # enum custom_kernel_scale_layout
 THREADS, CTA_TILES = 256, 4  # permute_scales.h

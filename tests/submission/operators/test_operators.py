@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
 from reference import nvfp4
-from scripts.common import forked
+from simulator.python import forked
 from submission import (
     dual_gemm,
     gated_gemm,

@@ -1,7 +1,7 @@
 """Simulates both commits of measured rounds at the rounds' shapes.
 
 A commit's kernels and host code (submission/) are built with this checkout's simulator, in build/rounds/COMMIT.  A
-commit that is older than simulator/nvfp4 takes that folder and the Python shim from SAME_ABI.
+commit that is older than the simulator's entry takes it and the Python shim from SAME_ABI.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.common.simulated_call import simulated_calls
-from scripts.common.toolchain import BUILD
 from scripts.rounds.model import Tank
 from simulator.calibration.rows import ROOT, Row
+from simulator.package.simulated_call import simulated_calls
+from simulator.python.toolchain import BUILD
 
 CALLS = 2  # the last one counts
 MOST_ROWS = 256  # larger shapes take too long to simulate
 SAME_ABI = "658cbe60e27e4b6e83b7e82048045c982839f788"  # the last commit with those commits' C ABI
-ENTRY, SHIM = "simulator/nvfp4", ("__init__.py", "submission.py", "memory_check.py", "torch_operator.py")
+ENTRY = "simulator/package/entry.c"
+OLD_ENTRY = "simulator/nvfp4/entry.c"  # its place until the folder was renamed
+SHIM = ("__init__.py", "submission.py", "memory_check.py", "torch_operator.py")
 OURS = ("Makefile", "scripts", "reference", "eval")
 
 
@@ -38,17 +40,24 @@ def unpack(commit: str, folder: Path, *paths: str) -> None:
     subprocess.run(["tar", "xf", "-", "-C", str(folder)], input=packed, check=True)
 
 
+def has(commit: str, path: str) -> bool:
+    """True if the commit has this file."""
+    command = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}:{path}"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def unpack_all(commit: str, folder: Path) -> None:
     """Extracts the commit's sources that run on the simulator, Hopper's only."""
     folder.mkdir(parents=True)
     unpack(commit, folder, "submission")
-    has_entry = subprocess.run(
-        ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}:{ENTRY}"], capture_output=True, check=False
-    )
-    if has_entry.returncode == 0:
-        unpack(commit, folder, ENTRY)
+    entry = next((path for path in (ENTRY, OLD_ENTRY) if has(commit, path)), None)
+    if entry is not None:
+        unpack(commit, folder, entry)
     else:
-        unpack(SAME_ABI, folder, ENTRY, *(f"submission/{name}" for name in SHIM))
+        unpack(SAME_ABI, folder, OLD_ENTRY, *(f"submission/{name}" for name in SHIM))
+    if entry != ENTRY:
+        (folder / ENTRY).parent.mkdir()
+        (folder / OLD_ENTRY).rename(folder / ENTRY)
     for other in ("blackwell", "tile_table"):
         shutil.rmtree(folder / "submission" / other, ignore_errors=True)
     (folder / "submission" / "install.mk").touch()  # the Makefile includes it
@@ -63,9 +72,11 @@ def checkout(commit: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             unpack_all(commit, folder)
-        for part in (ROOT / "simulator").iterdir():
-            if part.name != Path(ENTRY).name and not (folder / "simulator" / part.name).exists():
-                (folder / "simulator" / part.name).symlink_to(part)
+        package = Path(ENTRY).parent
+        for part in (*(ROOT / "simulator").iterdir(), *(ROOT / package).iterdir()):
+            ours = folder / part.relative_to(ROOT)
+            if part != ROOT / package and not ours.exists():
+                ours.symlink_to(part)
         for name in OURS:
             if not (folder / name).exists():
                 (folder / name).symlink_to(ROOT / name)

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from reference.reference import check_against_oracle, generate_input
-from scripts.common.ptxsim import ROOT, Launch, Sim, aligned
-from scripts.common.toolchain import built
+from simulator.python.frame import ROOT, Launch, Sim, aligned
+from simulator.python.toolchain import built
 
 UINT8, UINT16 = 0, 1  # CUtensorMapDataType
 SWIZZLE_128B = 3  # CUtensorMapSwizzle

@@ -12,7 +12,7 @@ import torch
 
 from reference import nvfp4
 from reference.nvfp4 import GROUP_ELEMS
-from scripts.common.ptxsim import ROOT, Launch, Sim, aligned
+from simulator.python.frame import ROOT, Launch, Sim, aligned
 from simulator.validation.mutants.backends.blackwell_dual import (
     BUT_FIRST,
     EVERY,

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from scripts.common.ptxsim import ROOT, Launch, Sim, aligned
+from simulator.python.frame import ROOT, Launch, Sim, aligned
 from simulator.validation.mutants.backends.blackwell_grouped import Group
 from simulator.validation.mutants.backends.geforce_dual import CTAS, STAGE_K, SWIZZLE_64B, UINT8, Config, module_of
 

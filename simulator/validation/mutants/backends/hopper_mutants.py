@@ -8,8 +8,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from scripts.common import forked
-from scripts.common.toolchain import built
+from simulator.python import forked
+from simulator.python.toolchain import built
 
 DRIVER = """
 import json, sys

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from scripts.common.ptxsim import VERDICTS, PtxError, Sim
+from simulator.python.frame import VERDICTS, PtxError, Sim
 from simulator.validation.third_party.narrow_operands import e2m1, tiled, ue4m3
 from simulator.validation.third_party.outcome import Case, compare, in_a_child, merged, values
 from simulator.validation.third_party.third_party_sources import WHEELS, Sources, Unavailable

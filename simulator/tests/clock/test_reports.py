@@ -1,0 +1,124 @@
+"""Reports of timed launches: the critical chain in a sentence, and a timeline for Perfetto."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+
+import numpy as np
+import pytest
+
+from scripts.bench import timeline
+from simulator.tests.sim_kit import Sim, body
+
+from .clock_kit import BARRIER, CHIP, INIT, MMA, OPERANDS, SHARED, SPIN, copy
+
+TENSOR = "wgmma.fence.sync.aligned;" + MMA * 60 + "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+
+
+def last_launch(sim: Sim, tmp_path) -> dict:
+    """The last launch of the JSON report."""
+    return json.loads(sim.report(tmp_path / "report.json"))["time"]["launches"][-1]
+
+
+def test_the_chain_of_a_launch_adds_up_and_names_what_it_hung_on(tmp_path):
+    sim = Sim(
+        body("ld.param.u64 %rd1, [p];", OPERANDS, TENSOR, registers=SHARED), chip="h200", timeline=True
+    )  # fmt: skip
+    assert sim.launch("k", sim.buffer(np.zeros(64, np.uint64)), block=128) == 0
+    launch = last_launch(sim, tmp_path)
+    assert sum(launch["chain"].values()) == pytest.approx(sim.time.kernel_cycles + CHIP["cta_start"], abs=300)
+    tensor = 60 * (CHIP["wgmma_read_a"] + 8 * CHIP["wgmma_read_column"])
+    assert launch["chain"]["tensor cores"] == pytest.approx(tensor, rel=0.1)
+    assert launch["critical"].startswith(("tensor cores", "tensor cores set the pace"))
+    share = 100 * launch["chain"]["tensor cores"] / sum(launch["chain"].values())
+    assert f"tensor cores {share:.0f} %" in launch["critical"] or f"tensor cores: {share:.0f} %" in launch["critical"]
+
+
+def copied(copies: int, spins: int) -> Sim:
+    """Warp 0 makes copies one after another; warp 1 waits for the last and then computes."""
+    work = "shf.l.wrap.b32 %r5, %r5, %r5, %r5;" * spins + "st.shared.u32 [%r2], %r5;"
+    lines = ["ld.param.u64 %rd5, [p]; mov.u32 %r9, %tid.x; setp.ne.u32 %p3, %r9, 0;",
+             INIT.replace("mbarrier.init", "@!%p3 mbarrier.init"), "bar.sync 0; @%p3 bra DONE;",
+             *(copy(65536 * i, 4096, i % 2, i) for i in range(copies)), "DONE: bar.sync 0;",
+             "setp.lt.u32 %p3, %r9, 32; @%p3 bra OUT;", work, "OUT:"]  # fmt: skip
+    sim = Sim(body(*lines, registers=BARRIER), chip="h200", timeline=True)
+    assert sim.launch("k", sim.buffer(np.zeros(1 << 20, np.uint8)), block=64) == 0, sim.findings
+    return sim
+
+
+def test_a_wait_is_followed_back_to_the_copy_that_ended_it(tmp_path):
+    launch = last_launch(copied(8, 10), tmp_path)
+    far = dict(CHIP["copy_latency_hbm"])[4096]
+    assert launch["chain"]["latency of copies"] == pytest.approx(8 * far, rel=0.05)  # by warp 1, which issued none
+    assert launch["critical"].startswith("latency of copies")
+    assert "instructions of warp 1" in last_launch(copied(1, 3000), tmp_path)["critical"].split(",")[0]
+
+
+def test_a_dependent_launch_does_not_count_what_it_spends_beside_the_one_before(tmp_path):
+    sim = Sim(body("griddepcontrol.launch_dependents; griddepcontrol.wait;", SPIN), chip="h200")
+    for dependent in (0, 1):
+        assert sim.launch("k", 0, block=1, dependent=dependent) == 0
+    launch = last_launch(sim, tmp_path)
+    assert launch["chain"]["the launch before"] > 15000
+    assert launch["critical"].startswith("instructions of warp 0: 100 %")
+
+
+def test_every_report_says_that_it_is_simulated_and_how_far_off(tmp_path):
+    sim = copied(1, 10)
+    time = json.loads(sim.report(tmp_path / "report.json"))["time"]
+    assert (time["evidence"], time["chip"]) == ("simulated", "h200")
+    assert "%" in time["error"]
+    lines = sim.report(tmp_path / "report.txt", "sim_print_summary").splitlines()
+    assert any(line.startswith("simulated, critical: latency of copies") for line in lines)
+    assert any(line.startswith("simulated, not measured") and time["error"] in line for line in lines)
+    assert [line for line in lines if "cycles" in line] == [
+        line for line in lines if "cycles" in line and line.startswith("simulated")
+    ]
+    trace = json.loads(sim.report(tmp_path / "trace.json", "sim_print_timeline"))
+    assert trace["otherData"]["evidence"] == "simulated" and trace["otherData"]["error"] == time["error"]
+
+
+# Members that the trace-event format requires in each phase, besides ph, name and pid.
+MEMBERS = {"X": {"tid", "ts", "dur"}, "b": {"cat", "id", "ts"}, "e": {"cat", "id", "ts"}, "C": {"ts", "args"},
+           "M": {"args"}}  # fmt: skip
+
+
+def test_the_timeline_has_the_members_of_the_trace_event_format(tmp_path):
+    sim = copied(3, 500)
+    trace = json.loads(sim.report(tmp_path / "trace.json", "sim_print_timeline"))
+    events = trace["traceEvents"]
+    assert {event["ph"] for event in events} == set(MEMBERS)
+    open_slices = set()
+    for event in events:
+        assert {"ph", "name", "pid"} | MEMBERS[event["ph"]] <= set(event)
+        assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0
+        if event["ph"] == "b":
+            open_slices.add((event["cat"], event["id"]))
+        elif event["ph"] == "e":
+            open_slices.remove((event["cat"], event["id"]))
+    assert not open_slices and trace["otherData"]["events_lost"] == 0
+    loads = [event for event in events if event["ph"] == "b" and event["name"] == "bulk load"]
+    assert len(loads) == 3
+    names = {event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert names >= {"warp 0", "warp 1", "CTA 0 (simulated)", "units of CTA 0's SM (simulated)", "chip (simulated)"}
+    # A warp's waits lie within its life.
+    lives = {event["tid"]: event for event in events if event["name"] == "warp"}
+    for event in events:
+        if event["ph"] == "X":
+            life = lives[event["tid"]]
+            assert life["ts"] - 1e-3 <= event["ts"]
+            assert event["ts"] + event["dur"] <= life["ts"] + life["dur"] + 1e-3
+    drawn = timeline.rows(trace)
+    assert list(drawn) == ["CTA 0, warp 0", "CTA 0, warp 1", "CTA 0, bulk load"]
+    timeline.draw(trace, "simulated", tmp_path / "drawn.png")
+    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_timeline_is_bounded_and_says_what_it_lost():
+    sim = Sim(body("mov.u32 %r9, 0; L: bar.sync 0; add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 1100; @%p1 bra L;"),
+              chip="h200", timeline=True)  # fmt: skip
+    assert sim.launch("k", 0, block=1024) == 0
+    assert sim.lib.sim_spans_lost(sim.sim) > 1000
+    last, room = (1 << 15) - 1, ctypes.create_string_buffer(256)
+    assert [sim.lib.sim_span(sim.sim, ctypes.c_size_t(at), room) & 1 for at in (last, last + 1)] == [1, 0]
