@@ -30,9 +30,8 @@ from scripts.common.gpu_backends import GPU_BACKENDS
 from simulator.python.toolchain import NoCompiler, nvcc
 
 ROOT = Path(__file__).resolve().parents[2]
-OBJECTS = tuple(  # patterns of the kernels' object files in a build folder: commits differ in the prefix
-    f"submission/{name}/{pattern}" for name in GPU_BACKENDS for pattern in ("*kernels.o", "extended/*kernels.o")
-)
+# Patterns of the kernels' object files in a build folder: commits differ in the prefix.
+OBJECTS = tuple(f"submission/{name}/**/*kernels.o" for name in GPU_BACKENDS)
 TEMPLATE_INTEGER = re.compile(r"L[a-z](n?\d+)E")  # in a mangled name (Itanium C++ ABI, 5.1.6.1)
 CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;\s*/\* (0x[0-9a-f]{16}) \*/")
 SECOND_WORD = re.compile(r"^\s*/\* (0x[0-9a-f]{16}) \*/\s*$")

@@ -11,7 +11,6 @@
     E4M3(exponent, 0), E4M3(exponent, 1), E4M3(exponent, 2), E4M3(exponent, 3), E4M3(exponent, 4),             \
         E4M3(exponent, 5), E4M3(exponent, 6), E4M3(exponent, 7)
 #define E4M3_MAGNITUDE_MASK 0x7f
-#define E4M3_NAN            0x7f
 
 /* A table, because a caller's flush-to-zero mode would make arithmetic lose the subnormals. */
 static const float e4m3[E4M3_MAGNITUDE_MASK + 1] = {

@@ -20,7 +20,6 @@
 #define GEMV_TABLE_HIGH  0x0c080604u /* 2 * {2, 3, 4, 6} */
 #define GEMV_SIGNS       0x88888888u
 #define GEMV_BYTE_SIGNS  0x80808080u
-#define GEMV_HALF        0.25f      /* of both factors 2 */
 #define GEMV_FLOAT_SHIFT 0x4b400000 /* the bits of 1.5 * 2^23: adding a small integer adds it to the number */
 #define GEMV_SHIFT_VALUE 12582912.0f
 
