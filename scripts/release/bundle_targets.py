@@ -99,11 +99,8 @@ def _gpu_target(
             (
                 "run_quantize",
                 (
-                    "submission/gpu/gpu_quantize*",
-                    "submission/gpu/gpu_pad*",
-                    "submission/gpu/pad_rows*",
-                    f"submission/{folder}/quantize/*.c*",
-                    f"submission/{folder}/quantize/*_kernels.h",
+                    "submission/gpu/quantize/*",
+                    f"submission/{folder}/quantize/*.cu",
                 ),
                 "NVFP4_WITHOUT_QUANTIZE",
             ),

@@ -8,11 +8,8 @@
 #include "../gpu/gpu_scales.h"
 #include "blackwell_kernels.h"
 #include "blackwell_operands.h"
+#include "blackwell_run.h"
 #include "blackwell_tile_selection.h"
-#include "experts/blackwell_experts_backend.h"
-#include "extended/blackwell_extended_backend.h"
-#include "grouped/blackwell_grouped_backend.h"
-#include "quantize/blackwell_quantize_backend.h"
 
 struct launch_plan {
     int tile; /* index of the configuration */

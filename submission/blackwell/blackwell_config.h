@@ -4,11 +4,12 @@
  * and of B2 (its N).  A pair of CTAs (`ctas` 2) computes 256 rows of C with one instruction: each CTA holds its
  * own rows of A and half of the rows of B.
  *
- * Narrow tiles stack B1 and B2 in one MMA, because a step of two narrow MMAs takes longer than its arithmetic:
- * reading the operands from shared memory limits it (published: 2 x 43.5 cycles in a pair against 64).  TMEM
- * holds B's scale factors in tiles of 128 rows, which tcgen05.cp copies whole, so warps first gather those of
- * the stacked rows in shared memory. Wide tiles issue two MMAs, which take no longer than one: the tensor
- * cores' collector keeps A for the second MMA, and the first product can be complete earlier (`tail`).
+ * In tiles of few columns one joint MMA multiplies B1 and B2, because a step of two small MMAs takes longer
+ * than its arithmetic: reading the operands from shared memory limits it (published: 2 x 43.5 cycles in a pair
+ * against 64).  TMEM holds B's scale factors in tiles of 128 rows, which tcgen05.cp copies whole, so warps
+ * first gather those of the joint MMA's rows in shared memory. Wide tiles issue two MMAs, which take no longer
+ * than one: the tensor cores' collector keeps A for the second MMA, and the first product can be complete
+ * earlier (`tail`).
  *
  * CTAs or pairs (`split_k`) may share a tile's K: then a few large tiles keep as many SMs busy as many small
  * ones, and an SM loads less; the price is a DSMEM reduction at the end. */
@@ -54,7 +55,7 @@ struct blackwell_config {
 #define EPILOGUE_WARPS (2 * TMEM_QUARTERS)
 #define CTA_THREADS    ((OTHER_WARPS + EPILOGUE_WARPS) * WARP_THREADS)
 
-#define STACKED(tail, split_k) ((tail) == 0 && (split_k) == 1)
+#define JOINT_MMA(tail, split_k) ((tail) == 0 && (split_k) == 1)
 
 /* A, B1 and B2 in fp4, then their scale factors; `tile_n` is the whole MMA's, of which a CTA holds its part. */
 #define STAGE_BYTES(tile_n, ctas)                                                                              \
@@ -76,24 +77,24 @@ static inline int blackwell_shared_bytes(const struct blackwell_config *config) 
 /* TMEM: the accumulators of both products, then scale factors.  Each stage's scale factors have columns of
  * their own, or, if those do not fit, all stages share columns. */
 #define SCALE_TILE_COLUMNS 4 /* HW: 128 rows of scale factors of a step: four columns of 32 rows */
-#define B_SCALE_TILES(tile_n, stacked)                                                                         \
-    ((stacked) ? (2 * (tile_n) + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS : 2 * SCALE_TILES_TOUCHED(tile_n))
-#define STEP_COLUMNS(tile_n, stacked)                                                                          \
-    ((1 + B_SCALE_TILES(tile_n, stacked)) * SCALE_TILE_COLUMNS) /* columns of A's and B's factors */
-#define SCALE_STAGES(tile_n, stacked)                                                                          \
-    ((TMEM_COLUMNS - 2 * (tile_n)) / (STAGE_STEPS * STEP_COLUMNS(tile_n, stacked))) /* stages that fit */
+#define B_SCALE_TILES(tile_n, joint_mma)                                                                       \
+    ((joint_mma) ? (2 * (tile_n) + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS : 2 * SCALE_TILES_TOUCHED(tile_n))
+#define STEP_COLUMNS(tile_n, joint_mma)                                                                        \
+    ((1 + B_SCALE_TILES(tile_n, joint_mma)) * SCALE_TILE_COLUMNS) /* columns of A's and B's factors */
+#define SCALE_STAGES(tile_n, joint_mma)                                                                        \
+    ((TMEM_COLUMNS - 2 * (tile_n)) / (STAGE_STEPS * STEP_COLUMNS(tile_n, joint_mma))) /* stages that fit */
 
 static inline int blackwell_tmem_columns(const struct blackwell_config *config) {
-    int stacked = STACKED(config->tail, config->split_k);
-    int stages = SCALE_STAGES(config->tile_n, stacked) < config->stages ? 1 : config->stages;
-    return 2 * config->tile_n + stages * STAGE_STEPS * STEP_COLUMNS(config->tile_n, stacked);
+    int joint_mma = JOINT_MMA(config->tail, config->split_k);
+    int stages = SCALE_STAGES(config->tile_n, joint_mma) < config->stages ? 1 : config->stages;
+    return 2 * config->tile_n + stages * STAGE_STEPS * STEP_COLUMNS(config->tile_n, joint_mma);
 }
 
 /* Rows of B in a copy's box.  In a pair whose products are one MMA, the first CTA copies B1's rows and the
  * second B2's.
  */
 static inline int blackwell_b_box_rows(const struct blackwell_config *config) {
-    return STACKED(config->tail, config->split_k) ? config->tile_n : config->tile_n / config->ctas;
+    return JOINT_MMA(config->tail, config->split_k) ? config->tile_n : config->tile_n / config->ctas;
 }
 
 #endif

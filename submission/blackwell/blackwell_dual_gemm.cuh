@@ -55,7 +55,7 @@ template <class T> static __device__ __forceinline__ void init_other_barriers(sh
     for (int stage = 0; rearranges<T>() && stage < T::stages; stage++) {
         mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
     }
-    for (int step = 0; (T::scales_shared || T::turned) && step < STAGE_STEPS; step++) {
+    for (int step = 0; (T::scales_shared || T::transposed) && step < STAGE_STEPS; step++) {
         mbarrier_init(scales_read_barrier<T>(shared, step), T::scales_read_arrivals);
     }
     mbarrier_init(gate_full_barrier<T>(shared), 1);

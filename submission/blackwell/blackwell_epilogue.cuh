@@ -209,7 +209,7 @@ template <int tile_columns> struct column_parts {
  * computes the SiLU of the first half of the gates, and arrives at the kernel's last barrier before the second
  * half; multiplies, rounds, stores. */
 template <class T>
-static __device__ __forceinline__ void epilogue_stacked(shared_t<T> shared, const struct output_row &row) {
+static __device__ __forceinline__ void epilogue_joint(shared_t<T> shared, const struct output_row &row) {
     using parts = column_parts<T::tile_n>;
     float gate[parts::of_warp][parts::columns], up[parts::of_warp][parts::columns];
     wait(up_full_barrier<T>(shared), 0);
@@ -314,8 +314,8 @@ struct dual_epilogue {
                                                const struct tile_coord &coord,
                                                const struct blackwell_dual_gemm_params &p) {
         struct output_row row = find_row(acc, coord, p);
-        if constexpr (T::stacked) {
-            epilogue_stacked<T>(shared, row);
+        if constexpr (T::joint_mma) {
+            epilogue_joint<T>(shared, row);
         } else if constexpr (T::split_k == 1) {
             epilogue<T>(shared, row);
         } else {

@@ -5,7 +5,7 @@
 #include "blackwell_dual_gemm.cuh"
 #ifndef NVFP4_WITHOUT_GROUPED /* set in bundles for the dual GEMM */
 #include "../gpu/gemv.cuh"
-#include "grouped/blackwell_turned_gemm.cuh"
+#include "grouped/blackwell_transposed_gemm.cuh"
 #endif
 
 #define KERNEL(name, tile_n, stages, ctas, tail, split_k)                                                      \
@@ -23,13 +23,15 @@ const void *blackwell_dual_gemm_kernel(int index) {
      (const void *)                                                                                            \
          blackwell::grouped_gemm_kernel<blackwell::grouped_tile<__VA_ARGS__>, blackwell_few_groups>},
 
-#define TURNED_KERNELS(name, ...)                                                                              \
-    {(const void *)blackwell::turned_gemm_kernel<blackwell::turned_tile<__VA_ARGS__>, blackwell_many_groups>,  \
-     (const void *)blackwell::turned_gemm_kernel<blackwell::turned_tile<__VA_ARGS__>, blackwell_few_groups>},
+#define TRANSPOSED_KERNELS(name, ...)                                                                          \
+    {(const void *)                                                                                            \
+         blackwell::transposed_gemm_kernel<blackwell::transposed_tile<__VA_ARGS__>, blackwell_many_groups>,    \
+     (const void *)                                                                                            \
+         blackwell::transposed_gemm_kernel<blackwell::transposed_tile<__VA_ARGS__>, blackwell_few_groups>},
 
 const void *blackwell_grouped_gemm_kernel(int index, bool few) {
     static const void *const kernels[][2] = {BLACKWELL_GROUPED_CONFIGS(GROUPED_KERNELS)
-                                                 BLACKWELL_TURNED_CONFIGS(TURNED_KERNELS)};
+                                                 BLACKWELL_TRANSPOSED_CONFIGS(TRANSPOSED_KERNELS)};
     return kernels[index][few];
 }
 

@@ -34,7 +34,7 @@ struct blackwell_group {
     uint16_t *c;
     int32_t m, n, steps_k, scales_by_previous_kernel;
     int32_t tiles_m;
-    int32_t columns; /* of a turned tile's MMA; there a and sfa are the group's B, b1 and sfb1 its A */
+    int32_t columns; /* of a transposed tile's MMA; there a and sfa are the group's B, b1 and sfb1 its A */
 };
 
 /* The numbers of the groups' first tiles are next to each other: a launch's parameters come to an SM in lines,
@@ -51,8 +51,8 @@ struct blackwell_many_groups {
     int32_t first_tile[BLACKWELL_MOST_GROUPS];
 };
 
-/* The grouped GEMM's kernel of configuration number `index`, the turned ones after the others.  Its parameters:
- * struct blackwell_few_groups or blackwell_many_groups. */
+/* The grouped GEMM's kernel of configuration number `index`, the transposed ones after the others.  Its
+ * parameters: struct blackwell_few_groups or blackwell_many_groups. */
 const void *blackwell_grouped_gemm_kernel(int index, bool few);
 
 /* The kernel of configuration number `index`, as the CUDA runtime knows it. */

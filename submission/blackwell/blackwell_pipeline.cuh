@@ -46,7 +46,7 @@ template <class T> static __device__ __forceinline__ int stage_tx_bytes(const st
     constexpr int most = (int)sizeof(shared_stage<T>) - (rearranges<T>() ? (int)sizeof(shared_stage<T>::sfb)
                                                          : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
                                                                                           : 0);
-    return T::turned ? most - (2 * T::tile_n - coord.columns) / T::ctas * STAGE_FP4_BYTES : most;
+    return T::transposed ? most - (2 * T::tile_n - coord.columns) / T::ctas * STAGE_FP4_BYTES : most;
 }
 
 /* Prefetches B of the first stages to L2 while this call's kernel that permutes scale factors runs.  A kernel
@@ -95,9 +95,9 @@ static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, co
 /* The same for factors that warps rearrange, from row y of scale tiles on: all scale tiles that the tile's rows
  * touch. Signals scales_full[s] of each CTA that gets them. */
 template <class T, class P>
-static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, int stage, const P &p,
-                                                           const struct tile_coord &coord,
-                                                           const struct box_coord &boxes, int32_t y) {
+static __device__ __forceinline__ void copy_joint_scales(shared_t<T> shared, int stage, const P &p,
+                                                         const struct tile_coord &coord,
+                                                         const struct box_coord &boxes, int32_t y) {
     struct mbarrier full = scales_full_barrier<T>(shared, stage);
     const stage_t<T> to = stage_of(shared, stage);
     const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
@@ -120,11 +120,12 @@ static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, i
     }
 }
 
-/* Copies B of a stage: this CTA's rows of both operands; or, stacked in a pair, all rows of one operand. */
+/* Copies B of a stage: this CTA's rows of both operands; or, of a joint MMA in a pair, all rows of one operand.
+ */
 template <class T, class P>
 static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const struct tile_coord &coord,
                                               const struct box_coord &boxes, int32_t k, struct mbarrier full) {
-    if constexpr (T::stacked && T::ctas == 2) {
+    if constexpr (T::joint_mma && T::ctas == 2) {
         copy_box<T>(SHARED_MEMBER(to, b), coord.rank == 0 ? &p.b1 : T::second_b(p), k,
                     coord.n + coord.rank * (T::products == 2 ? 0 : mma_columns<T>(coord) / T::ctas),
                     boxes.batch, full);
@@ -163,7 +164,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
             full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
         }
         if constexpr (rearranges<T>()) {
-            copy_stacked_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
+            copy_joint_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
         }
         copy_b<T>(to, p, coord, boxes, k, full);
         copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
@@ -177,7 +178,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
     }
 }
 
-/* ---- scale factors of stacked rows ---- */
+/* ---- scale factors of joint rows ---- */
 
 /* A stage's scale factors are gathered by T::gather_warps warps; groups of so many take stages in turn. */
 template <class T> struct gathering {
@@ -187,12 +188,12 @@ template <class T> struct gathering {
 
 /* Epilogue warp of each CTA, until the main loop ends: handles its steps of its group's stages of the ring,
  * always the same stages, so that it sees each phase of their barriers.  Waits for scales_full[s]; moves the
- * words of the stacked rows, B1's and then B2's, to the places of consecutive rows of a scale tile, over the
+ * words of the joint rows, B1's and then B2's, to the places of consecutive rows of a scale tile, over the
  * copied data; signals full[s] of the CTA that issues the MMAs.  Rows past the last one may hold
  * anything. */
 template <class T>
 static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
-    constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* words that a lane moves */
+    constexpr int words = T::joint_scale_tiles * SCALE_ENTRY_WORDS; /* words that a lane moves */
     const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS - OTHER_WARPS;
     constexpr int steps = gathering<T>::steps;
     const int first_step = warp % T::gather_warps * steps, group = warp / T::gather_warps;
@@ -200,8 +201,8 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
     uint32_t from[words];
 #pragma unroll
     for (int i = 0; i < words; i++) {
-        const int stacked_row = i * SCALE_ENTRIES + lane, product = stacked_row / T::tile_n;
-        const int row = product < 2 ? coord.n % SCALE_TILE_ROWS + stacked_row - product * T::tile_n : 0;
+        const int joint_row = i * SCALE_ENTRIES + lane, product = joint_row / T::tile_n;
+        const int row = product < 2 ? coord.n % SCALE_TILE_ROWS + joint_row - product * T::tile_n : 0;
         from[i] =
             scale_word_at((product % 2 * T::b_scale_tiles + row / SCALE_TILE_ROWS) * STAGE_SCALE_BYTES, row);
     }
@@ -212,7 +213,7 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
             continue;
         }
         const uint32_t sfb = SHARED_MEMBER(stage_of(shared, ring.stage), sfb) + first_step * SCALE_TILE_BYTES;
-        uint32_t word[steps][T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
+        uint32_t word[steps][T::joint_scale_tiles][SCALE_ENTRY_WORDS];
         wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
 #pragma unroll
         for (int step = 0; step < steps; step++) {
@@ -226,7 +227,7 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
 #pragma unroll
         for (int step = 0; step < steps; step++) {
 #pragma unroll
-            for (int tile = 0; tile < T::stacked_scale_tiles; tile++) {
+            for (int tile = 0; tile < T::joint_scale_tiles; tile++) {
                 st_shared_v4(sfb + step * SCALE_TILE_BYTES + tile * STAGE_SCALE_BYTES +
                                  lane * SCALE_ENTRY_BYTES,
                              word[step][tile]);
@@ -310,10 +311,10 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
     struct tmem_addr sfb2 = tmem_column(sfb1, T::b_scale_tiles * SCALE_TILE_COLUMNS);
     if (part != UP) {
         copy_scales<T::ctas, 1>(sfa, advance_descriptor(o.sfa, tile));
-        copy_scales<T::ctas, T::stacked ? T::stacked_scale_tiles : T::b_scale_tiles>(
+        copy_scales<T::ctas, T::joint_mma ? T::joint_scale_tiles : T::b_scale_tiles>(
             sfb1, advance_descriptor(o.sfb1, tile));
     }
-    if constexpr (T::stacked) {
+    if constexpr (T::joint_mma) {
         tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(p.acc_gate, a, b1, p.instruction, sfa, sfb1,
                                                          accumulate);
     } else {
@@ -336,7 +337,7 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
 
 /* The steps of stage number `i` that exist in K.  If stages share columns of scale factors, waits for
  * scales_read[step] before it copies new ones, and signals it once both products have read them.  Whole stages
- * have no branches: a stage of a narrow tile has to take less time to issue than its MMAs take. */
+ * have no branches: a stage of a tile of few columns has to take less time to issue than its MMAs take. */
 template <class T, enum part part>
 static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared,
                                                       const struct operands &o, int32_t i, int32_t steps) {

@@ -26,22 +26,23 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
     static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
-    static constexpr bool turned = false;       /* the MMA has as many columns as the group has rows of A */
+    static constexpr bool transposed = false;   /* the MMA has as many columns as the group has rows of A */
     static constexpr int scales_read_arrivals = 1;
     static constexpr int products = 2; /* 1 if the operands are halves of the rows of one B, with one output */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
-    static constexpr bool stacked = STACKED(tail, split_k); /* one MMA computes both products */
-    static constexpr int stacked_scale_tiles = B_SCALE_TILES(tile_n, true);
+    static constexpr bool joint_mma = JOINT_MMA(tail, split_k); /* one MMA computes both products */
+    static constexpr int joint_scale_tiles = B_SCALE_TILES(tile_n, true);
 
-    /* Warps that gather the stacked rows' scale factors of a stage.  A warp has to make its stores visible to
+    /* Warps that gather the joint rows' scale factors of a stage.  A warp has to make its stores visible to
      * the pair before it signals, which takes longer than gathering a step: so few, where the rows are one
      * tile. */
-    static constexpr int gather_warps = stacked_scale_tiles == 1 ? 2 : 4;
+    static constexpr int gather_warps = joint_scale_tiles == 1 ? 2 : 4;
 
     static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
-    static constexpr int step_columns = STEP_COLUMNS(tile_n, stacked),
+    static constexpr int step_columns = STEP_COLUMNS(tile_n, joint_mma),
                          stage_columns = STAGE_STEPS * step_columns;
-    static constexpr bool scales_shared = stages > SCALE_STAGES(tile_n, stacked); /* all stages share columns */
+    static constexpr bool scales_shared = stages >
+                                          SCALE_STAGES(tile_n, joint_mma); /* all stages share columns */
 
     /* With split K, each CTA runs the epilogue for its share of the columns of C; the other CTAs send it their
      * accumulators of those. */
@@ -76,33 +77,33 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static_assert(TILE_M == TMEM_LANES, "a lane of TMEM is a row of A");
     static_assert(scales_column + (scales_shared ? 1 : stages) * stage_columns <= TMEM_COLUMNS,
                   "accumulators and scale factors fit in TMEM's columns");
-    static_assert(!stacked || 2 * tile_n <= MAX_TCGEN05_N, "one MMA takes the rows of B of both products");
-    static_assert(stacked || tile_n % (SCALE_TILE_ROWS / 2) == 0,
+    static_assert(!joint_mma || 2 * tile_n <= MAX_TCGEN05_N, "one MMA takes the rows of B of both products");
+    static_assert(joint_mma || tile_n % (SCALE_TILE_ROWS / 2) == 0,
                   "a tile's scale factors start at a scale tile or at half of one, as no others "
                   "are known to work"); /* HW: CUTLASS, N = 64 and 192 */
     static_assert(tail <= stages, "the ring holds all stages of the tail at once");
-    static_assert(!scales_shared || (tail == 0 && !stacked),
-                  "with a tail or stacked rows, each stage has columns of its own for scale factors");
+    static_assert(!scales_shared || (tail == 0 && !joint_mma),
+                  "with a tail or a joint MMA, each stage has columns of its own for scale factors");
     static_assert(tile_n % split_k == 0 &&
                       (split_k > 1 ? output_n % REDUCTION_COLUMNS
-                                   : tile_n % (stacked ? LOAD_COLUMNS / 2 : LOAD_COLUMNS)) == 0,
+                                   : tile_n % (joint_mma ? LOAD_COLUMNS / 2 : LOAD_COLUMNS)) == 0,
                   "a CTA's columns are whole loads of accumulators");
 };
 
-/* True if warps have to gather the scale factors of the stacked rows of B1 and B2.  The grouped GEMM has one
+/* True if warps have to gather the scale factors of the joint rows of B1 and B2.  The grouped GEMM has one
  * B, whose scale factors are contiguous. */
 template <class T> static constexpr __device__ __forceinline__ bool rearranges(void) {
-    return T::stacked && T::products == 2;
+    return T::joint_mma && T::products == 2;
 }
 
 /* One stage of the ring in shared memory: a tile's operands over STAGE_K elements of K. */
 template <class T> struct shared_stage {
-    unsigned char a[TILE_M][STAGE_FP4_BYTES]; /* 128-byte swizzle */
-    unsigned char b[2][T::cta_n]
-                   [STAGE_FP4_BYTES]; /* [B1, B2], same swizzle; stacked in a pair: all rows of one of them */
+    unsigned char a[TILE_M][STAGE_FP4_BYTES];      /* 128-byte swizzle */
+    unsigned char b[2][T::cta_n][STAGE_FP4_BYTES]; /* [B1, B2], same swizzle; a joint MMA of a pair: all rows of
+                                                      one of them */
     unsigned char sfa[STAGE_SCALE_BYTES];
     unsigned char sfb[2][T::b_scale_tiles]
-                     [STAGE_SCALE_BYTES]; /* [sfb1, sfb2]; then, in the same place, those of the stacked rows */
+                     [STAGE_SCALE_BYTES]; /* [sfb1, sfb2]; then, in the same place, those of the joint rows */
 };
 
 /* A CTA's shared memory: the ring's stages, the mbarriers and the TMEM slot. */
@@ -189,12 +190,12 @@ struct tile_coord {
     int32_t rank;               /* rank of this CTA in its pair; rank 0 issues the MMAs */
     int32_t split;              /* index of this CTA's share of K */
     int32_t first_stage, steps; /* first stage and number of steps of that share */
-    int32_t columns;            /* of a turned tile's MMA */
+    int32_t columns;            /* of a transposed tile's MMA */
 };
 
 /* Columns of the MMA. */
 template <class T> static __device__ __forceinline__ int32_t mma_columns(const struct tile_coord &coord) {
-    return T::turned ? coord.columns : (T::stacked ? 2 : 1) * T::tile_n;
+    return T::transposed ? coord.columns : (T::joint_mma ? 2 : 1) * T::tile_n;
 }
 
 /* The tile and the share of K of this CTA, from its block indices; K has steps_k steps. */

@@ -27,8 +27,8 @@ const struct blackwell_config blackwell_configs[BLACKWELL_TILES] = {BLACKWELL_CO
 const struct blackwell_config blackwell_grouped_configs[BLACKWELL_GROUPED_TILES] = {
     BLACKWELL_GROUPED_CONFIGS(GPU_TILE_ROW)};
 
-const struct blackwell_config blackwell_turned_configs[BLACKWELL_TURNED_TILES] = {
-    BLACKWELL_TURNED_CONFIGS(GPU_TILE_ROW)};
+const struct blackwell_config blackwell_transposed_configs[BLACKWELL_TRANSPOSED_TILES] = {
+    BLACKWELL_TRANSPOSED_CONFIGS(GPU_TILE_ROW)};
 
 int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l) {
     return round_up(ceil_div(m, TILE_M), config->ctas) * config->split_k * ceil_div(n, config->tile_n) * l;
@@ -81,13 +81,13 @@ int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t
 
 #define PAIR_COLUMNS 16 /* HW: the columns of a pair's MMA are a multiple (PTX ISA, tcgen05.mma) */
 
-int64_t blackwell_turned_columns(const struct blackwell_config *config, int64_t m) {
+int64_t blackwell_transposed_columns(const struct blackwell_config *config, int64_t m) {
     const int64_t most = 2 * (int64_t)config->tile_n;
     return m < most ? round_up(m, PAIR_COLUMNS) : most;
 }
 
-int64_t blackwell_turned_tile_ps(const struct blackwell_config *config, int64_t m, int64_t k) {
-    const int64_t columns = blackwell_turned_columns(config, m);
+int64_t blackwell_transposed_tile_ps(const struct blackwell_config *config, int64_t m, int64_t k) {
+    const int64_t columns = blackwell_transposed_columns(config, m);
     const int64_t bytes = STAGE_BYTES(config->tile_n, config->ctas) -
                           (2 * config->tile_n - columns) / config->ctas * STAGE_FP4_BYTES;
     const int64_t load = bytes * blackwell_costs.load_ps_per_kb / 1024;
@@ -99,8 +99,8 @@ int64_t blackwell_turned_tile_ps(const struct blackwell_config *config, int64_t 
     return stages * (load > multiply ? load : multiply) + blackwell_costs.wave_ps + exchange;
 }
 
-const char *blackwell_turned_tile_name(int index) {
-    return GPU_TILE_NAME(blackwell_turned_configs, index);
+const char *blackwell_transposed_tile_name(int index) {
+    return GPU_TILE_NAME(blackwell_transposed_configs, index);
 }
 
 const char *blackwell_grouped_tile_name(int index) {

@@ -7,9 +7,9 @@
 
 enum { BLACKWELL_TILES = GPU_COUNT_TILES(BLACKWELL_CONFIGS) };
 enum { BLACKWELL_GROUPED_TILES = GPU_COUNT_TILES(BLACKWELL_GROUPED_CONFIGS) };
-enum { BLACKWELL_TURNED_TILES = GPU_COUNT_TILES(BLACKWELL_TURNED_CONFIGS) };
+enum { BLACKWELL_TRANSPOSED_TILES = GPU_COUNT_TILES(BLACKWELL_TRANSPOSED_CONFIGS) };
 extern const struct blackwell_config blackwell_grouped_configs[BLACKWELL_GROUPED_TILES];
-extern const struct blackwell_config blackwell_turned_configs[BLACKWELL_TURNED_TILES];
+extern const struct blackwell_config blackwell_transposed_configs[BLACKWELL_TRANSPOSED_TILES];
 extern const struct blackwell_config blackwell_configs[BLACKWELL_TILES];
 
 /* The predicted times behind the choice, in picoseconds. */
@@ -42,17 +42,18 @@ const char *blackwell_tile_name(int index);
 /* The predicted time in picoseconds of one tile of the grouped GEMM, from start to end. */
 int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t k);
 
-/* The same for a turned tile and a group of m rows. */
-int64_t blackwell_turned_tile_ps(const struct blackwell_config *config, int64_t m, int64_t k);
+/* The same for a transposed tile and a group of m rows. */
+int64_t blackwell_transposed_tile_ps(const struct blackwell_config *config, int64_t m, int64_t k);
 
-/* The columns of a turned tile's MMA for a group of m rows: whole granules, and the same in all of its tiles.
+/* The columns of a transposed tile's MMA for a group of m rows: whole granules, and the same in all of its
+ * tiles.
  */
-int64_t blackwell_turned_columns(const struct blackwell_config *config, int64_t m);
+int64_t blackwell_transposed_columns(const struct blackwell_config *config, int64_t m);
 
 /* The name of the grouped GEMM's configuration number `index`, or NULL past the last one. */
 const char *blackwell_grouped_tile_name(int index);
 
-/* The same for the turned tiles. */
-const char *blackwell_turned_tile_name(int index);
+/* The same for the transposed tiles. */
+const char *blackwell_transposed_tile_name(int index);
 
 #endif

@@ -2,13 +2,10 @@
  * the tensor maps, permute scale factors if they are not in the blocked layout, multiply. */
 #include "../gpu/gpu_backend.h"
 #include "../gpu/gpu_scales.h"
-#include "experts/geforce_experts_backend.h"
-#include "extended/geforce_extended_backend.h"
 #include "geforce_kernels.h"
 #include "geforce_operands.h"
+#include "geforce_run.h"
 #include "geforce_tile_selection.h"
-#include "grouped/geforce_grouped_backend.h"
-#include "quantize/geforce_quantize_backend.h"
 
 struct launch_plan {
     int tile; /* index of the configuration */

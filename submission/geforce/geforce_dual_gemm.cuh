@@ -10,7 +10,7 @@
  *              ^             '                               mma.sync A B1^T --> acc_gate (registers)
  *              |                                             mma.sync A B2^T --> acc_up
  *              '-----empty-----------------------------------------'
- *                                        end of K: silu(acc_gate) * acc_up --fp16, turned in quads--> C
+ *                                        end of K: silu(acc_gate) * acc_up --fp16, transposed in quads--> C
  *
  *   barrier    arrivals                 bytes          complete when
  *   full[s]    1 (load warp)            a stage's      stage s holds fp4 and scale factors

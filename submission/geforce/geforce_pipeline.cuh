@@ -69,7 +69,7 @@ template <class T, class P> static __device__ __forceinline__ void load(shared_t
 
 /* A lane's places in a stage: offsets in bytes from the stage's start. */
 template <class T> struct lane_places {
-    uint32_t a, b;            /* chunk of the lane's row of A and of B1, for the first block's first ldmatrix */
+    uint32_t a, b;            /* unit of the lane's row of A and of B1, for the first block's first ldmatrix */
     uint32_t sfa[T::a_words]; /* words of A's scale factors that the lane supplies, in a step's tile */
     uint32_t sfb[T::b_words]; /* the same for B1 */
 };
@@ -79,10 +79,10 @@ template <class T> struct lane_places {
 #define B_BLOCK_BYTES (MMA_N * STAGE_FP4_BYTES)
 #define MATRIX_ROWS   8 /* HW: rows of each of an ldmatrix's four matrices */
 
-/* The offset of chunk `chunk` of row `row`; row 0 is where the swizzle repeats. */
-static __device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
-    const int moved = chunk ^ (row / SWIZZLE_ROWS_SHARE % (STAGE_FP4_BYTES / SWIZZLE_CHUNK));
-    return row * STAGE_FP4_BYTES + moved * SWIZZLE_CHUNK;
+/* The offset of unit `unit` of row `row`; row 0 is where the swizzle repeats. */
+static __device__ __forceinline__ uint32_t swizzled(int row, int unit) {
+    const int moved = unit ^ (row / SWIZZLE_ROWS_SHARE % (STAGE_FP4_BYTES / SWIZZLE_UNIT));
+    return row * STAGE_FP4_BYTES + moved * SWIZZLE_UNIT;
 }
 
 /* The row, among the `rows` rows of a warp's part, whose scale factors are the lane's word number `word`: MMAs
@@ -100,7 +100,7 @@ static __device__ __forceinline__ struct lane_places<T> lane_places_of(struct ti
     const int first_m = warp % T::warps_m * T::warp_m, first_n = warp / T::warps_m * T::warp_n;
     const int matrix = lane / MATRIX_ROWS, row = lane % MATRIX_ROWS;
     struct lane_places<T> places;
-    /* A's four matrices are 16 rows by two chunks, which is a step; B's are eight rows by four chunks, which is
+    /* A's four matrices are 16 rows by two units, which is a step; B's are eight rows by four units, which is
      * a stage. */
     places.a = (uint32_t)offsetof(stage, a) + swizzled(first_m + matrix % 2 * MATRIX_ROWS + row, matrix / 2);
     places.b = (uint32_t)offsetof(stage, b) + swizzled(first_n + row, matrix);
@@ -199,8 +199,8 @@ static __device__ __forceinline__ void multiply_stage(struct accumulators<T> &ac
 #pragma unroll
     for (int m = 0; m < T::m_blocks; m++) {
 #pragma unroll
-        for (int step = 0; step < STAGE_STEPS; step++) { /* the next step is two chunks further, swizzled */
-            ldmatrix_x4(a[m][step], ((stage + places.a) ^ (step * 2 * SWIZZLE_CHUNK)) + m * A_BLOCK_BYTES);
+        for (int step = 0; step < STAGE_STEPS; step++) { /* the next step is two units further, swizzled */
+            ldmatrix_x4(a[m][step], ((stage + places.a) ^ (step * 2 * SWIZZLE_UNIT)) + m * A_BLOCK_BYTES);
         }
     }
     multiply_columns<T, 0>(acc, a, scales, stage + places.b);

@@ -50,11 +50,11 @@ template <class T> struct shared_storage {
 template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
 template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
 
-/* HW: the 64-byte swizzle moves 16-byte chunk c of row r of 64 bytes to chunk c ^ (r / 2 % 4), so that the same
- * chunk of eight rows is in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
+/* HW: the 64-byte swizzle moves 16-byte unit c of row r of 64 bytes to unit c ^ (r / 2 % 4), so that the same
+ * unit of eight rows is in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
 #define SWIZZLE_64_BYTES   512
-#define SWIZZLE_CHUNK      16
-#define SWIZZLE_ROWS_SHARE 2 /* consecutive rows whose chunks move alike */
+#define SWIZZLE_UNIT       16
+#define SWIZZLE_ROWS_SHARE 2 /* consecutive rows whose units move alike */
 
 /* The types above, checked: sizes that the host computes too, and what has to fit. */
 template <class T> struct layout_of {

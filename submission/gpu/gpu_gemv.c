@@ -15,7 +15,7 @@ static int64_t entries(const struct problem *problem) {
 /* True if the row leaves room for the sums of a CTA's entries. */
 static bool fits(const struct problem *problem) {
     return GEMV_ROW_BYTES(problem->k / GEMV_LANE_K) + GEMV_SUMS_BYTES(GEMV_MOST_ENTRIES, GEMV_WARPS) <=
-           PLAIN_SHARED_BYTES;
+           DEFAULT_SHARED_BYTES;
 }
 
 bool gpu_prefers_gemv(const struct problem *groups, int64_t count) {

@@ -11,7 +11,7 @@
 #define REGISTER_GRANULE       8      /* HW: setmaxnreg counts in these (PTX ISA) */
 #define SM_SHARED_BYTES        233472 /* HW: 228 KB an SM on compute capabilities 9.0 and 10.x; PG */
 #define CTA_RESERVED_BYTES     1024   /* HW: taken from that by each CTA besides its own; PG */
-#define PLAIN_SHARED_BYTES     49152  /* HW: 48 KB a CTA without asking for more; PG */
+#define DEFAULT_SHARED_BYTES   49152  /* HW: 48 KB a CTA without asking for more; PG */
 #define MAX_SHARED_BYTES       232448 /* HW: 227 KB a CTA on compute capabilities 9.0 and 10.x; PG */
 #define MAX_SHARED_BYTES_SM120 101376 /* HW: 99 KB a CTA on compute capability 12.x; PG */
 #define MAX_CLUSTER_CTAS       8      /* HW: portable limit; PG, thread block clusters */
@@ -27,7 +27,6 @@
 #define MAX_TCGEN05_N          256 /* HW: PTX ISA, tcgen05.mma shapes */
 #define TMEM_LANES             128 /* HW: PTX ISA, Tensor Memory */
 #define TMEM_COLUMNS           512 /* HW: of 32 bits a lane; likewise */
-#define TMEM_QUARTERS  4  /* HW: a warp reaches the quarter of the lanes that its number modulo 4 names */
-#define MIN_TMEM_ALLOC 32 /* HW: columns; a power of two from there on (PTX ISA, tcgen05.alloc) */
+#define TMEM_QUARTERS 4 /* HW: a warp reaches the quarter of the lanes that its number modulo 4 names */
 
 #endif

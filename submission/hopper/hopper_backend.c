@@ -1,19 +1,16 @@
 /* The host side of the Hopper dual GEMM.  A call: select a tile or two, check the limits, get scratch memory,
  * encode the tensor maps, dequantize A, permute B's scale factors if needed, multiply in one launch or two.
  * Calls with few rows of A go to hopper_narrow_backend.c. */
-#include "../gpu/gpu_answers.h"
 #include "../gpu/gpu_backend.h"
+#include "../gpu/gpu_cache.h"
 #include "../gpu/gpu_scales.h"
-#include "experts/hopper_experts_backend.h"
-#include "extended/hopper_extended_backend.h"
-#include "grouped/hopper_grouped_backend.h"
 #include "hopper_ahead.h"
 #include "hopper_kernels.h"
 #include "hopper_operands.h"
+#include "hopper_run.h"
 #include "hopper_tile_selection.h"
 #include "narrow/hopper_narrow_backend.h"
 #include "narrow/hopper_narrow_selection.h"
-#include "quantize/hopper_quantize_backend.h"
 
 /* The launches of a call. */
 struct launch_plan {
@@ -38,11 +35,11 @@ struct operands {
 static int32_t select_tiles(const struct problem *problem, int sms, struct hopper_choice *choice) {
     *choice = (struct hopper_choice){.first_columns = problem->n};
     RETURN_IF_FAILED(gpu_wanted_tile(HOPPER_CONFIG_VARIABLE, hopper_tile_name, &choice->tile));
-    static _Thread_local struct answers answers;
-    const struct question question = {problem->m, problem->n, problem->k, problem->l, sms, 0, 0};
-    if (choice->tile < 0 && !recall_answer(&answers, &question, choice, sizeof *choice)) {
+    static _Thread_local struct cache cache;
+    const struct cache_key key = {problem->m, problem->n, problem->k, problem->l, sms, 0, 0};
+    if (choice->tile < 0 && !cache_find(&cache, &key, choice, sizeof *choice)) {
         *choice = hopper_select_tiles(problem->m, problem->n, problem->k, problem->l, sms);
-        keep_answer(&answers, &question, choice, sizeof *choice);
+        cache_keep(&cache, &key, choice, sizeof *choice);
     }
     return CUSTOM_KERNEL_OK;
 }

@@ -21,8 +21,8 @@ void print_blackwell_tiles(void) {
     print_configs(blackwell_configs, BLACKWELL_TILES);
     printf("    },\n    \"grouped_tiles\": {\n");
     print_configs(blackwell_grouped_configs, BLACKWELL_GROUPED_TILES);
-    printf("    },\n    \"turned_tiles\": {\n");
-    print_configs(blackwell_turned_configs, BLACKWELL_TURNED_TILES);
+    printf("    },\n    \"transposed_tiles\": {\n");
+    print_configs(blackwell_transposed_configs, BLACKWELL_TRANSPOSED_TILES);
     printf("    },\n    \"experts_tiles\": {\n");
     print_configs(blackwell_experts_tiles, BLACKWELL_EXPERTS_TILES_COUNT);
     printf("    },\n    \"resources\": {\n");

@@ -1,6 +1,6 @@
 /* The host side of the products of experts.  A call: select a tile, check the limits, encode the tensor maps,
  * multiply.  Nothing depends on the counts. */
-#include "blackwell_experts_backend.h"
+#include "../blackwell_run.h"
 
 #include "../../gpu/experts/gpu_experts_host.h"
 #include "../../gpu/gpu_backend.h"

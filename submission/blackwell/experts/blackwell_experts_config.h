@@ -1,7 +1,7 @@
 /* The tiles of the products of experts (blackwell_experts_gemm.cuh), for host and device.
  *
- * They are turned (blackwell_grouped_config.h): an MMA of a pair of CTAs multiplies 256 rows of B, which are
- * 256 columns of a plain product, or gate and up of 128 columns, by an expert's rows of A, as many as there
+ * They are transposed (blackwell_grouped_config.h): an MMA of a pair of CTAs multiplies 256 rows of B, which
+ * are 256 columns of a plain product, or gate and up of 128 columns, by an expert's rows of A, as many as there
  * are, at most as the name says.  All tiles sum K in the same order, so a row's bits do not depend on the tile.
  */
 #ifndef BLACKWELL_EXPERTS_CONFIG_H

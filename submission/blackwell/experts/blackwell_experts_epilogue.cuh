@@ -5,12 +5,12 @@
 #define BLACKWELL_EXPERTS_EPILOGUE_CUH
 
 #include "../../gpu/gpu_extended.cuh"
-#include "../grouped/blackwell_turned_gemm.cuh"
+#include "../grouped/blackwell_transposed_gemm.cuh"
 #include "blackwell_experts_tile.cuh"
 
 namespace blackwell {
 
-#define OUTPUT_ROWS (TURNED_COLUMNS / 2) /* rows of C that a lane has at a time, all of one column */
+#define OUTPUT_ROWS (TRANSPOSED_COLUMNS / 2) /* rows of C that a lane has at a time, all of one column */
 
 /* A lane's column of C, and the lanes that are far from it by gate and up, and by half a group of columns. */
 struct lane_column {
@@ -114,13 +114,13 @@ static __device__ __forceinline__ void store_outputs(const struct extended_param
     }
 }
 
-/* A lane's accumulators of TURNED_COLUMNS rows of C, from `row` on, to outputs. */
+/* A lane's accumulators of TRANSPOSED_COLUMNS rows of C, from `row` on, to outputs. */
 static __device__ __forceinline__ void finish_plain(const struct extended_params &p,
                                                     const struct lane_column &at,
                                                     const struct expert_outputs &expert, int32_t row,
-                                                    const float (&acc)[TURNED_COLUMNS]) {
+                                                    const float (&acc)[TRANSPOSED_COLUMNS]) {
 #pragma unroll
-    for (int half = 0; half < TURNED_COLUMNS; half += OUTPUT_ROWS) {
+    for (int half = 0; half < TRANSPOSED_COLUMNS; half += OUTPUT_ROWS) {
         float values[OUTPUT_ROWS];
 #pragma unroll
         for (int i = 0; i < OUTPUT_ROWS; i++) {
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void finish_plain(const struct extended_params
 static __device__ __forceinline__ void finish_gated(const struct extended_params &p,
                                                     const struct lane_column &at,
                                                     const struct expert_outputs &expert, int32_t row,
-                                                    const float (&acc)[TURNED_COLUMNS]) {
+                                                    const float (&acc)[TRANSPOSED_COLUMNS]) {
     const bool has_up = (threadIdx.x & at.up_bit) != 0;
     float values[OUTPUT_ROWS];
     row += has_up ? OUTPUT_ROWS : 0;
@@ -154,7 +154,7 @@ static __device__ __forceinline__ void finish_gated(const struct extended_params
 static __device__ __forceinline__ void finish_rows(const struct extended_params &p,
                                                    const struct lane_column &at,
                                                    const struct expert_outputs &expert, int32_t row,
-                                                   const float (&acc)[TURNED_COLUMNS]) {
+                                                   const float (&acc)[TRANSPOSED_COLUMNS]) {
     if (p.plain) {
         finish_plain(p, at, expert, row, acc);
     } else {
@@ -168,7 +168,7 @@ template <class Drained>
 static __device__ __forceinline__ void
 store_experts(struct tmem_addr acc, const struct experts_coord &coord, const struct blackwell_experts_params &p,
               struct mbarrier complete, uint32_t parity, Drained drained) {
-    constexpr int32_t step = COLUMN_GROUPS * TURNED_COLUMNS;
+    constexpr int32_t step = COLUMN_GROUPS * TRANSPOSED_COLUMNS;
     const struct extended_params &e = p.epilogue;
     const int32_t expert = coord.rows.expert;
     const uint32_t quarter = threadIdx.x / WARP_THREADS % TMEM_QUARTERS;
@@ -180,8 +180,8 @@ store_experts(struct tmem_addr acc, const struct experts_coord &coord, const str
         number_or_one(e.scale_up != nullptr ? e.scale_up + expert : nullptr),
         quantization_scale(number_or_one(e.scale_c != nullptr ? e.scale_c + expert : nullptr)),
         coord.rows.row_end};
-    int32_t first = group * TURNED_COLUMNS;
-    float sums[TURNED_COLUMNS], next[TURNED_COLUMNS];
+    int32_t first = group * TRANSPOSED_COLUMNS;
+    float sums[TRANSPOSED_COLUMNS], next[TRANSPOSED_COLUMNS];
     wait(complete, parity);
     tcgen05_fence_after_thread_sync();
     if (first < coord.columns) {
@@ -193,7 +193,7 @@ store_experts(struct tmem_addr acc, const struct experts_coord &coord, const str
         finish_rows(e, at, outputs, coord.rows.first_row + first, sums);
         await_loads(next);
 #pragma unroll
-        for (int i = 0; i < TURNED_COLUMNS; i++) {
+        for (int i = 0; i < TRANSPOSED_COLUMNS; i++) {
             sums[i] = next[i];
         }
     }

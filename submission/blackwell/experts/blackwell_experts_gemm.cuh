@@ -1,7 +1,7 @@
 /* The products of experts for sm_100a and sm_103a (custom_kernel.h, custom_kernel_experts()): the grouped
- * GEMM's turned tile over a list of tiles that each CTA makes from the counts on the device.
+ * GEMM's transposed tile over a list of tiles that each CTA makes from the counts on the device.
  *
- * Read blackwell_dual_gemm.cuh and blackwell_turned_gemm.cuh first.
+ * Read blackwell_dual_gemm.cuh and blackwell_transposed_gemm.cuh first.
  *
  *   counts --one warp's scan--> table in shared memory: ends of rows, ends of tiles --binary search--> tile
  *
@@ -139,21 +139,21 @@ template <class T>
 static __device__ __forceinline__ void multiply_experts(shared_t<T> shared, struct tmem_addr tmem,
                                                         const struct blackwell_experts_params &p,
                                                         const struct expert_table *table) {
-    using tiles = turned_tiles<T, struct blackwell_few_groups>;
+    using tiles = transposed_tiles<T, struct blackwell_few_groups>;
     struct ring ring = {0, 0};
     struct acc_columns before = {0, 0};
-    for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t round, bool more) {
+    for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t pass, bool more) {
         const struct acc_columns columns = next_columns<T>(before, coord.columns);
         const struct tmem_addr acc = tmem_column(tmem, columns.first);
         const struct products products = {
             tmem, acc, acc, nvfp4_instruction_descriptor(TILE_M * T::ctas, coord.columns), 0, 3, 1};
-        if (round >= 2) {
-            tiles::await_drained(shared, round - 2);
+        if (pass >= 2) {
+            tiles::await_drained(shared, pass - 2);
         }
-        if (round >= 1 && columns.first < before.end && before.first < columns.end) {
-            tiles::await_drained(shared, round - 1);
+        if (pass >= 1 && columns.first < before.end && before.first < columns.end) {
+            tiles::await_drained(shared, pass - 1);
         }
-        multiply_tile<T>(shared, products, p.steps_k, ring, more, complete_barrier<T>(shared, round));
+        multiply_tile<T>(shared, products, p.steps_k, ring, more, complete_barrier<T>(shared, pass));
         before = columns;
     });
 }
@@ -166,17 +166,16 @@ static __device__ __forceinline__ void store_tiles(shared_t<T> shared, struct tm
                                                    const struct blackwell_experts_params &p,
                                                    const struct expert_table *table) {
     struct acc_columns before = {0, 0};
-    for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t round, bool more) {
+    for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t pass, bool more) {
         const struct acc_columns columns = next_columns<T>(before, coord.columns);
-        store_experts(tmem_column(tmem, columns.first), coord, p, complete_barrier<T>(shared, round),
-                      phase_of(round), [&] {
-                          tcgen05_fence_before_thread_sync();
-                          __syncwarp();
-                          if (more && threadIdx.x % WARP_THREADS == 0) {
-                              mbarrier_arrive_cluster(
-                                  mapa_shared_cluster(drained_barrier<T>(shared, round).address, 0));
-                          }
-                      });
+        store_experts(
+            tmem_column(tmem, columns.first), coord, p, complete_barrier<T>(shared, pass), phase_of(pass), [&] {
+                tcgen05_fence_before_thread_sync();
+                __syncwarp();
+                if (more && threadIdx.x % WARP_THREADS == 0) {
+                    mbarrier_arrive_cluster(mapa_shared_cluster(drained_barrier<T>(shared, pass).address, 0));
+                }
+            });
         before = columns;
     });
     leave_tmem();

@@ -59,15 +59,15 @@ static __device__ __forceinline__ int32_t pair_rank(void) {
     return blockIdx.x % 2;
 }
 
-/* The tiles of a pair: calls work(coordinates, number of the round, whether another tile follows) for each. */
+/* The tiles of a pair: calls work(coordinates, number of the pass, whether another tile follows) for each. */
 template <class T, class Work>
 static __device__ __forceinline__ void for_each_tile(const struct blackwell_experts_params &p,
                                                      const struct expert_table *table, Work work) {
     const int32_t tiles = expert_tiles(p.tokens, table) * p.tiles_n, pairs = gridDim.x / 2;
-    int32_t round = 0;
+    int32_t pass = 0;
 #pragma unroll 1
-    for (int32_t number = blockIdx.x / 2; number < tiles; number += pairs, round++) {
-        work(find_tile_of_experts<T>(p, table, number), round, number + pairs < tiles);
+    for (int32_t number = blockIdx.x / 2; number < tiles; number += pairs, pass++) {
+        work(find_tile_of_experts<T>(p, table, number), pass, number + pairs < tiles);
     }
 }
 

@@ -2,7 +2,7 @@
  * with the longest tiles first, get scratch memory; then, for as many groups as fit a launch: encode the tensor
  * maps, permute the scale factors of each group that needs it in a launch of its own, and multiply in one
  * launch. */
-#include "blackwell_grouped_backend.h"
+#include "../blackwell_run.h"
 
 #include <stdbool.h>
 
@@ -14,18 +14,18 @@
 #include "../blackwell_tile_selection.h"
 
 /* Tiles are numbered through both lists. */
-static bool is_turned(int tile) {
+static bool is_transposed(int tile) {
     return tile >= BLACKWELL_GROUPED_TILES;
 }
 
 static const struct blackwell_config *config_of(int tile) {
-    return is_turned(tile) ? &blackwell_turned_configs[tile - BLACKWELL_GROUPED_TILES]
-                           : &blackwell_grouped_configs[tile];
+    return is_transposed(tile) ? &blackwell_transposed_configs[tile - BLACKWELL_GROUPED_TILES]
+                               : &blackwell_grouped_configs[tile];
 }
 
 static const char *tile_name(int tile) {
-    return is_turned(tile) ? blackwell_turned_tile_name(tile - BLACKWELL_GROUPED_TILES)
-                           : blackwell_grouped_tile_name(tile);
+    return is_transposed(tile) ? blackwell_transposed_tile_name(tile - BLACKWELL_GROUPED_TILES)
+                               : blackwell_grouped_tile_name(tile);
 }
 
 /* Rows of an MMA and of its other operand: rows of A and of B, or the other way round. */
@@ -38,16 +38,16 @@ static int64_t mma_columns(int tile) {
 }
 
 static int64_t tile_rows(int tile) {
-    return is_turned(tile) ? mma_columns(tile) : mma_rows(tile);
+    return is_transposed(tile) ? mma_columns(tile) : mma_rows(tile);
 }
 
 static int64_t tile_columns(int tile) {
-    return is_turned(tile) ? mma_rows(tile) : mma_columns(tile);
+    return is_transposed(tile) ? mma_rows(tile) : mma_columns(tile);
 }
 
 static int64_t tile_ps(int tile, const struct problem *group) {
-    return is_turned(tile) ? blackwell_turned_tile_ps(config_of(tile), group->m, group->k)
-                           : blackwell_grouped_tile_ps(config_of(tile), group->k);
+    return is_transposed(tile) ? blackwell_transposed_tile_ps(config_of(tile), group->m, group->k)
+                               : blackwell_grouped_tile_ps(config_of(tile), group->k);
 }
 
 static int clusters(int tile, int sms) {
@@ -63,25 +63,25 @@ static int32_t describe(const struct tiled_groups *tiled, const struct tiled_gro
                         struct blackwell_group *group) {
     const struct problem *problem = of->problem;
     const struct blackwell_config *config = config_of(tiled->tile);
-    const bool turned = is_turned(tiled->tile);
+    const bool transposed = is_transposed(tiled->tile);
     group->c = problem->c;
     group->m = (int32_t)problem->m;
     group->n = (int32_t)problem->n;
     group->steps_k = (int32_t)(problem->k / STEP_K);
     group->scales_by_previous_kernel = of->scales.permute;
     group->tiles_m = (int32_t)of->tiles_m;
-    group->columns = turned ? (int32_t)blackwell_turned_columns(config, problem->m) : 0;
-    const int box_rows = turned ? group->columns / config->ctas : blackwell_b_box_rows(config);
+    group->columns = transposed ? (int32_t)blackwell_transposed_columns(config, problem->m) : 0;
+    const int box_rows = transposed ? group->columns / config->ctas : blackwell_b_box_rows(config);
     RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "a").text, problem, problem->a,
-                                          problem->m, turned ? box_rows : TILE_M,
-                                          turned ? &group->b1 : &group->a));
+                                          problem->m, transposed ? box_rows : TILE_M,
+                                          transposed ? &group->b1 : &group->a));
     RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "b").text, problem, problem->b1,
-                                          problem->n, turned ? TILE_M : box_rows,
-                                          turned ? &group->a : &group->b1));
+                                          problem->n, transposed ? TILE_M : box_rows,
+                                          transposed ? &group->a : &group->b1));
     RETURN_IF_FAILED(blackwell_encode_scales(member_name(problem->group, "sfa").text, problem, of->scales.sfa,
-                                             problem->m, turned ? &group->sfb1 : &group->sfa));
+                                             problem->m, transposed ? &group->sfb1 : &group->sfa));
     return blackwell_encode_scales(member_name(problem->group, "sfb").text, problem, of->scales.sfb1,
-                                   problem->n, turned ? &group->sfa : &group->sfb1);
+                                   problem->n, transposed ? &group->sfa : &group->sfb1);
 }
 
 static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count) {
@@ -102,7 +102,7 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
     }
     *(is_few ? &few.tiles : &many.tiles) = (int32_t)tiles;
     const int64_t at_once = clusters(tiled->tile, tiled->sms);
-    const bool tile_after_tile = is_turned(tiled->tile) && config->split_k == 1;
+    const bool tile_after_tile = is_transposed(tiled->tile) && config->split_k == 1;
     const int64_t launched = tile_after_tile && tiles > at_once ? at_once : tiles,
                   cluster = ctas_of_cluster(tiled->tile);
     struct launch launch = {
@@ -110,8 +110,8 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
         .grid = {launched * cluster, 1, 1},
         .threads = CTA_THREADS,
         .cluster = cluster,
-        .shared_bytes =
-            is_turned(tiled->tile) ? blackwell_turned_shared_bytes(config) : blackwell_shared_bytes(config),
+        .shared_bytes = is_transposed(tiled->tile) ? blackwell_transposed_shared_bytes(config)
+                                                   : blackwell_shared_bytes(config),
         .pdl_variable = BLACKWELL_PDL_VARIABLE,
     };
     RETURN_IF_FAILED(gpu_allow_shared_memory(groups[0].problem->device, &launch));
@@ -133,8 +133,8 @@ static const struct grouped_tiling tiling = {
     .launch_groups = launch_groups,
 };
 
-/* predicted:b200 (simulator/calibration/calls).  From about as many bytes of B on, behind other calls, turned
- * tiles run single rows' products sooner than CUDA cores, which convert every code. */
+/* predicted:b200 (simulator/calibration/calls).  From about as many bytes of B on, behind other calls,
+ * transposed tiles run single rows' products sooner than CUDA cores, which convert every code. */
 #define TILED_GEMV_BYTES (24 << 20)
 
 static bool is_tiled_gemv(const struct problem *groups, int64_t count) {

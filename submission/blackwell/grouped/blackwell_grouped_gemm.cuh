@@ -5,8 +5,8 @@
  * take the places of B1 and B2, so that copies, products and barriers are the same code.  acc_gate and acc_up
  * hold the two halves of a tile's columns; the first half is stored while the last products of the second run.
  * A CTA, or a pair, computes one tile.  The host sorts the tiles of all groups into one list, the longest
- * first, and the chip deals them out. Everything about a group is in the kernel's parameters.  Turned tiles:
- * blackwell_turned_gemm.cuh. */
+ * first, and the chip deals them out. Everything about a group is in the kernel's parameters.  Transposed
+ * tiles: blackwell_transposed_gemm.cuh. */
 #ifndef BLACKWELL_GROUPED_GEMM_CUH
 #define BLACKWELL_GROUPED_GEMM_CUH
 
@@ -100,7 +100,7 @@ template <class T>
 static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row,
                                                       const struct tile_coord &coord,
                                                       const struct blackwell_group &group) {
-    constexpr int halves = T::stacked ? 1 : 2;
+    constexpr int halves = T::joint_mma ? 1 : 2;
     using parts = column_parts<2 * T::tile_n / halves>;
     static_assert(parts::all % COLUMN_GROUPS == 0, "the column groups share the parts evenly");
     static_assert(T::up_column == T::tile_n, "the second half of a tile's columns follows the first in TMEM");

@@ -1,6 +1,6 @@
 /* The host side of the products of experts.  A call: select a tile, check the limits, encode the tensor maps,
  * multiply.  Nothing depends on the counts. */
-#include "geforce_experts_backend.h"
+#include "../geforce_run.h"
 
 #include "../../gpu/experts/gpu_experts_host.h"
 #include "../../gpu/gpu_backend.h"

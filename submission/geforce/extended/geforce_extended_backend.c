@@ -1,6 +1,6 @@
 /* The host side of the extended GEMM.  A call: select a tile, check the limits, get scratch memory, encode the
  * tensor maps, permute scale factors if they are not in the blocked layout, multiply. */
-#include "geforce_extended_backend.h"
+#include "../geforce_run.h"
 
 #include "../../gpu/gpu_backend.h"
 #include "../../gpu/gpu_grouped.h"

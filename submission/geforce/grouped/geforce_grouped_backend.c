@@ -2,7 +2,7 @@
  * with the longest tiles first, get scratch memory; then, for as many groups as fit a launch: encode the tensor
  * maps, permute the scale factors of each group that needs it in a launch of its own, and multiply in one
  * launch. */
-#include "geforce_grouped_backend.h"
+#include "../geforce_run.h"
 
 #include <stdbool.h>
 

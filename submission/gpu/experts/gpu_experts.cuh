@@ -107,7 +107,7 @@ find_expert_tile(const struct expert_tokens &tokens, const struct expert_table *
  * is the row after the tile's last one. */
 template <int unit_rows>
 static __device__ __forceinline__ struct expert_tile
-find_even_tile(const struct expert_tokens &tokens, const struct expert_table *table, int32_t number) {
+find_balanced_tile(const struct expert_tokens &tokens, const struct expert_table *table, int32_t number) {
     const int32_t expert = expert_of_tile(tokens, table, number),
                   before = expert == 0 ? 0 : table->tile_end[expert - 1],
                   tiles = table->tile_end[expert] - before, index = number - before,

@@ -1,6 +1,6 @@
 /* The host side of the products of experts.  A call: select a tile, check the limits, get scratch memory for A
  * in fp16, encode the tensor maps, dequantize A, multiply.  Nothing depends on the counts. */
-#include "hopper_experts_backend.h"
+#include "../hopper_run.h"
 
 #include "../../gpu/experts/gpu_experts_host.h"
 #include "../../gpu/gpu_backend.h"
@@ -51,7 +51,7 @@ static int32_t encode_maps(const struct experts_plan *plan, const uint8_t *a_fp1
     struct problem rows = *all;
     rows.m = plan->rows;
     rows.l = 1;
-    const int box_rows = plan->tile->m_blocks > 1 ? EVEN_UNIT_ROWS : plan->tile->tile_m;
+    const int box_rows = plan->tile->m_blocks > 1 ? LARGE_UNIT_ROWS : plan->tile->tile_m;
     RETURN_IF_FAILED(hopper_encode_a("a", &rows, plan->stages_k, a_fp16, (uint32_t)box_rows, &maps->a));
     RETURN_IF_FAILED(encode_b("b1", plan, all->b1, &maps->b1));
     return encode_b("b2", plan, gpu_experts_second(plan->experts), &maps->b2);

@@ -1,7 +1,7 @@
 /* The tiles of the products of experts (hopper_experts_gemm.cuh), for host and device.
  *
  * A tile is tile_m rows of A by 64 columns of a gated product, or 128 of a plain one: two warpgroups with 64
- * rows of B each.  Two m blocks double the columns, and make the tile even (hopper_experts_even.cuh): an
+ * rows of B each.  Two m blocks double the columns, and make the tile large (hopper_experts_large.cuh): an
  * expert's rows are shared out evenly among as many tiles of at most tile_m rows as it needs.  All tiles sum K
  * in the same order, so a row's bits do not depend on the tile. */
 #ifndef HOPPER_EXPERTS_CONFIG_H
@@ -25,7 +25,7 @@ struct hopper_experts_tile {
 #define EXPERTS_WARPGROUPS       2
 #define EXPERTS_TILE_N(m_blocks) TILE_N(EXPERTS_WARPGROUPS, m_blocks) /* rows of B1, and of B2 */
 
-#define EVEN_UNIT_ROWS 16 /* an even tile multiplies a multiple of these */
+#define LARGE_UNIT_ROWS 16 /* a large tile multiplies a multiple of these */
 
 /* Outputs are staged 32 rows at a time, of both halves of a plain product's columns, in fp32 or in 16 bits;
  * rows are padded against bank conflicts. */
@@ -39,16 +39,16 @@ struct hopper_experts_tile {
          ? EXPERTS_WIDE_BYTES(tile_m)                                                                          \
          : EXPERTS_CHUNK_ROWS * EXPERTS_SHORT_ROW_BYTES)
 
-/* In an even tile each warpgroup stages 32 rows of its own 64 columns. */
-#define EVEN_COLUMNS         (2 * WGMMA_M_BLOCK_B_ROWS)
-#define EVEN_WIDE_ROW_BYTES  (EVEN_COLUMNS * 4 + 16)
-#define EVEN_SHORT_ROW_BYTES (EVEN_COLUMNS * FP16_BYTES + OUTPUT_PAD_BYTES)
-#define EVEN_OUTPUT_BYTES    (EXPERTS_CHUNK_ROWS * EVEN_WIDE_ROW_BYTES)
+/* In a large tile each warpgroup stages 32 rows of its own 64 columns. */
+#define LARGE_COLUMNS         (2 * WGMMA_M_BLOCK_B_ROWS)
+#define LARGE_WIDE_ROW_BYTES  (LARGE_COLUMNS * 4 + 16)
+#define LARGE_SHORT_ROW_BYTES (LARGE_COLUMNS * FP16_BYTES + OUTPUT_PAD_BYTES)
+#define LARGE_OUTPUT_BYTES    (EXPERTS_CHUNK_ROWS * LARGE_WIDE_ROW_BYTES)
 
 /* The ring, room to align its start, staged outputs, and the table of experts. */
 #define EXPERTS_SHARED_BYTES(tile_m, m_blocks, stages)                                                         \
     (SHARED_BYTES(EXPERTS_TILE_N(m_blocks), tile_m, stages) +                                                  \
-     ((m_blocks) == 1 ? EXPERTS_OUTPUT_BYTES(tile_m) : EXPERTS_WARPGROUPS * EVEN_OUTPUT_BYTES) +               \
+     ((m_blocks) == 1 ? EXPERTS_OUTPUT_BYTES(tile_m) : EXPERTS_WARPGROUPS * LARGE_OUTPUT_BYTES) +              \
      2 * CUSTOM_KERNEL_MAX_EXPERTS * 4)
 
 /* ---- the dequantization of A ---- */

@@ -2,8 +2,8 @@
 #include "hopper_experts_kernels.h"
 
 #include "hopper_experts_dequantize.cuh"
-#include "hopper_experts_even.cuh"
 #include "hopper_experts_gemm.cuh"
+#include "hopper_experts_large.cuh"
 
 #define KERNEL(name, tile_m, least_rows, m_blocks, stages, ctas_per_sm)                                        \
     hopper::experts_kernel_of<hopper::experts_tile<tile_m, least_rows, m_blocks, stages, ctas_per_sm>>(),
@@ -11,8 +11,8 @@
 namespace hopper {
 
 template <class T> static const void *experts_kernel_of(void) {
-    if constexpr (T::even) {
-        return (const void *)even_experts_kernel<T>;
+    if constexpr (T::large) {
+        return (const void *)large_experts_kernel<T>;
     } else {
         return (const void *)experts_gemm_kernel<T>;
     }

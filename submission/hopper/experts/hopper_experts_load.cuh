@@ -23,10 +23,10 @@ struct experts_coord : tile_coord {
 template <int tile_m, int least_rows_, int m_blocks, int stages, int ctas_per_sm_>
 struct experts_tile : tile<EXPERTS_WARPGROUPS, m_blocks, tile_m, stages, 1, 1> {
     using coord = struct experts_coord;
-    static constexpr bool even = m_blocks > 1;
+    static constexpr bool large = m_blocks > 1;
     static constexpr int least_rows = least_rows_;
-    static_assert(!even || (least_rows % EVEN_UNIT_ROWS == 0 && tile_m % EVEN_UNIT_ROWS == 0),
-                  "an even tile has a main loop for each multiple of EVEN_UNIT_ROWS");
+    static_assert(!large || (least_rows % LARGE_UNIT_ROWS == 0 && tile_m % LARGE_UNIT_ROWS == 0),
+                  "a large tile has a main loop for each multiple of LARGE_UNIT_ROWS");
     static constexpr bool interleaves = true, may_have_row_scales = true;
     static constexpr int second_scales = 0; /* experts_coord has it */
     static constexpr int chains = 1, ctas_per_sm = ctas_per_sm_;
@@ -53,17 +53,17 @@ template <class T>
 static __device__ __forceinline__ struct experts_coord
 find_tile_of_experts(const struct hopper_experts_params &p, const struct expert_table *table, int32_t number) {
     const int32_t in_row = number % p.tiles_n;
-    const struct expert_tile tile = T::even
-                                        ? find_even_tile<EVEN_UNIT_ROWS>(p.tokens, table, number / p.tiles_n)
-                                        : find_expert_tile(p.tokens, table, number / p.tiles_n);
+    const struct expert_tile tile =
+        T::large ? find_balanced_tile<LARGE_UNIT_ROWS>(p.tokens, table, number / p.tiles_n)
+                 : find_expert_tile(p.tokens, table, number / p.tiles_n);
     const bool plain = p.epilogue.plain, joint = is_joint(p);
     struct experts_coord coord;
     coord.expert = tile.expert;
     coord.row_end = tile.row_end;
     coord.width = T::tile_m;
-    if constexpr (T::even) {
-        coord.width = max(T::least_rows, (tile.row_end - tile.first_row + EVEN_UNIT_ROWS - 1) / EVEN_UNIT_ROWS *
-                                             EVEN_UNIT_ROWS);
+    if constexpr (T::large) {
+        coord.width = max(T::least_rows, (tile.row_end - tile.first_row + LARGE_UNIT_ROWS - 1) /
+                                             LARGE_UNIT_ROWS * LARGE_UNIT_ROWS);
     }
     coord.m = coord.first_row = tile.first_row;
     coord.column = in_row * (plain ? 2 * T::tile_n : T::tile_n);
@@ -185,9 +185,9 @@ static __device__ __forceinline__ void copy_scales_of_rows(stage_t<T> stage, con
 template <class T>
 static __device__ __forceinline__ void copy_a(shared_t<T> shared, const struct experts_coord &coord,
                                               const CUtensorMap *a, int stage, int32_t k_stage) {
-    if constexpr (T::even) {
+    if constexpr (T::large) {
         const uint32_t to = SHARED_MEMBER(stage_of(shared, stage), a);
-        for (int32_t row = 0; row < coord.width; row += EVEN_UNIT_ROWS) {
+        for (int32_t row = 0; row < coord.width; row += LARGE_UNIT_ROWS) {
 #pragma unroll
             for (int box = 0; box < A_BOXES; box++) {
                 cp_async_bulk_tensor_3d(to + box * T::a_box_step + row * A_BOX_BYTES, a,

@@ -12,15 +12,15 @@ const struct hopper_experts_tile hopper_experts_tiles[HOPPER_EXPERTS_TILES_COUNT
 /* A stage costs as much as its products, or as the dequantization of its B: the products of so many rows. */
 enum { LEAST_ROWS = 64 };
 
-/* Even tiles take less time than the others from so many rows an expert on, and the larger one from so many
+/* Large tiles take less time than the others from so many rows an expert on, and the larger one from so many
  * (measured:H200). */
-enum { EVEN_MEAN_ROWS = 32, LARGE_EVEN_MEAN_ROWS = 96 };
+enum { LARGE_MEAN_ROWS = 32, LARGEST_MEAN_ROWS = 96 };
 
-static bool even_tile_suits(const struct hopper_experts_tile *tile, int64_t mean, int64_t experts,
-                            int64_t pairs, int sms) {
+static bool large_tile_suits(const struct hopper_experts_tile *tile, int64_t mean, int64_t experts,
+                             int64_t pairs, int sms) {
     const int64_t tiles =
         experts * ceil_div(mean, tile->tile_m) * ceil_div(pairs, EXPERTS_TILE_N(tile->m_blocks));
-    return mean >= (tile->tile_m > 96 ? LARGE_EVEN_MEAN_ROWS : EVEN_MEAN_ROWS) && tiles >= sms;
+    return mean >= (tile->tile_m > 96 ? LARGEST_MEAN_ROWS : LARGE_MEAN_ROWS) && tiles >= sms;
 }
 
 int hopper_select_experts_tile(int64_t rows, int64_t experts, int64_t pairs, int sms) {
@@ -28,7 +28,7 @@ int hopper_select_experts_tile(int64_t rows, int64_t experts, int64_t pairs, int
     int best = 0;
     for (int i = 1; i < HOPPER_EXPERTS_TILES_COUNT; i++) {
         const struct hopper_experts_tile *tile = &hopper_experts_tiles[i];
-        if (tile->m_blocks > 1 ? even_tile_suits(tile, likely.mean, experts, pairs, sms)
+        if (tile->m_blocks > 1 ? large_tile_suits(tile, likely.mean, experts, pairs, sms)
                                : gpu_expert_work(likely, tile->tile_m, LEAST_ROWS) <
                                      gpu_expert_work(likely, hopper_experts_tiles[best].tile_m, LEAST_ROWS)) {
             best = i;

@@ -1,10 +1,10 @@
 /* The host side of the extended GEMM.  A call: select a tile, check the limits, get scratch memory, encode the
  * tensor maps, dequantize A, permute B's scale factors if needed, multiply in one launch or two.  Calls with
  * few rows of A go to hopper_extended_narrow_backend.c. */
-#include "hopper_extended_backend.h"
+#include "../hopper_run.h"
 
-#include "../../gpu/gpu_answers.h"
 #include "../../gpu/gpu_backend.h"
+#include "../../gpu/gpu_cache.h"
 #include "../../gpu/gpu_scales.h"
 #include "../hopper_ahead.h"
 #include "../hopper_kernels.h"
@@ -58,15 +58,15 @@ static int32_t select_tiles(const struct problem *problem, int sms, struct hoppe
     if (choice->tile >= 0) {
         return CUSTOM_KERNEL_OK;
     }
-    static _Thread_local struct answers answers;
-    const struct question question = {problem->m,
-                                      problem->n,
-                                      problem->k,
-                                      1,
-                                      sms,
-                                      extension->a_type,
-                                      2 * extension->interleave + extension->plain};
-    if (recall_answer(&answers, &question, choice, sizeof *choice)) {
+    static _Thread_local struct cache cache;
+    const struct cache_key key = {problem->m,
+                                  problem->n,
+                                  problem->k,
+                                  1,
+                                  sms,
+                                  extension->a_type,
+                                  2 * extension->interleave + extension->plain};
+    if (cache_find(&cache, &key, choice, sizeof *choice)) {
         return CUSTOM_KERNEL_OK;
     }
     uint32_t allowed = 0;
@@ -80,7 +80,7 @@ static int32_t select_tiles(const struct problem *problem, int sms, struct hoppe
     if (narrow >= 0) {
         *choice = (struct hopper_choice){.tile = HOPPER_TILES + narrow, .first_columns = n};
     }
-    keep_answer(&answers, &question, choice, sizeof *choice);
+    cache_keep(&cache, &key, choice, sizeof *choice);
     return CUSTOM_KERNEL_OK;
 }
 

@@ -2,7 +2,7 @@
  * get scratch memory; then, for as many groups as fit a launch: encode the tensor maps, dequantize all A in one
  * launch, permute the scale factors of each B that needs it in a launch of its own, and multiply in one launch.
  */
-#include "hopper_grouped_backend.h"
+#include "../hopper_run.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -13,7 +13,6 @@
 #include "../../gpu/gpu_backend.h"
 #include "../../gpu/gpu_gemv.h"
 #include "../../gpu/gpu_grouped.h"
-#include "../extended/hopper_extended_backend.h"
 #include "../hopper_kernels.h"
 #include "../hopper_operands.h"
 #include "../hopper_tile_selection.h"
@@ -199,7 +198,7 @@ static int32_t describe(const struct grouped_plan *all, const struct group_plan 
  * CTAs: SMs become free one after another, and the first would otherwise take all CTAs that fit. */
 static int spreading_bytes(int64_t ctas, int sms) {
     const int64_t bytes = SM_SHARED_BYTES / ceil_div(ctas, sms) - CTA_RESERVED_BYTES;
-    return bytes < 0 ? 0 : bytes > PLAIN_SHARED_BYTES ? PLAIN_SHARED_BYTES : (int)bytes;
+    return bytes < 0 ? 0 : bytes > DEFAULT_SHARED_BYTES ? DEFAULT_SHARED_BYTES : (int)bytes;
 }
 
 static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const struct group_plan *groups,

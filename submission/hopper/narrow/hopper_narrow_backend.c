@@ -2,8 +2,8 @@
 
 #include <stdbool.h>
 
-#include "../../gpu/gpu_answers.h"
 #include "../../gpu/gpu_backend.h"
+#include "../../gpu/gpu_cache.h"
 #include "../hopper_kernels.h"
 #include "hopper_narrow_selection.h"
 
@@ -49,14 +49,13 @@ struct hopper_narrow_params hopper_narrow_params_of(const struct problem *proble
 struct hopper_narrow_layout hopper_narrow_layout_of(const struct problem *problem,
                                                     const struct hopper_narrow_config *config, int index,
                                                     int together, int64_t n, int sms) {
-    static _Thread_local struct answers answers;
+    static _Thread_local struct cache cache;
     const int64_t m = problem->m, k = problem->k, l = problem->l;
-    const struct question question = {
-        m, n, k, l, sms, index, (int64_t)together * MOST_A_UNITS + config->a_units};
+    const struct cache_key key = {m, n, k, l, sms, index, (int64_t)together * MOST_A_UNITS + config->a_units};
     struct hopper_narrow_layout layout = {0};
-    if (!recall_answer(&answers, &question, &layout, sizeof layout)) {
+    if (!cache_find(&cache, &key, &layout, sizeof layout)) {
         (void)hopper_narrow_layout_together(config, together, m, n, k, l, sms, &layout);
-        keep_answer(&answers, &question, &layout, sizeof layout);
+        cache_keep(&cache, &key, &layout, sizeof layout);
     }
     return layout;
 }

@@ -1,13 +1,5 @@
-/* The quantizer's kernels for this backend's chips. */
-#include "hopper_quantize_kernels.h"
+#include "../../gpu/quantize/gpu_quantize_backend.cuh"
+#include "../hopper_config.h"
+#include "../hopper_run.h"
 
-#include "../../gpu/gpu_quantize.cuh"
-#include "../../gpu/pad_rows.cuh"
-
-const void *hopper_quantize_kernel(int32_t form, int32_t type) {
-    return quantize_kernel_of(form, type);
-}
-
-const void *hopper_pad_kernel(void) {
-    return (const void *)pad_rows_kernel;
-}
+GPU_QUANTIZE_BACKEND(hopper, HOPPER_PDL_VARIABLE)

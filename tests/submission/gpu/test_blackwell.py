@@ -158,7 +158,7 @@ def test_no_kernel_spills_and_registers_fit(chip, tiles):
     kernels = [part for part in report.split("Compiling entry function")[1:] if f"for '{chip}'" in part]
     table = tiles.table["blackwell"]
     # Grouped tiles for few groups and many; kernels of no tile come on top.
-    assert len(kernels) > len(table["tiles"]) + 2 * (len(table["grouped_tiles"]) + len(table["turned_tiles"]))
+    assert len(kernels) > len(table["tiles"]) + 2 * (len(table["grouped_tiles"]) + len(table["transposed_tiles"]))
     for kernel in kernels:
         frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", kernel)
         assert frames == [("0", "0", "0")], kernel

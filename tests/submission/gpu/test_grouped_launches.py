@@ -135,7 +135,7 @@ def test_more_groups_need_more_launches_and_permuted_scales_one_launch_a_group(f
         assert call(fake, name, sizes, layout)[0] == OK
         kernels = [line[1] for line in fake.log("launch")]
         assert sum("permute" in kernel for kernel in kernels) == permutes
-        assert sum("grouped_gemm" in kernel or "turned_gemm" in kernel for kernel in kernels) == up(70, MOST[name])
+        assert sum("grouped_gemm" in kernel or "transposed_gemm" in kernel for kernel in kernels) == up(70, MOST[name])
         assert sum("grouped_dequantize" in kernel for kernel in kernels) == (2 if name == HOPPER else 0)
     few = call(fake, name, sizes[:8])[0], fake.log("launch")[-1][1]
     many = call(fake, name, sizes[:9])[0], fake.log("launch")[-1][1]

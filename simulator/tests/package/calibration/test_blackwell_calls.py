@@ -80,7 +80,7 @@ def test_the_grouped_benchmarks_stand_beside_a_public_kernel_on_the_same_chip_fi
     assert f"would be {ours * published / theirs:.1f} us" in blackwell.grouped_doubt()
     for row in found:
         least = min(row["tiles_us"].values())
-        # The turned tile may be chosen, which is none of these.
+        # The transposed tile may be chosen, which is none of these.
         assert len(row["tiles_us"]) == 4 and row["ours"]["back_to_back_us"] <= least * (1 + PLACES)
         assert f" {least:.1f} " in blackwell.grouped_tiles()
     critical = blackwell.grouped_critical().splitlines()

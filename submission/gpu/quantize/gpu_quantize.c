@@ -1,6 +1,6 @@
 #include "gpu_quantize.h"
 
-#include "gpu_backend.h"
+#include "../gpu_backend.h"
 
 /* True if each of `rows` rows, `row_bytes` bytes apart, begins at a multiple of 16 bytes. */
 static bool is_aligned(const void *pointer, int64_t rows, int64_t row_bytes) {

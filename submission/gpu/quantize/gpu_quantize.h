@@ -2,7 +2,7 @@
 #ifndef GPU_QUANTIZE_H
 #define GPU_QUANTIZE_H
 
-#include "../core/backend.h"
+#include "../../core/backend.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,4 +1,4 @@
-/* Turned tiles of the grouped GEMM, which compute c^T = b a^T (blackwell_grouped_config.h).
+/* Transposed tiles of the grouped GEMM, which compute c^T = b a^T (blackwell_grouped_config.h).
  *
  * Read blackwell_grouped_gemm.cuh first.  A pair of CTAs takes tile after tile; or the pairs of a cluster share
  * one tile's K, each with stages of its own, and exchange sums at the end:
@@ -9,8 +9,8 @@
  *                                      '--own sums--> added in a fixed order --> C
  *
  * What other pairs send has room of its own behind the ring, so that no pair waits before it sends. */
-#ifndef BLACKWELL_TURNED_GEMM_CUH
-#define BLACKWELL_TURNED_GEMM_CUH
+#ifndef BLACKWELL_TRANSPOSED_GEMM_CUH
+#define BLACKWELL_TRANSPOSED_GEMM_CUH
 
 #include "blackwell_grouped_gemm.cuh"
 
@@ -18,18 +18,18 @@ namespace blackwell {
 
 /* k_shares: pairs of CTAs that share a tile's K, and then exchange sums. */
 template <int tile_n, int stages, int ctas, int tail, int k_shares_>
-struct turned_tile : grouped_tile<tile_n, stages, ctas, tail, 1> {
-    static constexpr bool turned = true;
+struct transposed_tile : grouped_tile<tile_n, stages, ctas, tail, 1> {
+    static constexpr bool transposed = true;
     static constexpr int k_shares = k_shares_, cluster = ctas * k_shares;
     static constexpr int scales_read_arrivals = (k_shares > 1 ? k_shares - 1 : ctas) * EPILOGUE_WARPS;
-    static_assert(ctas == 2 && STACKED(tail, 1), "one MMA of a pair computes the tile");
+    static_assert(ctas == 2 && JOINT_MMA(tail, 1), "one MMA of a pair computes the tile");
     static_assert(cluster <= MAX_CLUSTER_CTAS, "a cluster has at most MAX_CLUSTER_CTAS CTAs");
 };
 
-/* In a turned tile coord.m counts rows of B, which are columns of C, and coord.n rows of A and C. */
+/* In a transposed tile coord.m counts rows of B, which are columns of C, and coord.n rows of A and C. */
 template <class T>
-static __device__ __forceinline__ struct tile_coord find_turned_tile(const struct blackwell_group &group,
-                                                                     int32_t number) {
+static __device__ __forceinline__ struct tile_coord find_transposed_tile(const struct blackwell_group &group,
+                                                                         int32_t number) {
     struct tile_coord coord = find_grouped_tile<T>(group, number);
     coord.m = (number / group.tiles_m * T::ctas + coord.rank) * TILE_M;
     coord.n = number % group.tiles_m * T::columns;
@@ -44,7 +44,7 @@ static __device__ __forceinline__ struct tile_coord find_turned_tile(const struc
     return coord;
 }
 
-#define TURNED_COLUMNS 16 /* accumulator columns that a lane loads at once */
+#define TRANSPOSED_COLUMNS 16 /* accumulator columns that a lane loads at once */
 
 /* Two outputs of a lane, of two rows of C and the lane's column; neighbouring lanes have neighbouring columns.
  * The even lane stores both lanes' outputs of the first row, the odd lane those of the second, `to` being where
@@ -58,8 +58,8 @@ static __device__ __forceinline__ void store_two_rows(uint16_t *to, uint32_t bot
     }
 }
 
-/* Where a lane of an epilogue warp stores a turned tile's outputs: its column of C, from the tile's first row
- * on. */
+/* Where a lane of an epilogue warp stores a transposed tile's outputs: its column of C, from the tile's first
+ * row on. */
 struct output_column {
     uint16_t *to;
     int32_t rows; /* of the tile that exist; 0 past the last column */
@@ -75,42 +75,42 @@ static __device__ __forceinline__ struct output_column find_column(const struct 
             group.n % 2 == 0};
 }
 
-/* Stores TURNED_COLUMNS rows of C, from `row` of the tile on. */
+/* Stores TRANSPOSED_COLUMNS rows of C, from `row` of the tile on. */
 static __device__ __forceinline__ void store_rows(const struct output_column &column, int32_t row,
-                                                  const float (&sums)[TURNED_COLUMNS]) {
+                                                  const float (&sums)[TRANSPOSED_COLUMNS]) {
     if (column.even) {
         row += threadIdx.x % 2;
         uint16_t *to = column.to + (int64_t)row * column.row_step;
 #pragma unroll
-        for (int i = 0; i < TURNED_COLUMNS; i += 2, to += 2 * (int64_t)column.row_step) {
+        for (int i = 0; i < TRANSPOSED_COLUMNS; i += 2, to += 2 * (int64_t)column.row_step) {
             store_two_rows(to, cvt_rn_f16x2_f32(sums[i], sums[i + 1]), row + i < column.rows);
         }
         return;
     }
     uint16_t *to = column.to + (int64_t)row * column.row_step;
 #pragma unroll
-    for (int i = 0; i < TURNED_COLUMNS; i++, to += column.row_step) {
+    for (int i = 0; i < TRANSPOSED_COLUMNS; i++, to += column.row_step) {
         if (row + i < column.rows) {
             *to = (uint16_t)cvt_rn_f16x2_f32(sums[i], 0.0f);
         }
     }
 }
 
-/* Epilogue warp of a turned tile; a lane has a column of C. Waits for `complete`; loads the next accumulators
- * while it stores the ones before. */
+/* Epilogue warp of a transposed tile; a lane has a column of C. Waits for `complete`; loads the next
+ * accumulators while it stores the ones before. */
 template <class T>
-static __device__ __forceinline__ void epilogue_turned(struct tmem_addr acc, const struct tile_coord &coord,
-                                                       const struct blackwell_group &group,
-                                                       struct mbarrier complete, uint32_t parity) {
-    constexpr int step = COLUMN_GROUPS * TURNED_COLUMNS;
+static __device__ __forceinline__ void epilogue_transposed(struct tmem_addr acc, const struct tile_coord &coord,
+                                                           const struct blackwell_group &group,
+                                                           struct mbarrier complete, uint32_t parity) {
+    constexpr int step = COLUMN_GROUPS * TRANSPOSED_COLUMNS;
     const struct output_row place =
         find_row(acc, coord, group); /* for its accumulators and its warp's number */
     const struct output_column column = find_column(coord, group);
     wait(complete, parity);
     tcgen05_fence_after_thread_sync();
 #pragma unroll 1
-    for (int32_t first = place.group * TURNED_COLUMNS; first < coord.columns; first += 2 * step) {
-        float sums[TURNED_COLUMNS], next[TURNED_COLUMNS];
+    for (int32_t first = place.group * TRANSPOSED_COLUMNS; first < coord.columns; first += 2 * step) {
+        float sums[TRANSPOSED_COLUMNS], next[TRANSPOSED_COLUMNS];
         const bool two = first + step < coord.columns;
         start_load(sums, tmem_column(place.acc, first));
         if (two) {
@@ -125,21 +125,21 @@ static __device__ __forceinline__ void epilogue_turned(struct tmem_addr acc, con
     }
 }
 
-/* Two sets of accumulators, used in turn: their barriers, and the phase of tile number `round`.  A turned tile
- * uses neither gate_full nor scales_read for what their names say. */
+/* Two sets of accumulators, used in turn: their barriers, and the phase of tile number `pass`.  A transposed
+ * tile uses neither gate_full nor scales_read for what their names say. */
 template <class T>
-static __device__ __forceinline__ struct mbarrier complete_barrier(shared_t<T> shared, int32_t round) {
-    return round % 2 == 0 ? up_full_barrier<T>(shared) : gate_full_barrier<T>(shared);
+static __device__ __forceinline__ struct mbarrier complete_barrier(shared_t<T> shared, int32_t pass) {
+    return pass % 2 == 0 ? up_full_barrier<T>(shared) : gate_full_barrier<T>(shared);
 }
 
 /* Complete when no warp of the pair reads the tile's accumulators any more; the first CTA's is used. */
 template <class T>
-static __device__ __forceinline__ struct mbarrier drained_barrier(shared_t<T> shared, int32_t round) {
-    return scales_read_barrier<T>(shared, round % 2);
+static __device__ __forceinline__ struct mbarrier drained_barrier(shared_t<T> shared, int32_t pass) {
+    return scales_read_barrier<T>(shared, pass % 2);
 }
 
-static __device__ __forceinline__ uint32_t phase_of(int32_t round) {
-    return round / 2 % 2;
+static __device__ __forceinline__ uint32_t phase_of(int32_t pass) {
+    return pass / 2 % 2;
 }
 
 /* Columns of TMEM with a tile's accumulators: behind those of the tile before, or from the first on. */
@@ -156,8 +156,8 @@ static __device__ __forceinline__ struct acc_columns next_columns(const struct a
 
 /* The tiles of a pair of CTAs, one after another: the load warp fills stages of the next tile and the MMA warp,
  * if TMEM has room, multiplies it while the epilogue warps store this one.  The list has the longest tiles
- * first; every second round takes it backwards, so that each pair gets about as much. */
-template <class T, class P> struct turned_tiles {
+ * first; every second pass takes it backwards, so that each pair gets about as much. */
+template <class T, class P> struct transposed_tiles {
     const P &p;
 
     __device__ __forceinline__ int32_t rank(void) const {
@@ -172,18 +172,19 @@ template <class T, class P> struct turned_tiles {
         trap_if_negative(p.tiles);
     }
 
-    /* The number of this pair's tile in a round; p.tiles or more past the last one. */
-    __device__ __forceinline__ int32_t number(int32_t round) const {
+    /* The number of this pair's tile in a pass; p.tiles or more past the last one. */
+    __device__ __forceinline__ int32_t number(int32_t pass) const {
         const int32_t pairs = gridDim.x / T::ctas, pair = blockIdx.x / T::ctas;
-        return round * pairs + (round % 2 == 0 ? pair : pairs - 1 - pair);
+        return pass * pairs + (pass % 2 == 0 ? pair : pairs - 1 - pair);
     }
 
-    /* Calls work(coordinates, group, round, whether another tile follows) for each tile. */
+    /* Calls work(coordinates, group, pass, whether another tile follows) for each tile. */
     template <class Work> __device__ __forceinline__ void for_each(Work work) const {
 #pragma unroll 1
-        for (int32_t round = 0; number(round) < p.tiles; round++) {
-            const struct tile_of_group tile = find_group(p, number(round));
-            work(find_turned_tile<T>(tile.group, tile.number), tile.group, round, number(round + 1) < p.tiles);
+        for (int32_t pass = 0; number(pass) < p.tiles; pass++) {
+            const struct tile_of_group tile = find_group(p, number(pass));
+            work(find_transposed_tile<T>(tile.group, tile.number), tile.group, pass,
+                 number(pass + 1) < p.tiles);
         }
     }
 
@@ -197,8 +198,8 @@ template <class T, class P> struct turned_tiles {
     }
 
     /* Waits until a tile's accumulators have been read. */
-    static __device__ __forceinline__ void await_drained(shared_t<T> shared, int32_t round) {
-        while (!mbarrier_try_wait_parity_cluster(drained_barrier<T>(shared, round), phase_of(round))) {
+    static __device__ __forceinline__ void await_drained(shared_t<T> shared, int32_t pass) {
+        while (!mbarrier_try_wait_parity_cluster(drained_barrier<T>(shared, pass), phase_of(pass))) {
         }
         tcgen05_fence_after_thread_sync();
     }
@@ -206,31 +207,31 @@ template <class T, class P> struct turned_tiles {
     __device__ __forceinline__ void multiply_tiles(shared_t<T> shared, struct tmem_addr tmem) const {
         struct ring ring = {0, 0};
         struct acc_columns before = {0, 0};
-        for_each([&](const struct tile_coord &coord, const struct blackwell_group &, int32_t round, bool more) {
+        for_each([&](const struct tile_coord &coord, const struct blackwell_group &, int32_t pass, bool more) {
             const struct acc_columns acc = next_columns<T>(before, coord.columns);
-            if (round >= 2) {
-                await_drained(shared, round - 2);
+            if (pass >= 2) {
+                await_drained(shared, pass - 2);
             }
-            if (round >= 1 && acc.first < before.end && before.first < acc.end) {
-                await_drained(shared, round - 1);
+            if (pass >= 1 && acc.first < before.end && before.first < acc.end) {
+                await_drained(shared, pass - 1);
             }
-            multiply<T>(shared, tmem, acc.first, coord, ring, more, complete_barrier<T>(shared, round));
+            multiply<T>(shared, tmem, acc.first, coord, ring, more, complete_barrier<T>(shared, pass));
             before = acc;
         });
     }
 
     __device__ __forceinline__ void store_tiles(shared_t<T> shared, struct tmem_addr tmem) const {
         struct acc_columns before = {0, 0};
-        for_each([&](const struct tile_coord &coord, const struct blackwell_group &group, int32_t round,
+        for_each([&](const struct tile_coord &coord, const struct blackwell_group &group, int32_t pass,
                      bool more) {
             const struct acc_columns acc = next_columns<T>(before, coord.columns);
-            epilogue_turned<T>(tmem_column(tmem, acc.first), coord, group, complete_barrier<T>(shared, round),
-                               phase_of(round));
+            epilogue_transposed<T>(tmem_column(tmem, acc.first), coord, group,
+                                   complete_barrier<T>(shared, pass), phase_of(pass));
             if (more) {
                 tcgen05_fence_before_thread_sync();
                 __syncwarp();
                 if (threadIdx.x % WARP_THREADS == 0) {
-                    mbarrier_arrive_cluster(mapa_shared_cluster(drained_barrier<T>(shared, round).address, 0));
+                    mbarrier_arrive_cluster(mapa_shared_cluster(drained_barrier<T>(shared, pass).address, 0));
                 }
             }
             before = acc;
@@ -258,24 +259,24 @@ template <class T> static __device__ __forceinline__ uint32_t received_at(shared
 }
 
 /* Loads sums from TMEM; a pair without a share of K has none, which are zeros. */
-static __device__ __forceinline__ void load_sums(float (&sums)[TURNED_COLUMNS], struct tmem_addr from,
+static __device__ __forceinline__ void load_sums(float (&sums)[TRANSPOSED_COLUMNS], struct tmem_addr from,
                                                  const struct tile_coord &coord) {
     if (coord.steps > 0) {
         load_acc(sums, from);
         return;
     }
 #pragma unroll
-    for (int i = 0; i < TURNED_COLUMNS; i++) {
+    for (int i = 0; i < TRANSPOSED_COLUMNS; i++) {
         sums[i] = 0.0f;
     }
 }
 
-/* A warp's parts of TURNED_COLUMNS columns among those that pair `owner` stores. */
+/* A warp's parts of TRANSPOSED_COLUMNS columns among those that pair `owner` stores. */
 #define FOR_EACH_PART(part, at, owner, group, columns)                                                         \
     for (int32_t part = (owner) + (group) * T::k_shares,                                                       \
-                 at = (group) * TURNED_COLUMNS * TILE_M * sizeof(float);                                       \
-         part * TURNED_COLUMNS < (columns); part += COLUMN_GROUPS * T::k_shares,                               \
-                 at += COLUMN_GROUPS * TURNED_COLUMNS * TILE_M * (int)sizeof(float))
+                 at = (group) * TRANSPOSED_COLUMNS * TILE_M * sizeof(float);                                   \
+         part * TRANSPOSED_COLUMNS < (columns); part += COLUMN_GROUPS * T::k_shares,                           \
+                 at += COLUMN_GROUPS * TRANSPOSED_COLUMNS * TILE_M * (int)sizeof(float))
 
 /* Sends this pair's sums of the columns of `owner` to the CTA there that has the same rows of the MMA. */
 template <class T>
@@ -286,10 +287,10 @@ static __device__ __forceinline__ void send_sums(shared_t<T> shared, const struc
     const uint32_t to = mapa_shared_cluster(received_at<T>(shared, from), rank);
 #pragma unroll 1
     FOR_EACH_PART(part, at, owner, place.group, coord.columns) {
-        float sums[TURNED_COLUMNS];
-        load_sums(sums, tmem_column(place.acc, part * TURNED_COLUMNS), coord);
+        float sums[TRANSPOSED_COLUMNS];
+        load_sums(sums, tmem_column(place.acc, part * TRANSPOSED_COLUMNS), coord);
 #pragma unroll
-        for (int i = 0; i < TURNED_COLUMNS; i += VECTOR_FLOATS) {
+        for (int i = 0; i < TRANSPOSED_COLUMNS; i += VECTOR_FLOATS) {
             st_shared_cluster_v4(to + at + i * TILE_M * (int)sizeof(float), &sums[i]);
         }
     }
@@ -315,12 +316,12 @@ static __device__ __forceinline__ void epilogue_shared_k(shared_t<T> shared, con
     }
 #pragma unroll 1
     FOR_EACH_PART(part, at, coord.split, place.group, coord.columns) {
-        float sums[TURNED_COLUMNS];
-        load_sums(sums, tmem_column(place.acc, part * TURNED_COLUMNS), coord);
+        float sums[TRANSPOSED_COLUMNS];
+        load_sums(sums, tmem_column(place.acc, part * TRANSPOSED_COLUMNS), coord);
 #pragma unroll
         for (int from = 0; from < T::k_shares - 1; from++) {
 #pragma unroll
-            for (int i = 0; i < TURNED_COLUMNS; i += VECTOR_FLOATS) {
+            for (int i = 0; i < TRANSPOSED_COLUMNS; i += VECTOR_FLOATS) {
                 const uint4 other =
                     ld_shared_v4(received_at<T>(shared, from) + at + i * TILE_M * (int)sizeof(float));
                 sums[i] += __uint_as_float(other.x);
@@ -329,7 +330,7 @@ static __device__ __forceinline__ void epilogue_shared_k(shared_t<T> shared, con
                 sums[i + 3] += __uint_as_float(other.w);
             }
         }
-        store_rows(column, part * TURNED_COLUMNS, sums);
+        store_rows(column, part * TRANSPOSED_COLUMNS, sums);
     }
     leave_tmem();
 }
@@ -344,12 +345,12 @@ struct shared_k_epilogue {
 };
 
 template <class T, class P>
-static __global__ void __launch_bounds__(CTA_THREADS, 1) turned_gemm_kernel(const __grid_constant__ P p) {
+static __global__ void __launch_bounds__(CTA_THREADS, 1) transposed_gemm_kernel(const __grid_constant__ P p) {
     if constexpr (T::k_shares == 1) {
-        run_tiles<T>(turned_tiles<T, P>{p});
+        run_tiles<T>(transposed_tiles<T, P>{p});
     } else {
         const struct tile_of_group tile = find_group(p, blockIdx.x / T::cluster);
-        run_tile<T, shared_k_epilogue>(find_turned_tile<T>(tile.group, tile.number), tile.group);
+        run_tile<T, shared_k_epilogue>(find_transposed_tile<T>(tile.group, tile.number), tile.group);
     }
 }
 

@@ -1,6 +1,6 @@
 #include "gpu_pad.h"
 
-#include "gpu_host.h"
+#include "../gpu_host.h"
 
 int32_t gpu_pad(const struct problem *problem, const struct padded_rows *rows, const void *kernel,
                 const char *pdl_variable) {

@@ -8,8 +8,8 @@
 #ifndef GPU_QUANTIZE_TEAM_CUH
 #define GPU_QUANTIZE_TEAM_CUH
 
-#include "gpu_extended.cuh"
-#include "gpu_limits.h"
+#include "../gpu_extended.cuh"
+#include "../gpu_limits.h"
 #include "gpu_quantize.h"
 
 #define ALL_LANES 0xffffffffu

@@ -2,8 +2,8 @@
 #ifndef GPU_PAD_ROWS_CUH
 #define GPU_PAD_ROWS_CUH
 
+#include "../instructions/ptx.cuh"
 #include "gpu_pad.h"
-#include "instructions/ptx.cuh"
 
 /* Word `word` of a row, whose bytes may begin anywhere. */
 static __device__ __forceinline__ uint32_t padded_word(const struct padded_rows &p, const uint8_t *from,

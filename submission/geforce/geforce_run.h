@@ -1,0 +1,22 @@
+/* What the parts of the geforce backend run: members of its struct backend, besides `run`. */
+#ifndef GEFORCE_RUN_H
+#define GEFORCE_RUN_H
+
+#include "../core/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int32_t geforce_run_grouped(const struct problem *groups, int64_t count);
+int32_t geforce_check_grouped(const struct problem *groups, int64_t count);
+int32_t geforce_run_extended(const struct problem *problem);
+int32_t geforce_run_experts(const struct experts *experts);
+int32_t geforce_run_quantize(const struct quantization *quantization);
+int32_t geforce_pad(const struct problem *problem, const struct padded_rows *rows);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
