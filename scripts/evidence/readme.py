@@ -19,21 +19,12 @@ from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.markdown import table
 from scripts.common.measured import read
-from simulator.calibration.calls.blackwell import error_text, grouped, grouped_rows, older_text, public_rows
-from simulator.calibration.calls.blackwell import rows as clock_rows
-from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows, board_text
+from scripts.rounds.pages.words import BASELINES
+from simulator.calibration.calls.board_times import BOARD_HEAD, alone_text, board_rows, board_text
 from simulator.calibration.calls.experts import floor_us
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "shark_tank/RESULTS.md", "scripts/release/README.md")
-BASELINES = {
-    "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on dequantized operands, no SiLU",
-    "cublas_two_gemms": "two cuBLAS GEMMs on dequantized operands, silu * mul",
-    "dequantize_cublas": "from NVFP4: dequantize, one cuBLAS GEMM, silu * mul",
-    "triton": "from NVFP4: a fused Triton kernel",
-}
-
-
 GROUP_BASELINES = {
     "cublas_groups": "cuBLAS fp16, one GEMM a group on dequantized operands",
     "grouped_mm": "`torch._grouped_mm`, bf16, on dequantized operands",
@@ -110,19 +101,6 @@ def group_hopper(data: dict[str, Any]) -> str:
     return hopper(data, GROUP_BASELINES)
 
 
-def group_board(data: dict[str, Any]) -> str:
-    """The grouped GEMM's benchmarks with the times that others published or recorded: inherited, all of them."""
-    problem = PROBLEMS[data["problem"]]
-    shapes = list(problem.published_us[data["chip"]])
-    times = {
-        f"speed of light at 1.5 GHz, {data['chip']}": list(problem.published_us[data["chip"]].values()),
-        "best public time (inherited)": data["best_public_us"],
-        "the earlier attempt (inherited)": data["earlier_attempt_us"],
-    }
-    rows = [[name, *(f"{us:.1f}" for us in row), f"{geometric_mean(row):.1f}"] for name, row in times.items()]
-    return table(["us a call", *(f"{len(shape.m)} groups, {shape.text()}" for shape in shapes), "geomean"], rows)
-
-
 def cpu(data: dict[str, Any], columns: str = "M N K", one: str = "two matmuls") -> str:
     """The CPU backend against torch: medians in ms and ratios repeat by repeat."""
     names = ("same job", "matmuls alone")
@@ -194,23 +172,16 @@ def first_import(data: dict[str, Any]) -> str:
     return f"{data['processor']}; torch {data['torch']}; medians of {data['repeats']}:\n\n" + table(header, rows)
 
 
-def clock(data: dict[str, Any]) -> str:
-    """The Blackwell kernel's simulated times beside the published ones, and how far off they may be."""
-    return (
-        f"{error_text(data)}\n\n{clock_rows(data)}\n\nPublic kernels, compiled from their sources and run on the same "
-        f"clock, with the times that their authors published for a real B200.{older_text()}\n\n{public_rows(data)}"
-    )
+def blackwell(data: dict[str, Any]) -> str:
+    """The simulated B200: ours beside the best published times and the best kernels simulated beside."""
+    del data  # board_times reads the document
+    return f"{board_text()}\n\n{table(BOARD_HEAD, board_rows())}\n\n{alone_text()}"
 
 
-def group_clock(data: dict[str, Any]) -> str:
-    """The grouped kernels' simulated times on a B200's clock, with the model's error."""
-    return f"{error_text(data)}{older_text(grouped())}\n\n{grouped_rows()}"
-
-
-def simulated_summary(data: dict[str, Any]) -> str:
-    """Both problems on a simulated B200 at the leaderboard's clock, beside public kernels on the same clock."""
-    del data  # the public kernels' own document has these
-    return f"{board_text()}\n\n{table(BOARD_HEAD, board_rows())}"
+def blackwell_summary(data: dict[str, Any]) -> str:
+    """The same table with the dual GEMM's shapes and each problem's means."""
+    del data
+    return f"{board_text()}\n\n{table(BOARD_HEAD, board_rows(('dual',)))}"
 
 
 def modules(data: dict[str, Any]) -> str:
@@ -249,7 +220,7 @@ def simulated_experts(data: dict[str, Any]) -> str:
         times = [f"{us:.1f} ({floor_us(backend, product, int(tokens)):.1f})" for tokens, us in row["us"].items()]
         rows.append([f"{chips[backend]}, {product}", *times])
     tokens = data["rows"][0]["us"]
-    return table(["**simulated** us (floor)", *(f"{one} tokens" for one in tokens)], rows)
+    return table(["**simulated** us (weights read once)", *(f"{one} tokens" for one in tokens)], rows)
 
 
 def experts_peers(data: dict[str, Any]) -> str:
@@ -269,15 +240,13 @@ def experts_peers(data: dict[str, Any]) -> str:
 
 # Name -> the measurements, and the function that writes the block.
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
-    "simulated-summary": ("simulator/calibration/data/blackwell_calls.json", simulated_summary),
+    "blackwell-summary": ("simulator/calibration/data/public_kernels.json", blackwell_summary),
     "series": ("shark_tank/data/hopper_comparison.json", series),
     "hopper": ("shark_tank/data/hopper_comparison.json", hopper),
     "sweep": ("shark_tank/data/h200_sweep_now.json", sweep),
-    "clock": ("simulator/calibration/data/blackwell_calls.json", clock),
+    "blackwell": ("simulator/calibration/data/public_kernels.json", blackwell),
     "cpu": ("shark_tank/data/cpu_comparison.json", cpu),
     "cpu-rows": ("shark_tank/data/cpu_amx.json", cpu_rows),
-    "group-board": ("shark_tank/data/group_gemm_inherited.json", group_board),
-    "group-clock": ("simulator/calibration/data/blackwell_calls.json", group_clock),
     "group-hopper": ("shark_tank/data/group_gemm_comparison.json", group_hopper),
     "group-cpu": ("shark_tank/data/group_gemm_cpu.json", group_cpu),
     "group-host": ("shark_tank/data/group_gemm_host.json", group_host),

@@ -10,10 +10,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eval.hardware import chip
+from reference.problems.dual_gemm import DualGemm
 from scripts.common.dense_json import dumps
 from scripts.rounds.ledger import read as read_ledger
-from scripts.rounds.model import Tank
+from scripts.rounds.model import Tank, benchmark_shapes
 from scripts.rounds.pages import round_page, tables
+from scripts.rounds.pages.words import BASELINES
 
 PNG_KEYWORD = "Rounds-Digest"
 COMMITS_FILE = "commits.json"
@@ -64,15 +67,15 @@ def by_commit(tank: Tank, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def shape_series(tank: Tank, rounds: list[dict[str, Any]], backend: str = "hopper") -> list[ShapeSeries]:
     """Series per benchmark shape of one backend, from the measured rounds and the latest baselines."""
-    target = tables.targets(tank)[backend]
-    baselines = tables.latest_baselines(tank, rounds, backend)
+    baselines, chip_name = tables.latest_baselines(tank, rounds, backend), chip_of(rounds, backend)
     series = []
     measured = [data for data in by_commit(tank, rounds) if data["backend"] == backend and data["measurement"]]
     ledger = read_ledger(tank)
     steps = [step["round"] for step in ledger["steps"]] if ledger and ledger["backend"] == backend else None
     first = next((data for data in measured if steps and data["number"] == ledger["first"]["round"]), None)
-    for shape, floor in target["floor"]["us"].items():
-        one = ShapeSeries(shape, floor, target["floor"]["label"])
+    for shape in benchmark_shapes(tank.root):
+        problem = DualGemm(*map(int, shape.split("x")), 1)
+        one = ShapeSeries(shape, chip.speed_of_light(problem, chip_name).us, f"floor: {chip.peak(chip_name).source}")
         best = math.inf
         for data in measured:
             found, verdict = data["measurement"], round_page.verdict_state(data) or "measured"
@@ -82,7 +85,7 @@ def shape_series(tank: Tank, rounds: list[dict[str, Any]], backend: str = "hoppe
             if shape in found["shapes"]:
                 one.rounds.append((data["number"], verdict, found["shapes"][shape]["candidate_us"], leads))
         one.first = first["measurement"]["shapes"][shape]["base_us"] if first else None
-        one.baselines = {target["baselines"][name]: times[shape] for name, times in baselines.items() if shape in times}
+        one.baselines = {BASELINES[name]: times[shape] for name, times in baselines.items() if shape in times}
         series.append(one)
     return series
 

@@ -139,7 +139,9 @@ def _story(story: stories.Story, place: int, html_of: Callable[[str], str], file
         tiles += _tile(f"{story.of_peer:.3f}", f"of the time of {told['now']['peer_words']}")
     figure = ""
     if len(story.steps) > 1:
-        drawn = plots.svg(plots.waterfall_figure(story.steps), f"w{place}", f"time by step, {told['title']}")
+        drawn = plots.svg(
+            plots.waterfall_figure(story.steps, story.unit), f"w{place}", f"time by step, {told['title']}"
+        )
         figure = f'<figure class="one">{drawn}</figure>'
     places = "".join(f'<a href="{slug(title)}">{html.escape(title)}: its rounds</a>' for title in told["chapters"])
     places = places if set(files.values()) >= {slug(title) for title in told["chapters"]} else ""
@@ -252,8 +254,6 @@ ratio holds; "since the step before" is the ratio between the runs of two rounds
 stood. A kept round off the line measured a feature that the kernel already had, or a tile chosen later.</p>
 <div class="plots">{shape_plots}</div>
 {_key(series)}
-<h2 id="shapes">Per shape, against the floor and the baselines</h2>
-{html_of(tables.shapes_table(tank, rounds))}
 """
     body = f"""<nav><a href="{INDEX}">All stories</a><a href="{VARIANTS}">All variants</a></nav>
 {own}<h2 id="failures">What did not work</h2>

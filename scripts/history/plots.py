@@ -157,7 +157,7 @@ def calibration_figure(rounds: list[dict[str, Any]]) -> Figure | None:
         return figure
 
 
-def waterfall_figure(steps: Sequence[Step]) -> Figure:
+def waterfall_figure(steps: Sequence[Step], unit: str = "us a call, geometric mean") -> Figure:
     """One bar a step, from its time before to its time after."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.4, 0.9 + 0.42 * len(steps)), layout="constrained")
@@ -171,7 +171,7 @@ def waterfall_figure(steps: Sequence[Step]) -> Figure:
         axes.spines.left.set_visible(False)
         axes.set_ylim(len(steps) - 0.5, -0.8)
         axes.set_xlim(0, 1.05 * max(step.before_us for step in steps))
-        axes.set_xlabel("us a call, geometric mean")
+        axes.set_xlabel(unit)
         axes.grid(axis="x", color=FLOOR, alpha=0.25, linewidth=0.6)
         return figure
 

@@ -16,7 +16,7 @@ from scripts.common.markdown import table
 from scripts.rounds import ledger
 from scripts.rounds.model import Tank
 from scripts.rounds.pages.tables import chapter
-from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows, clock_errors
+from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows, board_text, clock_errors
 
 STORIES_FILE = "stories.toml"
 COLUMNS = {"h200_gemm": "M N K L", "h200_gemv": "M K L"}  # of a data set's shapes
@@ -24,7 +24,7 @@ COLUMNS = {"h200_gemm": "M N K L", "h200_gemv": "M K L"}  # of a data set's shap
 
 @dataclass
 class Step:
-    """A kept round: us before and after it, as the story's kind defines them."""
+    """A kept round: us before and after it; percent of the time without it where the story's kind says so."""
 
     number: int
     words: str
@@ -52,12 +52,17 @@ class Story:
         return self.steps[0].before_us if self.steps and self.told["kind"] != "without" else None
 
     @property
+    def unit(self) -> str:
+        """What the bars of `steps` count."""
+        return "% of the time without it" if self.told["kind"] == "without" else "us a call, geometric mean"
+
+    @property
     def sentence(self) -> str:
         """What the figure and the table show together."""
         if self.told["kind"] == "none":
             return "No round was made for this kernel."
         if self.told["kind"] == "without":
-            return "Each bar: the time with one feature taken out, and the time with it, both in one simulation."
+            return "Each bar: the time that one feature leaves of the time without it, both in one simulation."
         last = self.steps[-1].after_us
         share = last / self.start_us
         text = f"{self.start_us:.1f} us before the first step, {last:.1f} after the last: {share:.2f} of the time."
@@ -98,7 +103,7 @@ def _without(rounds: dict[int, dict[str, Any]], told: dict[str, Any]) -> list[St
     for entry in told["steps"]:
         shapes = rounds[entry["round"]]["model"]["shapes"].values()
         before, after = (geometric_mean(shape[side] for shape in shapes) for side in ("base_us", "candidate_us"))
-        steps.append(Step(entry["round"], entry["words"], before, after))
+        steps.append(Step(entry["round"], entry["words"], 100.0, 100.0 * after / before))
     return steps
 
 
@@ -130,7 +135,7 @@ def _now(tank: Tank, told: dict[str, Any]) -> tuple[str, float | None, float | N
         pairs = zip(data["ours"], data["cutlass_79a"], strict=True)
         rows = [("x".join(map(str, a["shape"])), a["alone_us"], b["alone_us"]) for a, b in pairs]
         return _beside(["M N K", words], rows, "us a call alone, simulated")
-    return table(BOARD_HEAD, board_rows()), None, None
+    return f"{board_text()}\n\n{table(BOARD_HEAD, board_rows())}", None, None
 
 
 def load(tank: Tank) -> list[Story]:

@@ -10,6 +10,7 @@ from scripts.common.markdown import table
 from scripts.rounds.model import Tank
 from scripts.rounds.pages import tables
 from scripts.rounds.pages.round_page import NO_DATA
+from scripts.rounds.pages.words import BASELINES
 from scripts.rounds.stats import shape_key
 
 # f64x128c4s2k2w4: features x tokens, then what the round tried; m256n64k2: a tile's name today.
@@ -83,7 +84,6 @@ MOST_COLUMNS = 8  # columns of shapes that a page on a desktop screen has room f
 
 def run_tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> list[tuple[str, str, str]]:
     """(run, sentence, Markdown table) of each run, in the order of its first round."""
-    baselines = {name: label for target in tables.targets(tank).values() for name, label in target["baselines"].items()}
     runs: dict[str, list[dict[str, Any]]] = {}
     for data in rounds:
         if data["measurement"]:
@@ -97,10 +97,10 @@ def run_tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -
             commits = [d[s]["commit"] for d in of_run for s in ("candidate", "base") if d[s]["variant"] == variant]
             commit, times = (commits[0] if commits else None), medians[variant]
             cells = [f"{times[shape]:.2f}" if shape in times else NO_DATA for shape in columns]
-            name = baselines.get(variant) or f"`{variant}`"
-            words = "" if variant in baselines else meaning(variant, commit)
+            name = BASELINES.get(variant) or f"`{variant}`"
+            words = "" if variant in BASELINES else meaning(variant, commit)
             mean = f"{geometric_mean(times.values()):.2f}" if len(times) == len(shapes) else NO_DATA
-            role = _roles(of_run, variant, variant in baselines)
+            role = _roles(of_run, variant, variant in BASELINES)
             rows.append([name, words, role, _commit_text(commit, repo_url), *cells, mean])
         numbers = ", ".join(f"{data['number']:04d}" for data in of_run)
         env = tank.env(run)

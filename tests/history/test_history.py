@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from scripts.history import data as history_data
 from scripts.history import markdown as history_markdown
 from scripts.history import page as history_page
 from scripts.history import site as history
@@ -163,8 +164,7 @@ def test_plotted_times_are_those_of_the_record(tank):
 
 def test_a_baseline_that_was_not_timed_at_a_shape_has_no_line_there(tank, monkeypatch):
     timed = {"cublas": {SHAPES[0]: 20.0}}
-    target = tables.targets(tank)["hopper"] | {"baselines": {"cublas": "cuBLAS"}}
-    monkeypatch.setattr(tables, "targets", lambda tank: {"hopper": target})
+    monkeypatch.setattr(history_data, "BASELINES", {"cublas": "cuBLAS"})
     monkeypatch.setattr(tables, "latest_baselines", lambda *of: timed)
     series = shape_series(tank, tank.all())
     assert [one.baselines for one in series] == [{"cuBLAS": 20.0}, *({} for _ in SHAPES[1:])]

@@ -113,7 +113,7 @@ def test_each_run_is_a_table_of_all_its_variants(monkeypatch):
     }
     environments = {"one": {"chip": "H200", "driver": "1.2"}, "two": {"chip": "B200", "driver": "3", "program": {}}}
     monkeypatch.setattr(tables, "run_medians", lambda tank, run: medians[run])
-    monkeypatch.setattr(tables, "targets", lambda tank: {"hopper": {"baselines": {"cublas": "cuBLAS, fp16"}}})
+    monkeypatch.setattr(variants, "BASELINES", {"cublas": "cuBLAS, fp16"})
     rounds = [
         {"number": 3, "measurement": None},
         a_round(4, few, "base/m16", "auto"),

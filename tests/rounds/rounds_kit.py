@@ -79,7 +79,7 @@ def make_tank(root):
         (root / path).write_text(text)
     shutil.copytree(ROOT / "reference" / "problems", root / "reference" / "problems")
     (root / "shark_tank").mkdir()
-    for name in ("README.md", "LEARNINGS.md", "targets.json"):
+    for name in ("README.md", "LEARNINGS.md"):
         shutil.copy(ROOT / "shark_tank" / name, root / "shark_tank" / name)
     for folder in Tank(ROOT).round_dirs():
         if int(folder.name[:4]) <= 3:

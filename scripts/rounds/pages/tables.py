@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-from statistics import geometric_mean, median
+from statistics import median
 from typing import Any
 
 from reference.problems import PROBLEMS
 from scripts.common.gpu_backends import GPU_BACKENDS
 from scripts.common.markdown import table
 from scripts.rounds.ledger import record_table
-from scripts.rounds.model import VIEWPOINTS, Tank
+from scripts.rounds.model import VIEWPOINTS, Tank, benchmark_shapes
 from scripts.rounds.pages.round_page import (
     NO_DATA,
     inherited_ratio,
@@ -21,11 +20,7 @@ from scripts.rounds.pages.round_page import (
     state_text,
     verdict_state,
 )
-
-
-def targets(tank: Tank) -> dict[str, Any]:
-    """shark_tank/targets.json: floors, baselines and published entries by backend."""
-    return json.loads((tank.dir / "targets.json").read_text())
+from scripts.rounds.pages.words import BASELINES
 
 
 def readme_blocks(tank: Tank, base: str = "") -> dict[str, str]:
@@ -123,14 +118,6 @@ def failures_table(rounds: list[dict[str, Any]], base: str = "") -> str:
     return table(["round", "idea", "predicted", "measured", "why", "reopen if"], rows)
 
 
-def current_best(rounds: list[dict[str, Any]], backend: str) -> dict[str, Any] | None:
-    """The fastest adopted round at the benchmark's shapes that is not superseded; the A/A round before there is one."""
-    standing = [r for r in rounds if r["backend"] == backend and r["measurement"] and r["state"] == "adopted"]
-    standing = [r for r in standing if "shapes" not in r]
-    changes = [r for r in standing if r["kind"] == "change"]
-    return min(changes or standing, key=lambda r: r["measurement"]["geomean"]["candidate_us"], default=None)
-
-
 def run_medians(tank: Tank, run: str) -> dict[str, dict[str, float]]:
     """Median us of every variant of a run: variant -> shape -> us."""
     medians: dict[str, dict[str, float]] = {}
@@ -141,45 +128,14 @@ def run_medians(tank: Tank, run: str) -> dict[str, dict[str, float]]:
 
 
 def latest_baselines(tank: Tank, rounds: list[dict[str, Any]], backend: str) -> dict[str, dict[str, float]]:
-    """Medians of each baseline named in targets.json, from the latest run that timed it at the benchmark's shapes."""
-    target = targets(tank)[backend]
-    names, shapes = target["baselines"], target["floor"]["us"].keys()
+    """Medians of each of BASELINES, from the latest run that timed it at the benchmark's shapes."""
+    shapes = set(benchmark_shapes(tank.root))
     found: dict[str, dict[str, float]] = {}
     for data in rounds:
         if data["backend"] == backend and data["measurement"]:
             medians = run_medians(tank, data["measurement"]["run"])
-            found.update({name: medians[name] for name in names if shapes <= medians.get(name, {}).keys()})
+            found.update({name: medians[name] for name in BASELINES if shapes <= medians.get(name, {}).keys()})
     return found
-
-
-def shapes_table(tank: Tank, rounds: list[dict[str, Any]]) -> str:
-    """Per backend and shape, us: the present kernel, the floor and the baselines."""
-    parts = []
-    for backend, target in targets(tank).items():
-        shapes = list(target["floor"]["us"])
-        best = current_best(rounds, backend)
-        rows = []
-
-        def add(label: str, times: dict[str, float], evidence: str, rows: list = rows, shapes: list = shapes) -> None:
-            cells = [f"{times[s]:g}" if s in times else NO_DATA for s in shapes]
-            whole = all(s in times for s in shapes)
-            mean = f"{geometric_mean(times[s] for s in shapes):.2f}" if whole else NO_DATA
-            rows.append([label, evidence, *cells, mean])
-
-        add(target["floor"]["label"], target["floor"]["us"], target["floor"]["evidence"])
-        if best:
-            times = {s: round(e["candidate_us"], 2) for s, e in best["measurement"]["shapes"].items()}
-            add(f"ours, round {best['number']:04d} (`{best['candidate']['variant']}`)", times, best["evidence"])
-        else:
-            add("ours", {}, "not measured yet")
-        for name, times in latest_baselines(tank, rounds, backend).items():
-            rounded = {s: round(us, 2) for s, us in times.items()}
-            add(target["baselines"][name], rounded, f"measured:{best['measurement']['chip']}" if best else "measured")
-        for entry in target.get("published", []):
-            add(entry["label"], entry["us"], entry["evidence"])
-        head = [f"{backend}, us", "evidence", *(s.replace("x", " ") for s in shapes), "geomean"]
-        parts.append(table(head, rows, len(shapes) + 1) + f"\n\nFloor: {target['floor']['source']}")
-    return "\n\n".join(parts)
 
 
 def calibration(rounds: list[dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -6,6 +6,13 @@ from typing import Any
 
 from scripts.rounds.stats import shape_key
 
+# What stands beside the dual GEMM in runs on a GPU.
+BASELINES = {
+    "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on dequantized operands, no SiLU",
+    "cublas_two_gemms": "two cuBLAS GEMMs on dequantized operands, silu * mul",
+    "dequantize_cublas": "from NVFP4: dequantize, one cuBLAS GEMM, silu * mul",
+    "triton": "from NVFP4: a fused Triton kernel",
+}
 LEVEL = 0.01  # a smaller change of a shape's time is called level
 _NUMBERS = ("no", "one", "two", "three", "four")
 _FATE = {"adopted": "Kept", "rejected": "Not kept", "inconclusive": "Left open", "blocked": "Stopped"}

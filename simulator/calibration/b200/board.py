@@ -10,6 +10,9 @@ Wherever published B200 rows do not decide between the two, a choice of ours has
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from simulator.calibration.rows import parameters_of
 
 FITTED = ("Nareg Megan v2", "256x4096x7168")
 CLOCK_GHZ = {"without": 1.39, "with": 1.48}
+BY_PTX = "without"
 BY_MACHINE_CODE = ("with",)
 # Missing from the B200's file.  wgmma's and the register file's parameters concern Hopper's kernels only.  The ring's
 # rows refute copy_latency_less: 2.9 to 4.3 % in the mean.  rows_latency_* move no H200 row by 1 %, and
@@ -40,3 +44,13 @@ def chip_file(variant: str, at: Path) -> Path:
     parameters["sm_clock_tensor"] = parameters["sm_clock_tensor"] | clock
     at.write_text(json.dumps({"chip": "b200", "parameters": parameters}))
     return at
+
+
+@contextmanager
+def simulated_chip(backend: str) -> Iterator[dict[str, str]]:
+    """Settings that time a backend's PTX: Blackwell's at the leaderboard's clock, others on their chip's file."""
+    if backend != "blackwell":
+        yield {}
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield {"NVFP4_SIMULATE_TIME": str(chip_file(BY_PTX, Path(folder) / "b200.json"))}

@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from simulator.calibration.b200.board import simulated_chip
 from simulator.calibration.packed import DATA
 from simulator.package.simulated_call import simulated_program
 
@@ -60,7 +61,8 @@ def floor_us(backend: str, product: str, tokens: int) -> float:
 def simulate(backend: str, product: str, tokens: int) -> float:
     """us of one call."""
     arguments = [str(one) for one in (*PRODUCTS[product], *counts_of(tokens))]
-    (launch,) = simulated_program(CALL, arguments, backend)["launches"]
+    with simulated_chip(backend) as chip:
+        (launch,) = simulated_program(CALL, arguments, backend, **chip)["launches"]
     return round(launch["end_us"] - launch["start_us"], 1)
 
 
