@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ FP16_BYTES = 2
 GROUP_ELEMS = 16  # elements of K that share a scale factor
 SCALE_TILE_ROWS, SCALE_TILE_K = 128, 64  # a tile of the blocked layout
 K_MULTIPLE = 64
+MAIN = "dual_gemm"  # the problem whose text is the checkout's task.md
 FOLDER = "reference/problems"  # has a folder for each problem, named as the problem
 
 # Kinds of blocks.  The harness changes some rows until the cache is flushed (eval/lending/canaries.py).
@@ -133,21 +135,22 @@ class Problem:
     name: str  # the value of --problem, and its folder here
     formula: str
     leaderboard: str
-    backend_member: str  # the member of struct backend (submission/core/backend.h) that runs it
     submission: str  # path of this package's submission
     columns: str  # heading of Shape.text() in a report
     example: str  # a case line
     keys: tuple[str, ...]  # keys of a case line; the last one is the seed
-    lists: frozenset[str]  # the keys whose value is a list
-    inputs: int  # distinct inputs in a timed round of the leaderboard
-    rounds: int  # most rounds that the leaderboard times
-    published_us: dict[str, dict[Shape, float]]  # published lower bounds of the time, by chip
+    # Lower bounds of the time that the organisers published with the task, by chip; the B200's at 1.5 GHz.
+    published_us: dict[str, dict[Shape, float]]
     trials: tuple[Shape, ...]  # small cases that show whether a kernel works at all
     # Makes the Shape of sizes by name (integers or lists of them).  Raises ValueError for a wrong size.
     shape: Callable[[dict[str, Any]], Shape]
     # The leaderboard's result for data; and the float64 result with an error bound, given `roundings` of the sums.
     reference: Callable[[tuple[Any, ...]], Output]
     oracle: Callable[[tuple[Any, ...], float | None], Oracle | list[Oracle]]
+    backend_member: str = "run_grouped"  # the member of struct backend (submission/core/backend.h) that runs it
+    lists: frozenset[str] = frozenset()  # the keys whose value is a list
+    inputs: int = 50  # distinct inputs in a timed round of the leaderboard
+    rounds: int = 1000  # most rounds that the leaderboard times
 
     @property
     def cases(self) -> str:
@@ -156,8 +159,17 @@ class Problem:
 
     @property
     def task(self) -> str:
-        """Path of its text in the checkout."""
-        return f"{self.cases}/task.md"
+        """Path of its text in the checkout; that of the main problem lies at the top."""
+        return "task.md" if self.name == MAIN else f"{self.cases}/task.md"
+
+
+def judged_by(module: str) -> dict[str, Callable[..., Any]]:
+    """A Problem's reference and oracle: two functions of a module of reference/, which imports torch when called."""
+
+    def call(name: str) -> Callable[..., Any]:
+        return lambda *arguments: getattr(import_module(f"reference.{module}"), name)(*arguments)
+
+    return {"reference": call("ref_kernel"), "oracle": call("oracle_with_error")}
 
 
 def parts(whole: Any) -> list[Any]:

@@ -1,10 +1,10 @@
-"""What the GEMM and the GEMV have in common: one product, c = a @ b^T, in L batches."""
+"""What the dual GEMM, the GEMM and the GEMV have in common: one a, products a @ b^T of one size, in L batches."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reference.problems import interface
 from reference.problems.interface import FP16_BYTES, GROUP_ELEMS, K_MULTIPLE, Block, Work
@@ -12,19 +12,29 @@ from reference.problems.interface import FP16_BYTES, GROUP_ELEMS, K_MULTIPLE, Bl
 if TYPE_CHECKING:
     import torch
 
-    from reference.check import Oracle
     from reference.product_reference import Board
 
 FP32_BYTES, FP64_BYTES = 4, 8
 
 
-class Product(interface.Shape):
-    """a is M x K, b has N rows of K and perhaps more as padding, c is M x N, for each of L batches.
+class Sizes(NamedTuple):
+    """The sizes of the dual GEMM and of the GEMM."""
 
-    data: a, b, sfa, sfb, the same two permuted, and c, which the kernel returns.
+    m: int
+    n: int
+    k: int
+    l: int  # noqa: E741  (the leaderboard's name)
+
+
+class Product(interface.Shape):
+    """a is M x K, each b has N rows of K and perhaps more as padding, c is M x N, for each of L batches.
+
+    data: codes of a and of each b, their scale factors, the same permuted, and c, which the kernel returns.
     """
 
     __slots__ = ()
+
+    roles: tuple[str, ...]  # the kinds of blocks (interface.py) of a and of each b
 
     m: int
     n: int
@@ -32,14 +42,18 @@ class Product(interface.Shape):
     l: int  # noqa: E741  (the leaderboard's name)
 
     @property
-    @abstractmethod
     def b_rows(self) -> int:
-        """Rows of b, padding included."""
+        """Rows of each b, padding included."""
+        return self.n
 
     @property
-    @abstractmethod
-    def roles(self) -> tuple[str, str]:
-        """The kinds of blocks (interface.py) of a and b."""
+    def products(self) -> int:
+        """How many b there are."""
+        return len(self.roles) - 1
+
+    def record(self) -> dict[str, Any]:
+        """The sizes by name."""
+        return self._asdict()
 
     @property
     @abstractmethod
@@ -52,18 +66,19 @@ class Product(interface.Shape):
         return sizes + (f" x {self.l}" if self.l > 1 else "")
 
     def work(self) -> Work:
-        """Multiply-adds of the product; the operands read, without padding, and c written."""
-        read = (self.m + self.n) * (self.k // 2 + self.k // GROUP_ELEMS)
-        return Work(self.m * self.n * self.k * self.l, read * self.l, FP16_BYTES * self.m * self.n * self.l)
+        """Multiply-adds of the products; the operands read, without padding, and c written."""
+        read = (self.m + self.products * self.n) * (self.k // 2 + self.k // GROUP_ELEMS)
+        adds, written = self.products * self.m * self.n * self.k, FP16_BYTES * self.m * self.n
+        return Work(adds * self.l, read * self.l, written * self.l)
 
     def checking_bytes(self) -> int:
-        """The larger of: one batch's dequantized operands and product; all outputs in float64."""
-        reference = ((self.m + self.n) * self.k + self.m * self.n) * FP32_BYTES
+        """The larger of: one batch's dequantized operands and products; all outputs in float64."""
+        reference = ((self.m + self.products * self.n) * self.k + self.products * self.m * self.n) * FP32_BYTES
         return max(reference, self.m * self.n * self.l * FP64_BYTES)
 
     def inputs(self) -> list[Block]:
-        """Six: codes, scale factors by rows and permuted ones, each for a and b."""
-        rows = (self.m, self.b_rows)
+        """Codes, scale factors by rows and permuted ones, each for a and each b."""
+        rows = (self.m, *[self.b_rows] * self.products)
         return [
             *(interface.packed(count, self.k, self.l, role) for count, role in zip(rows, self.roles, strict=True)),
             *(make(count, self.k, self.l) for make in (interface.scales, interface.permuted) for count in rows),
@@ -74,7 +89,7 @@ class Product(interface.Shape):
         return interface.output(self.m, self.n, self.l)
 
     def data(self, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The leaderboard's seven tensors."""
+        """The leaderboard's tensors."""
         return (*inputs, output)
 
     def offered(self, data: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -102,17 +117,3 @@ def check_sizes(values: dict[str, int], names: str) -> list[int]:
     if values["k"] % K_MULTIPLE != 0:
         raise ValueError(f"k is {values['k']}; expected a multiple of {K_MULTIPLE}")
     return [values[key] for key in names]
-
-
-def reference(data: tuple[Any, ...]) -> torch.Tensor:
-    """The leaderboard's result."""
-    from reference import product_reference
-
-    return product_reference.ref_kernel(data)
-
-
-def oracle(data: tuple[Any, ...], roundings: float | None) -> Oracle:
-    """The float64 result with an error bound."""
-    from reference import product_reference
-
-    return product_reference.oracle_with_error(data, roundings)

@@ -3,9 +3,9 @@ it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from reference.problems import product
+from reference.problems import interface, product
 from reference.problems.interface import ACTIVATIONS, WEIGHTS, Problem
 
 if TYPE_CHECKING:
@@ -43,28 +43,16 @@ class Gemv(_Sizes, product.Product):
 
         return product_reference.Board(UP_TO_THREE, operands.whole_scales(0, LARGEST_SCALE))
 
-    def record(self) -> dict[str, Any]:
-        """m, k, l."""
-        return self._asdict()
-
-
-def _shape(values: dict[str, int]) -> Gemv:
-    return Gemv(*product.check_sizes(values, "mkl"))
-
 
 PROBLEM = Problem(
     name="gemv",
     formula="c = a @ b^T with one row of b",
     leaderboard="nvfp4_gemv",
-    backend_member="run_grouped",
     submission="submission/product_submission.py",
     columns="M K",
     example="m: 7168; k: 16384; l: 1; seed: 1111",
     keys=("m", "k", "l", "seed"),
-    lists=frozenset(),
     inputs=1,  # this leaderboard times single calls
-    rounds=1000,
-    # Published with the task, B200 at 1.5 GHz (task.md).
     published_us={
         "B200": {
             Gemv(7168, 16384, 1): 8.622,
@@ -73,7 +61,6 @@ PROBLEM = Problem(
         }
     },
     trials=(Gemv(128, 256, 1), Gemv(40, 192, 2)),
-    shape=_shape,
-    reference=product.reference,
-    oracle=product.oracle,
+    shape=lambda values: Gemv(*product.check_sizes(values, "mkl")),
+    **interface.judged_by("product_reference"),
 )

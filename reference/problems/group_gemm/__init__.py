@@ -11,8 +11,6 @@ from reference.problems.interface import ACTIVATIONS, FP16_BYTES, GROUP_ELEMS, K
 if TYPE_CHECKING:
     import torch
 
-    from reference.check import Oracle
-
 FP32_BYTES, FP64_BYTES = 4, 8
 TENSORS_A_GROUP = 6  # codes, scale factors by rows and permuted ones, of a and b
 MOST_GROUPS = 256
@@ -129,18 +127,6 @@ def _shape(values: dict[str, Any]) -> GroupGemm:
     return GroupGemm(*(tuple(values[key]) for key in ("m", "n", "k")))
 
 
-def _reference(data: Any) -> list[torch.Tensor]:
-    from reference import group_reference
-
-    return group_reference.ref_kernel(data)
-
-
-def _oracle(data: Any, roundings: float | None) -> list[Oracle]:
-    from reference import group_reference
-
-    return group_reference.oracle_with_error(data, roundings)
-
-
 def _alike(m: Sequence[int], n: int, k: int) -> GroupGemm:
     """Groups that differ only in M."""
     return GroupGemm(tuple(m), (n,) * len(m), (k,) * len(m))
@@ -150,7 +136,6 @@ PROBLEM = Problem(
     name="group_gemm",
     formula="c_i = a_i @ b_i^T",
     leaderboard="nvfp4_group_gemm",
-    backend_member="run_grouped",
     submission="submission/group_submission.py",
     columns="M N K of the groups",
     example="m: [96, 128]; n: [128, 256]; k: [256, 512]; g: 2; seed: 1111",
@@ -158,7 +143,6 @@ PROBLEM = Problem(
     lists=frozenset("mnk"),
     inputs=15,
     rounds=100,
-    # Published with the task, B200 at 1.5 GHz (task.md).
     published_us={
         "B200": {
             _alike((80, 176, 128, 72, 64, 248, 96, 160), 4096, 7168): 18.833,
@@ -169,6 +153,5 @@ PROBLEM = Problem(
     },
     trials=(_alike((128,), 256, 256), GroupGemm((40, 0, 130), (72, 8, 256), (192, 64, 256))),
     shape=_shape,
-    reference=_reference,
-    oracle=_oracle,
+    **interface.judged_by("group_reference"),
 )
