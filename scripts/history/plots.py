@@ -114,14 +114,6 @@ def progress_figure(series: list[ShapeSeries], chip: str) -> Figure:
         return figure
 
 
-def shape_figure(series: ShapeSeries) -> Figure:
-    """One shape alone, small enough for a phone."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.2, 2.9), layout="constrained")
-        draw_shape(figure.subplots(), series)
-        return figure
-
-
 def calibration_figure(rounds: list[dict[str, Any]]) -> Figure | None:
     """All measured rounds: predicted against measured ratio, in the colours of the verdicts. None without one."""
     marks: dict[str, list[tuple[float, float]]] = {}
