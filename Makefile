@@ -120,11 +120,11 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 	  ln -sf $(notdir $@) $(@D)/$(SONAME)
 -include $(OBJS:.o=.d)
 include submission/install.mk
--include $(wildcard eval/timing/build.mk simulator/build.mk simulator/tests/package/h200/features/build.mk simulator/calibration/benchmarks/build.mk simulator/tests/fuzz/build.mk)
+-include $(wildcard scripts/tile_table/build.mk eval/timing/build.mk simulator/build.mk simulator/tests/package/h200/features/build.mk simulator/calibration/benchmarks/build.mk simulator/tests/fuzz/build.mk)
 # Expanded here: as a prerequisite of a target with its own flags, the stamp would otherwise hold those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
-.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table validation-report bring-up sanitize micro timeline compare-outputs
+.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table validation-report bring-up sanitize micro timeline
 FORCE:
 
 help: ## start: list the targets
@@ -187,10 +187,6 @@ lock: ## develop: update scripts/dev.lock to the newest versions that pyproject.
 	$(BUILD)/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev --generate-hashes \
 	  --no-header --no-annotate --no-emit-index-url -o scripts/dev.lock > /dev/null && git diff --stat scripts/dev.lock
 
-compare-outputs: ## develop: show how the programs' outputs differ from those at commit BASE (make -n, --help, findings, pages)
-	@test -n "$(BASE)" || { echo 'compare-outputs: give BASE=COMMIT'; exit 2; }
-	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.compare_outputs $(BASE)
-
 bench: ## measure: time the CPU backend against torch, and the host cost of a call (PROBLEM=)
 	+@$(READY) && ./nvfp4 bench cpu --problem $(PROBLEM) && ./nvfp4 bench host --problem $(PROBLEM)
 
@@ -225,7 +221,6 @@ submit: ## submit: send FILE with popcorn-cli and read its verdict (SUBMIT_ARGS=
 	@scripts/setup.sh run > /dev/null && ./nvfp4 submit $(FILE) $(SUBMIT_ARGS)
 
 R ?=
-BASE ?=
 rounds-check: ## rounds: check the record: order of commits, digests, figures, verdicts
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.rounds check
 
@@ -243,7 +238,7 @@ compare: ## measure: on a CUDA device: check the backend, time it against cuBLAS
 	+@$(READY) && ./nvfp4 bench check_gpu --problem $(PROBLEM) && ./nvfp4 bench compare --problem $(PROBLEM) $(COMPARE_ARGS)
 
 cost-model: build simulator ## measure: simulate the Blackwell kernel's times (minutes)
-	@python=$$(scripts/setup.sh test) && "$$python" -m simulator.calibration.calls && "$$python" -m scripts.evidence.readme
+	@python=$$(scripts/setup.sh test) && "$$python" -m simulator.calibration.calls && "$$python" -m scripts.rounds results
 
 clock-report: ## measure: write every row of the simulated clock beside the chips' times, build/clock/
 	@python=$$(scripts/setup.sh test) && "$$python" -m simulator.calibration.report

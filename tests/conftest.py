@@ -21,7 +21,7 @@ def library_path(root: Path) -> Path:
 
 
 class Tiles:
-    """What build/tile_table says of the GPU backends' tiles (submission/tile_table/tile_table.c)."""
+    """What build/tile_table says of the GPU backends' tiles (scripts/tile_table/tile_table.c)."""
 
     def __init__(self) -> None:
         self.program = tile_table.PROGRAM

@@ -1,6 +1,6 @@
 """The GPU backends' tiles and tile selection, as the library prints them.
 
-The program is build/tile_table (`make build`; submission/tile_table/tile_table.c).
+The program is build/tile_table (`make build`; scripts/tile_table/tile_table.c).
 """
 
 from __future__ import annotations
@@ -45,11 +45,6 @@ def experts_tiles(backend: str) -> dict[str, dict[str, int]]:
 def experts_names(backend: str) -> list[str]:
     """The names of the experts' tiles, in the library's order."""
     return list(experts_tiles(backend))
-
-
-def costs(backend: str) -> dict[str, int]:
-    """The constants of a backend's tile selection, by name."""
-    return printed()[backend]["costs"]
 
 
 def selected(backend: str, sms: int, *shapes: str) -> dict[str, dict[str, int | str]]:

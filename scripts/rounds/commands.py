@@ -188,6 +188,15 @@ def show(tank: Tank, args: argparse.Namespace) -> None:
     print(round_page.whole_page(data, text, rounds_check.noise_or_none(tank, data)), end="")
 
 
+def results(_tank: Tank, args: argparse.Namespace) -> None:
+    """Write the generated tables of README.md, RESULTS.md and scripts/release/README.md."""
+    from scripts.rounds import results as pages  # imports torch
+
+    stale = pages.write(args.check)
+    if stale and args.check:
+        raise RoundError(f"{', '.join(stale)}: tables are not current; run `./nvfp4 rounds results`")
+
+
 def rerun(tank: Tank, args: argparse.Namespace) -> None:
     """Build both commits, measure again, report whether the verdict holds."""
     raise SystemExit(rounds_rerun.rerun(tank, args.number))
@@ -268,6 +277,8 @@ def parser() -> argparse.ArgumentParser:
     command("check", check, number=False)
     command("render", lambda tank, _: render(tank), number=False)
     command("rerun", rerun)
+    sub = command("results", results, number=False)
+    sub.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is not current")
     return top
 
 

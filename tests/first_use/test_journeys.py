@@ -20,7 +20,7 @@ RUN_ELSEWHERE = {
     "make run": "the test of a read-only checkout",
     "make test": "this suite",
     "pip install .": "tests/release/test_wheel.py",
-    "make bring-up": "tests/evidence/test_bring_up.py",
+    "make bring-up": "tests/bring_up/test_bring_up.py",
 }
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from scripts.evidence.readme import AMX_LEAST_ROWS, BLOCKS, PAGES, cpu_rows, group_hopper, hopper, render
+from scripts.rounds.results import AMX_LEAST_ROWS, BLOCKS, PAGES, cpu_rows, group_hopper, hopper, render
 
 MARKER = re.compile(r"<!-- generated:([\w-]+) -->")
 

@@ -1,6 +1,6 @@
 """Simulates products of experts on a B200's and an RTX 5090's clock (data/experts_calls.json; a table of RESULTS.md).
 
-    python -m simulator.calibration.calls.experts      # minutes; then python -m scripts.evidence.readme
+    python -m simulator.calibration.calls.experts      # minutes; then ./nvfp4 rounds results
 
 Each time is one launch alone, from its first CTA's start to its last CTA's end.  Every token has EXPERTS_A_TOKEN
 experts, drawn at random, the same for every product and chip.  The floor reads the weights of the experts that have

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.evidence.compare_sass import SassError, tool
+from scripts.bench.compare_sass import SassError, tool
 from simulator.python.toolchain import BUILD, built
 
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x

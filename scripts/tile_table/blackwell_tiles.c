@@ -1,8 +1,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "../blackwell/blackwell_tile_selection.h"
-#include "../blackwell/experts/blackwell_experts_selection.h"
+#include "../../submission/blackwell/blackwell_tile_selection.h"
+#include "../../submission/blackwell/experts/blackwell_experts_selection.h"
 #include "tile_table.h"
 
 static void print_configs(const struct blackwell_config *configs, int count) {
@@ -16,7 +16,6 @@ static void print_configs(const struct blackwell_config *configs, int count) {
 }
 
 void print_blackwell_tiles(void) {
-    const struct blackwell_costs *costs = &blackwell_costs;
     printf("{\n    \"tiles\": {\n");
     print_configs(blackwell_configs, BLACKWELL_TILES);
     printf("    },\n    \"grouped_tiles\": {\n");
@@ -32,9 +31,7 @@ void print_blackwell_tiles(void) {
                CTA_THREADS, blackwell_shared_bytes(config), blackwell_tmem_columns(config),
                i + 1 < BLACKWELL_TILES ? "," : "");
     }
-    printf("    },\n    \"costs\": {\"load_ps_per_kb\": %" PRId64 ", \"mma_ps_per_column\": %" PRId64
-           ", \"wave_ps\": %" PRId64 ", \"reduction_ps_per_kb\": %" PRId64 "}\n  }",
-           costs->load_ps_per_kb, costs->mma_ps_per_column, costs->wave_ps, costs->reduction_ps_per_kb);
+    printf("    }\n  }");
 }
 
 void print_blackwell_selection(const struct tile_question *question) {

@@ -5,9 +5,7 @@ A table stands between <!-- generated:NAME --> and <!-- /generated:NAME --> in o
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import geometric_mean
@@ -272,24 +270,10 @@ def render(text: str, root: Path = ROOT) -> str:
     return re.sub(r"<!-- generated:([\w-]+) -->.*?<!-- /generated:\1 -->", block, text, flags=re.S)
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the pages, or with --check returns 1 if one is not current."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is not current")
-    check = parser.parse_args(arguments).check
-    stale = []
-    for page in PAGES:
-        old = (ROOT / page).read_text()
-        new = render(old)
-        if old != new:
-            stale.append(page)
-            if not check:
-                (ROOT / page).write_text(new)
-    if stale and check:
-        print(f"{', '.join(stale)}: tables are not current; run `./nvfp4 evidence readme`", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def write(check: bool) -> list[str]:
+    """The pages that are not current; writes them unless `check`."""
+    stale = {page: new for page in PAGES if (new := render(old := (ROOT / page).read_text())) != old}
+    if not check:
+        for page, new in stale.items():
+            (ROOT / page).write_text(new)
+    return list(stale)

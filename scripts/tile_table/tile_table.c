@@ -6,8 +6,7 @@
  * - "tiles": for each name the columns of the backend's config;
  * - "grouped_tiles": likewise the grouped GEMM's; "experts_tiles": those for experts; "narrow_tiles": on
  * Hopper, those for few rows of A;
- * - "resources": for each name a CTA's threads and bytes of shared memory, on Blackwell also columns of TMEM;
- * - "costs", "narrow_costs": the figures of the selection (hopper_tile_selection.h and its like).
+ * - "resources": for each name a CTA's threads and bytes of shared memory, on Blackwell also columns of TMEM.
  *
  * tile_table BACKEND SMS SHAPE ...: {SHAPE: {"tile": name, "ctas": of the grid, "cost_ps": predicted}, ...},
  * where SHAPE is MxNxK or MxNxKxL.  GeForce has "cost_cycles" in place of "cost_ps"; a narrow tile has its

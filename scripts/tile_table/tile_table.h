@@ -10,7 +10,7 @@ struct tile_question {
     int sms;
 };
 
-/* The backend's tiles and the costs of its selection. */
+/* The backend's tiles and what they take. */
 void print_hopper_tiles(void);
 void print_blackwell_tiles(void);
 void print_geforce_tiles(void);

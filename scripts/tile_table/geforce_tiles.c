@@ -1,8 +1,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "../geforce/experts/geforce_experts_selection.h"
-#include "../geforce/geforce_tile_selection.h"
+#include "../../submission/geforce/experts/geforce_experts_selection.h"
+#include "../../submission/geforce/geforce_tile_selection.h"
 #include "tile_table.h"
 
 static void print_configs(const struct geforce_config *configs, int count) {
@@ -16,7 +16,6 @@ static void print_configs(const struct geforce_config *configs, int count) {
 }
 
 void print_geforce_tiles(void) {
-    const struct geforce_costs *costs = &geforce_costs;
     printf("{\n    \"tiles\": {\n");
     print_configs(geforce_configs, GEFORCE_TILES);
     printf("    },\n    \"grouped_tiles\": {\n");
@@ -34,9 +33,7 @@ void print_geforce_tiles(void) {
         printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d}%s\n", config->name,
                geforce_cta_threads(config), geforce_shared_bytes(config), i + 1 < GEFORCE_TILES ? "," : "");
     }
-    printf("    },\n    \"costs\": {\"macs_per_cycle\": %" PRId64 ", \"load_bytes_per_cycle\": %" PRId64
-           ", \"tile_cycles\": %" PRId64 "}\n  }",
-           costs->macs_per_cycle, costs->load_bytes_per_cycle, costs->tile_cycles);
+    printf("    }\n  }");
 }
 
 void print_geforce_selection(const struct tile_question *question) {

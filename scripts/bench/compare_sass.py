@@ -1,6 +1,6 @@
 """Compares the machine code of two builds, kernel by kernel and instruction by instruction; names may differ.
 
-    python -m scripts.evidence.compare_sass A B [--json FILE]
+    ./nvfp4 bench compare_sass A B [--json FILE]
 
 A and B are each an object file, a cubin, a library, a build folder, which stands for the objects of all GPU backends in
 it, or a git commit, whose kernels are built in a temporary worktree.  Kernels of one chip are matched by the integers

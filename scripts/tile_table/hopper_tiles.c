@@ -1,43 +1,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "../hopper/experts/hopper_experts_selection.h"
-#include "../hopper/grouped/hopper_grouped_selection.h"
-#include "../hopper/hopper_tile_selection.h"
-#include "../hopper/narrow/hopper_narrow_selection.h"
+#include "../../submission/hopper/experts/hopper_experts_selection.h"
+#include "../../submission/hopper/grouped/hopper_grouped_selection.h"
+#include "../../submission/hopper/hopper_tile_selection.h"
+#include "../../submission/hopper/narrow/hopper_narrow_selection.h"
 #include "tile_table.h"
-
-static void print_figures(const char *const *names, const int64_t *figures, int count) {
-    for (int i = 0; i < count; i++) {
-        printf("%s\"%s\": %" PRId64, i > 0 ? ", " : "{", names[i], figures[i]);
-    }
-    printf("}");
-}
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
-static void print_costs(void) {
-    const struct hopper_costs *costs = &hopper_costs;
-    static const char *const names[] = {"product_ps",        "b_row_ps", "a_row_ps",     "b_row_at_least_ps",
-                                        "a_row_at_least_ps", "wave_ps",  "reduction_ps", "turns_ps",
-                                        "call_ps",           "rest_ps"};
-    const int64_t figures[] = {
-        costs->product_ps,        costs->b_row_ps, costs->a_row_ps,     costs->b_row_at_least_ps,
-        costs->a_row_at_least_ps, costs->wave_ps,  costs->reduction_ps, costs->turns_ps,
-        costs->call_ps,           costs->rest_ps};
-    print_figures(names, figures, COUNT(names));
-}
-
-static void print_narrow_costs(void) {
-    const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
-    static const char *const names[] = {"step_ps",     "a_block_ps",   "phase_ps",
-                                        "overlay_ps",  "reduction_ps", "call_step_ps",
-                                        "call_row_ps", "call_team_ps", "call_ps"};
-    const int64_t figures[] = {costs->step_ps,     costs->a_block_ps,   costs->phase_ps,
-                               costs->overlay_ps,  costs->reduction_ps, costs->call_step_ps,
-                               costs->call_row_ps, costs->call_team_ps, costs->call_ps};
-    print_figures(names, figures, COUNT(names));
-}
 
 void print_hopper_tiles(void) {
     printf("{\n    \"tiles\": {\n");
@@ -76,11 +44,7 @@ void print_hopper_tiles(void) {
         printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d}%s\n", config->name,
                hopper_cta_threads(config), hopper_shared_bytes(config), i + 1 < HOPPER_TILES ? "," : "");
     }
-    printf("    },\n    \"costs\": ");
-    print_costs();
-    printf(",\n    \"narrow_costs\": ");
-    print_narrow_costs();
-    printf("\n  }");
+    printf("    }\n  }");
 }
 
 static void print_narrow_selection(const struct hopper_narrow_config *config,
