@@ -70,3 +70,11 @@ def test_a_crowded_folder_is_found():
     units = [f"a/b/x{i}{suffix}" for i in range(MOST_FILES) for suffix in (".c", ".h")]
     assert crowded([*units, "a/b/build.mk", "a/b/README.md", "a/x.py"]) == {}
     assert crowded([*units, "a/b/y.h"]) == crowded([*units, "a/b/y.md"]) == {"a/b": MOST_FILES + 1}
+
+
+def test_the_glossary_has_every_word_of_a_file_name(root):
+    """A reader who meets a word in the name of a file that is shipped finds what it means."""
+    names = [PurePath(name).parts[1:] for name in tracked(root, "submission") if not name.endswith(("__.py", ".mk"))]
+    found = {word for parts in names for part in parts for word in re.findall(r"[a-z0-9]+", PurePath(part).stem)}
+    known = set(re.findall(r"[a-z0-9]+", (root / "GLOSSARY.md").read_text().lower()))
+    assert sorted(word for word in found if not {word, f"{word}s", word.removesuffix("s")} & known) == []

@@ -48,13 +48,13 @@ def round_id(data: dict[str, Any]) -> str:
 
 
 def state_text(data: dict[str, Any]) -> str:
-    """The state as tables show it, with the kind of an unmeasured adoption and the successor of a superseded round."""
+    """The state as tables show it: how an unmeasured round was adopted, its successor, code that stays."""
     if data["state"] == "superseded":
         by = f" by {data['superseded_by']:04d}" if "superseded_by" in data else ""
         return f"superseded{by}"
     if data["state"] == "adopted" and data["measurement"] is None and "inherited" not in data:
         return "adopted (by the clock)" if "model" in data else "adopted (unmeasured)"
-    return data["state"]
+    return f"{data['state']}, code kept" if "kept_although" in data else data["state"]
 
 
 def verdict_state(data: dict[str, Any]) -> str | None:
