@@ -1,92 +1,17 @@
 # `make run` and `make test` are the two commands; `make help` lists all targets.  ./nvfp4 runs the programs.
 .DEFAULT_GOAL := help
-.DELETE_ON_ERROR:
-SHELL := /bin/sh
 
-BUILD   ?= build
-ifneq ($(words $(BUILD)),1)
-$(error BUILD is '$(BUILD)': expected a folder whose name has no space, since make splits names at spaces)
-endif
+NO_BUILD := help clean format lint lint-submission bundle submit setup lock history rounds-check rounds-render validation-report
+# Targets that set up first and then build through a make of their own.
+SETS_UP := run test bench compare sweep sanitize bring-up
+FILE_GOALS := build library install simulator test-programs
+include scripts/toolchain.mk
+
 LIBRARY := $(BUILD)/libcustom_kernel.so
 # The header's CUSTOM_KERNEL_VERSION as 1.2.3; the soname has the major number.
 VERSION := $(shell sed -n 's/^\#define CUSTOM_KERNEL_VERSION 0x\(....\)\(..\)\(..\)u/0x\1 0x\2 0x\3/p' submission/custom_kernel.h \
              | xargs printf '%d.%d.%d')
 SONAME := libcustom_kernel.so.$(firstword $(subst ., ,$(VERSION)))
-# For example address,undefined builds an instrumented library; give it a BUILD of its own.
-SANITIZE ?=
-# 0 builds no GPU backend.
-GPU ?= 1
-# 1 shows every command of the build instead of a line per file.
-V ?=
-Q := $(if $(filter 1,$(V)),,@)
-# $(call step,WHAT,FILE) prints that line.
-step = $(if $(Q),@echo '  $(1)	$(2)')
-
-ifeq ($(origin CC),default)
-CC := gcc
-endif
-CFLAGS ?= -O3
-override CFLAGS += -std=c11 -fPIC -fvisibility=hidden -pthread -ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow -Wmissing-prototypes -Werror
-override CPPFLAGS += -D_GNU_SOURCE
-override LDFLAGS += -shared -pthread -Wl,-z,defs -Wl,--exclude-libs,ALL
-LDLIBS += -lm
-ifneq ($(SANITIZE),)
-override CFLAGS += -g -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
-override LDFLAGS += -fsanitize=$(SANITIZE)
-endif
-
-# --- what a build needs: checked before anything is fetched or built ------------------------------------------
-NO_BUILD := help clean format lint lint-submission bundle submit setup lock history rounds-check rounds-render validation-report
-# Targets that set up first and then build through a make of their own.
-SETS_UP := run test bench compare sweep sanitize bring-up
-WANTED := $(or $(MAKECMDGOALS),help)
-ifneq ($(filter-out $(NO_BUILD),$(WANTED)),)
-ifeq ($(shell command -v $(firstword $(CC))),)
-$(error no C compiler '$(CC)' in PATH: install gcc, or name another with CC=)
-endif
-ifeq ($(shell mkdir -p '$(BUILD)' 2> /dev/null && test -w '$(BUILD)' && echo yes),)
-$(error cannot write $(abspath $(BUILD)): give BUILD= a folder of your own, and NVFP4_VENV= one for the Python environment)
-endif
-endif
-# One job per processor, if -j was not given and every goal is a file.
-JOBS := $(shell nproc 2> /dev/null || echo 1)
-ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS))$(filter-out build library install simulator test-programs $(BUILD)/%,$(WANTED)),0)
-MAKEFLAGS += -j$(JOBS)
-endif
-
-# --- which parts can be built here --------------------------------------------------------------------
-AVX2_FLAGS   := -mavx2 -mfma -mf16c
-AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
-AMX_FLAGS    := $(AVX512_FLAGS) -mavx512vbmi -mavx512fp16 -mamx-tile -mamx-bf16
-accepts = $(shell echo '__m512i x;' | $(CC) $(1) -include immintrin.h -fsyntax-only -x c - 2>/dev/null && echo yes)
-CPU_PARTS := portable C
-ifeq ($(call accepts,$(AVX2_FLAGS)),yes)
-override CPPFLAGS += -DNVFP4_HAVE_AVX2
-CPU_PARTS += / AVX2
-endif
-ifeq ($(call accepts,$(AVX512_FLAGS)),yes)
-override CPPFLAGS += -DNVFP4_HAVE_AVX512
-CPU_PARTS += / AVX-512 VNNI
-endif
-ifeq ($(call accepts,$(AMX_FLAGS)),yes)
-override CPPFLAGS += -DNVFP4_HAVE_AMX
-CPU_PARTS += / AMX
-endif
-ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine 2>/dev/null)),)
-override CPPFLAGS += -DNVFP4_HAVE_NEON
-CPU_PARTS += / NEON
-endif
-
-NVCC_LOG := $(BUILD)/nvcc.txt
-ifeq ($(GPU),1)
-ifneq ($(filter-out $(NO_BUILD) $(SETS_UP),$(WANTED)),)
-override NVCC := $(shell mkdir -p $(BUILD); NVCC="$(NVCC)" scripts/find_nvcc.sh $(PYTHON) 2>$(NVCC_LOG))
-NVCC_REASON := $(shell cat $(NVCC_LOG) 2>/dev/null)
-endif
-else
-override NVCC :=
-NVCC_REASON := GPU=0
-endif
 
 # --- the library --------------------------------------------------------------------------------------
 SOURCES := $(wildcard submission/core/*.c)
@@ -102,11 +27,8 @@ $(BUILD)/%_avx2.o: override CFLAGS += $(AVX2_FLAGS)
 $(BUILD)/%_avx512.o: override CFLAGS += $(AVX512_FLAGS)
 $(BUILD)/%_amx.o: override CFLAGS += $(AMX_FLAGS)
 
-# Its time changes with the flags, so that objects of another configuration are rebuilt.
 FLAGS_STAMP := $(BUILD)/flags.txt
-$(FLAGS_STAMP): FORCE
-	@mkdir -p $(@D)
-	@echo '$(ALL_FLAGS)' | cmp -s - $@ || echo '$(ALL_FLAGS)' > $@
+$(eval $(call flags_stamp,$(FLAGS_STAMP),ALL_FLAGS))
 
 $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
@@ -120,12 +42,12 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 	  ln -sf $(notdir $@) $(@D)/$(SONAME)
 -include $(OBJS:.o=.d)
 include submission/install.mk
--include $(wildcard scripts/tile_table/build.mk eval/timing/build.mk simulator/build.mk simulator/tests/package/h200/features/build.mk simulator/calibration/benchmarks/build.mk simulator/tests/fuzz/build.mk)
+-include $(wildcard scripts/tile_table/build.mk eval/timing/build.mk $(addprefix simulator/,build.mk package/build.mk tests/build.mk tests/fuzz/build.mk \
+            tests/package/h200/features/build.mk calibration/benchmarks/build.mk))
 # Expanded here: as a prerequisite of a target with its own flags, the stamp would otherwise hold those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
-.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table validation-report bring-up sanitize micro timeline
-FORCE:
+.PHONY: help setup lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table validation-report bring-up sanitize micro timeline
 
 help: ## start: list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## [a-z]+: / { group = text = $$2; sub(/:.*/, "", group); sub(/^[a-z]+: /, "", text); \
@@ -149,13 +71,6 @@ setup: ## start: find or make a Python with torch and the development tools
 
 BUILDS := $(MAKE) --no-print-directory -j$(JOBS) build
 READY := python=$$(scripts/setup.sh run) && $(BUILDS)
-# The build runs while the tests' Python is set up, with one job more.
-TEST_PYTHON := $(BUILD)/python.txt
-TEST_READY := $(MAKE) --no-print-directory -j$$(($(JOBS) + 1)) test-python build test-programs && python=$$(cat $(TEST_PYTHON))
-# The modules are compiled here, once: every worker of the tests would do so for itself.  Some need the build, yet.
-test-python:
-	@mkdir -p $(BUILD) && scripts/setup.sh test > $(TEST_PYTHON)
-	@PYTHONDONTWRITEBYTECODE= "$$(cat $(TEST_PYTHON))" -m pytest --collect-only -qq -p no:cacheprovider > /dev/null 2>&1 || :
 
 # dual_gemm, group_gemm, gemm or gemv, or a leaderboard's name, such as nvfp4_gemm.
 PROBLEM ?= dual_gemm
@@ -167,20 +82,12 @@ run: ## start: set up, build, run a problem's tests and benchmarks on the best b
 	+@$(READY) && ./nvfp4 eval test --problem $(PROBLEM) && ./nvfp4 eval benchmark --problem $(PROBLEM)
 
 # Programs that tests run, built first because tests run in parallel.
-TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY) $(SIM_NO_MEMORY)
-TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/micro_sim \
-                   $(BUILD)/libcudart_sim.a $(SIM_STAND_INS))
+TEST_PROGRAMS := $(SIM_TEST_PROGRAMS) $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/micro_sim)
 test-programs: $(TEST_PROGRAMS)
 	@:
 
-# With a pytest-xdist that keeps the order of files (3.7), each worker takes whole files; there is one worker more than
-# processors, since some tests wait for a deadline.  Waiting OpenMP threads sleep.
-PARALLEL := -n $(shell expr $(JOBS) + 1) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-HAS_XDIST := import importlib.metadata as m, sys; sys.exit(tuple(map(int, m.version("pytest-xdist").split(".")[:2])) < (3, 7))
 test: ## start: set up, build, run every test (one file: PYTEST_ARGS='-n 0 -x tests/submission/test_abi.py')
-	+@$(TEST_READY) && \
-	{ "$$python" -c '$(HAS_XDIST)' 2> /dev/null && parallel='$(PARALLEL)' || parallel=; } && \
-	NVFP4_TESTS_BUILT=1 PYTHONDONTWRITEBYTECODE= OMP_WAIT_POLICY=passive "$$python" -m pytest $$parallel $(PYTEST_ARGS)
+	+@$(call run_tests,build test-programs)
 
 lock: ## develop: update scripts/dev.lock to the newest versions that pyproject.toml allows, with their hashes
 	@python=$$(scripts/setup.sh run) && "$$python" -m pip install --quiet --target $(BUILD)/uv uv && \

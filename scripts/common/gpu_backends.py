@@ -12,15 +12,14 @@ class GpuBackend(NamedTuple):
     title: str  # its name in tables
     capabilities: tuple[str, ...]  # compute capabilities that it runs on
     chips: re.Pattern[str]  # matches the names of its devices
-    simulated: str  # the chip that stands for it on the simulator: simulator/clock/chips/NAME.json
     target: str  # name of its bundle (scripts/release/bundle_targets.py)
 
 
 GPU_BACKENDS = {
-    "hopper": GpuBackend("Hopper", ("9.0",), re.compile(r"\b(H100|H200|H800|H20|GH200)\b"), "h200", "h200"),
-    "blackwell": GpuBackend("Blackwell", ("10.0", "10.3"), re.compile(r"\b(B200|B300|GB200|GB300)\b"), "b200", "b200"),
+    "hopper": GpuBackend("Hopper", ("9.0",), re.compile(r"\b(H100|H200|H800|H20|GH200)\b"), "h200"),
+    "blackwell": GpuBackend("Blackwell", ("10.0", "10.3"), re.compile(r"\b(B200|B300|GB200|GB300)\b"), "b200"),
     "geforce": GpuBackend(
-        "GeForce", ("12.0", "12.1"), re.compile(r"\b(RTX (50\d\d|PRO \d000 Blackwell)|GB10)\b"), "rtx5090", "geforce"
+        "GeForce", ("12.0", "12.1"), re.compile(r"\b(RTX (50\d\d|PRO \d000 Blackwell)|GB10)\b"), "geforce"
     ),
 }
 CHOICES = ("cpu", *GPU_BACKENDS)  # values of --backend

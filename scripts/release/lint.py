@@ -261,7 +261,9 @@ def kernelguard_findings(content: bytes) -> list[Finding] | None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        said = f"gave no verdict within {KERNELGUARD_LIMIT_S} s, as on hex digits in one long line: break it into several"
+        said = (
+            f"gave no verdict within {KERNELGUARD_LIMIT_S} s, as on hex digits in one long line: break it into several"
+        )
         return [Finding(1, 1, "kernelguard", said)]
     try:
         verdict = json.loads(done.stdout)

@@ -1,1 +1,3 @@
-import scripts  # noqa: F401  (answers --help where numpy or torch is missing)
+from simulator.python import help as _help
+
+_help.prepare()

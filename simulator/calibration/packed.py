@@ -40,6 +40,26 @@ def read(name: str, folder: Path = DATA) -> tuple[Head, list[Cells]]:
     return json.loads(first.removeprefix("# ")), list(csv.DictReader(io.StringIO(rest)))
 
 
+def read_dense(path: Path) -> Any:
+    """JSON whose tables {"columns", "rows"} become lists or dictionaries of objects; a null cell is left out."""
+    return _expanded(json.loads(path.read_text()))
+
+
+def _expanded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_expanded(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if not value.keys() >= {"columns", "rows"}:
+        return {key: _expanded(item) for key, item in value.items()}
+    columns, rows = value["columns"], value["rows"]
+    if value.get("by_column"):
+        columns, rows = list(rows), dict(zip(columns, zip(*rows.values(), strict=True), strict=True))
+    keys = list(rows) if isinstance(rows, dict) else range(len(rows))
+    cells = {k: {c: cell for c, cell in zip(columns, rows[k], strict=True) if cell is not None} for k in keys}
+    return cells if isinstance(rows, dict) else list(cells.values())
+
+
 def write(name: str, head: Head, rows: Iterable[Mapping[str, object]], folder: Path = DATA) -> Path:
     """Writes a data set in the order of head["columns"]; the same rows give the same bytes."""
     text = io.StringIO()

@@ -12,12 +12,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from scripts.common.markdown import table
 from simulator.calibration.b200 import page as b200
 from simulator.calibration.calls import blackwell
 from simulator.calibration.h200 import page as h200
 from simulator.calibration.h200 import targets
 from simulator.calibration.rows import CHIPS, RESULTS, load, parameters_of
+from simulator.python.markdown import table
 from simulator.python.toolchain import BUILD
 
 PAGE = RESULTS / "CLOCK.md"

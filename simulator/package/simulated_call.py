@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,13 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.common.gpu_backends import GPU_BACKENDS
 from simulator.python.machine_code.assemble import VARIABLE, by_machine_code, edition
 from simulator.python.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE_CODE = BUILD / "machine_code" / edition()  # machine code of all simulated programs
-CHIPS = {name: backend.simulated for name, backend in GPU_BACKENDS.items()}
+CHIPS = {"hopper": "h200", "blackwell": "b200", "geforce": "rtx5090"}  # the chip that stands for a backend
 CALL = """
 import sys
 import torch
@@ -28,6 +28,18 @@ m, n, k, calls = map(int, sys.argv[1:])
 for data in [generate_input(m=m, n=n, k=k, l=1, seed=1111 + i, device="cpu") for i in range(calls)]:
     custom_kernel(data)
 """
+
+
+def benchmark_shapes() -> list[str]:
+    """The shapes of the dual GEMM's benchmark as "MxNxK"."""
+    text = (ROOT / "reference/problems/dual_gemm/benchmark.txt").read_text()
+    return ["x".join(found) for found in re.findall(r"m: *(\d+); *n: *(\d+); *k: *(\d+)", text)]
+
+
+def tile_table(*arguments: str) -> dict[str, Any]:
+    """The tiles of each backend; given a backend, its SMs and shapes, the tile that it selects for each shape."""
+    command = [str(BUILD / "tile_table"), *arguments]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def simulated_calls(

@@ -19,7 +19,7 @@ class BuildWithLibrary(build_py):
     def run(self) -> None:
         """Builds the library and copies it next to the module; takes half a minute."""
         super().run()
-        make = ["make", "-s", f"-j{os.cpu_count() or 1}"]
+        make = ["make", "-s", f"-j{os.cpu_count() or 1}", "-f", "simulator/Makefile"]
         subprocess.run([*make, str(TARGET), str(TARGET.parent / "ptxsim")], cwd=ROOT, check=True)
         module = Path(self.build_lib) / "ptxsim"
         shutil.copy(ROOT / TARGET, module / TARGET.name)

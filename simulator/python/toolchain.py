@@ -29,7 +29,10 @@ def built(name: str) -> Path:
     """The path of a file in BUILD (default: build), after make has built it; `make test` has built it before."""
     target = os.environ.get("BUILD") or "build"
     if "NVFP4_TESTS_BUILT" not in os.environ or not (BUILD / name).exists():
-        done = subprocess.run(["make", "-s", f"{target}/{name}"], cwd=ROOT, capture_output=True, text=True, check=False)
+        makefile = next(path for path in ("Makefile", "simulator/Makefile") if (ROOT / path).is_file())
+        done = subprocess.run(
+            ["make", "-s", "-f", makefile, f"{target}/{name}"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
             raise RuntimeError(done.stdout + done.stderr)
     return BUILD / name

@@ -23,8 +23,8 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from scripts.common.markdown import table
 from simulator.python import forked
+from simulator.python.markdown import table
 from simulator.python.toolchain import BUILD
 from simulator.validation import datasets
 

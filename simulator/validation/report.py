@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from scripts.common.markdown import table
+from simulator.python.markdown import table
 from simulator.python.toolchain import BUILD
 from simulator.validation import backend_table, datasets
 from simulator.validation.mutants import mutant_page

@@ -9,13 +9,13 @@ from pathlib import Path, PurePath
 
 import pytest
 
-# Product -> the packages that it must not import.
+# Product -> the packages that it must not import.  simulator/tests/test_borders.py holds what the simulator may use.
 FORBIDDEN = {
-    "eval": {"scripts", "tests"},
-    "reference": {"scripts", "tests"},
-    "submission": {"scripts", "tests"},
-    "scripts": {"tests"},
-    "simulator": {"tests"},
+    "eval": {"scripts", "simulator", "tests"},
+    "reference": {"scripts", "simulator", "tests"},
+    "submission": {"scripts", "simulator", "tests"},
+    "examples": {"scripts", "simulator", "tests"},
+    "scripts": {"tests", r"simulator\.tests"},
 }
 # A submission may import modules of its own folder, as under the leaderboard, which runs it as a script. The template
 # of the workers has the harness's own path.
@@ -38,12 +38,21 @@ def tracked(root: Path, *patterns: str) -> list[str]:
 @pytest.mark.parametrize("product", FORBIDDEN)
 def test_a_product_does_not_import_upward(root, product):
     wrong = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(FORBIDDEN[product])})\b", re.MULTILINE)
-    modules = [name for name in tracked(root, f"{product}/*.py") if not name.startswith("simulator/tests/package/")]
+    modules = tracked(root, f"{product}/*.py")
     assert [name for name in modules if wrong.search((root / name).read_text())] == []
 
 
+def test_no_product_includes_or_loads_the_simulator(root):
+    """libcustom_kernel_sim.so, which NVFP4_SIMULATE=1 loads, is the package's own library in another build."""
+    uses = re.compile(r"""^\s*#\s*include\s+"[^"]*simulator/|["'/]lib(?:ptxsim|tensor_test|cudart_sim)""", re.MULTILINE)
+    suffixes = (".py", *C_SUFFIXES)
+    products = [product for product in FORBIDDEN if product != "scripts"]
+    names = tracked(root, *(f"{product}/*{suffix}" for product in products for suffix in suffixes))
+    assert [name for name in names if uses.search((root / name).read_text())] == []
+
+
 def test_no_module_edits_sys_path(root):
-    modules = tracked(root, *(f"{product}/*.py" for product in FORBIDDEN))
+    modules = tracked(root, *(f"{product}/*.py" for product in (*FORBIDDEN, "simulator")))
     assert {name for name in modules if PATH_EDIT.search((root / name).read_text())} == MAY_EDIT_THE_PATH
 
 

@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from reference.problems.dual_gemm import PROBLEM
-from scripts.common import tile_table
-from scripts.common.markdown import table
-from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.b200.board import BY_PTX, CLOCK_GHZ, simulated_chip
 from simulator.calibration.calls import board_times
 from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows, board_text, public
 from simulator.calibration.packed import DATA
-from simulator.calibration.rows import RESULTS, ROOT, parameters_digest
-from simulator.package.simulated_call import simulated_calls
+from simulator.calibration.rows import RESULTS, parameters_digest
+from simulator.package.simulated_call import benchmark_shapes, simulated_calls, tile_table
+from simulator.python.markdown import table
 
 CHIP = "b200"
 RESULT = DATA / "blackwell_calls.json"
@@ -53,7 +51,7 @@ def compute(times: dict[str, dict[str, Any]], tiles: dict[str, dict[str, float]]
 
     tiles: us behind other calls by shape and tile, which `make bring-up` compares with a chip's.
     """
-    chosen = {shape: str(row["tile"]) for shape, row in tile_table.selected("blackwell", SMS, *times).items()}
+    chosen = {shape: str(row["tile"]) for shape, row in tile_table("blackwell", str(SMS), *times).items()}
     largest = round(max(board_times.errors()[BY_PTX])) / 100
     predicted = {
         shape: {
@@ -214,8 +212,8 @@ def main(arguments: list[str]) -> int:
         times = kept["times"]
         tiles = {shape: found["tiles_us"] for shape, found in kept["predictions"]["blackwell"].items()}
     else:
-        times = {shape: simulate(shape) for shape in benchmark_shapes(ROOT)}
-        configs = tile_table.tiles("blackwell")
+        times = {shape: simulate(shape) for shape in benchmark_shapes()}
+        configs = tile_table()["blackwell"]["tiles"]
         tiles = {shape: {name: simulate(shape, name)["back_to_back_us"] for name in configs} for shape in times}
     data = compute(times, tiles)
     write(RESULT, json.dumps(data, indent=1) + "\n")

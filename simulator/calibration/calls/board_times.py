@@ -12,10 +12,10 @@ from operator import truediv
 from statistics import geometric_mean, mean
 from typing import Any, NamedTuple
 
-from scripts.common.markdown import table
 from simulator.calibration.b200.board import CLOCK_GHZ, FITTED
 from simulator.calibration.packed import DATA
 from simulator.calibration.rows import parameters_of
+from simulator.python.markdown import table
 
 PUBLIC = DATA / "public_kernels.json"
 PTX_GHZ = parameters_of("b200")["sm_clock_tensor"]["value"]

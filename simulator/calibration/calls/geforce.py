@@ -18,10 +18,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.common import tile_table
 from simulator.calibration.packed import DATA
 from simulator.calibration.rows import RESULTS
-from simulator.package.simulated_call import CHIPS, simulated_calls
+from simulator.package.simulated_call import CHIPS, simulated_calls, tile_table
 from simulator.validation.third_party.cuda import cutlass
 from simulator.validation.third_party.third_party_sources import Sources
 
@@ -73,7 +72,7 @@ def simulate() -> list[dict[str, Any]]:
         rows.append(
             {
                 "shape": list(shape),
-                "tile": str(tile_table.selected("geforce", SMS, name)[name]["tile"]),
+                "tile": str(tile_table("geforce", str(SMS), name)[name]["tile"]),
                 "alone_us": round(alone["kernel_us"], 2),
                 "behind_us": round(several["us"] / CALLS, 2),
             }

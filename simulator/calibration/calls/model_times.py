@@ -21,11 +21,10 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.calls.blackwell import CALLS
 from simulator.calibration.calls.public_kernels import PRODUCT_CALL, SETTINGS, run
 from simulator.calibration.rows import CHIPS, ROOT, load, parameters_digest
-from simulator.package.simulated_call import simulated_calls
+from simulator.package.simulated_call import benchmark_shapes, simulated_calls
 
 
 def whole_kernel_errors() -> list[float]:
@@ -90,7 +89,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--gemm", action="store_true")
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args(arguments)
-    shapes = options.shapes.split(",") if options.shapes else benchmark_shapes(ROOT)
+    shapes = options.shapes.split(",") if options.shapes else benchmark_shapes()
     clocks = {name: float(ghz) for name, _, ghz in (text.partition("=") for text in options.sm_ghz)}
     times, commits, tiles = {}, {}, {}
     for variant in options.variant:

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from reference.problems import PROBLEMS
-from scripts.rounds.model import benchmark_shapes
 from simulator.calibration.b200 import board
 from simulator.calibration.rows import parameters_digest
-from simulator.package.simulated_call import MACHINE_CODE, ROOT, simulated_calls
+from simulator.package.simulated_call import MACHINE_CODE, ROOT, benchmark_shapes, simulated_calls
 from simulator.python.machine_code.assemble import VARIABLE, by_machine_code
 from simulator.python.toolchain import BUILD
 from simulator.validation.mutants.backends.blackwell_grouped import CONFIGS as GROUPED_TILES
@@ -36,7 +35,7 @@ from simulator.validation.third_party.third_party_sources import Sources
 
 RESULT = ROOT / "simulator/calibration/data/public_kernels.json"
 GAU, NAREG, JIAB = "gau-nernst/gpu-mode-kernels", "NaregAmirianMegan/NVFP4_Kernels", "jIab-b/nvfp4_gemm"
-DUAL_SHAPES = benchmark_shapes(ROOT)
+DUAL_SHAPES = benchmark_shapes()
 CALLS = 3
 HEADERS = (
     "torch/library.h", "torch/extension.h", "ATen/core/Tensor.h", "ATen/ATen.h", "ATen/cuda/CUDAUtils.h",

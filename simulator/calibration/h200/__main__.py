@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from scripts.common.measured import read
+from simulator.calibration import packed
 from simulator.calibration.benchmarks.__main__ import rows_of
 from simulator.calibration.h200.ladder import ladder_rows
 from simulator.calibration.h200.measured.rounds import round_rows
@@ -72,7 +72,7 @@ def call_us(shape: str, tile: str | None = None) -> float:
 
 def kernel_rows(group: str, shapes: list[str]) -> Iterator[Row]:
     """Our kernels beside the card's times, with the tile that the library chooses or with a named one."""
-    recorded = read(ROOT / RECORDED[group])["median_us"]
+    recorded = packed.read_dense(ROOT / RECORDED[group])["median_us"]
     for shape, _, tile in (name.partition("/") for name in shapes):
         if shape not in recorded[tile or "auto"]:
             raise SystemExit(f"clock: {shape}: the card was timed at {', '.join(recorded[tile or 'auto'])}")
@@ -84,7 +84,7 @@ def measured_now() -> dict[str, float]:
     """The recorded values, by the key of the row that predicts them."""
     found = {f"micro {key}": value for key, value in measured_micro().items()}
     for group in GEMMS:
-        for tile, shapes in read(ROOT / RECORDED[group])["median_us"].items():
+        for tile, shapes in packed.read_dense(ROOT / RECORDED[group])["median_us"].items():
             named = "" if tile == "auto" else f" {tile}"
             found |= {f"{group} hopper {shape}{named}": us for shape, us in shapes.items()}
     return found

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.common.measured import read
+from simulator.calibration import packed
 from simulator.calibration.h200.page import RECORDED
 from simulator.calibration.rows import ROOT, Row
 from simulator.package.simulated_call import MACHINE_CODE
@@ -75,7 +75,7 @@ def call_us(folder: Path, number: int) -> float:
 
 def ladder_rows(folder: str, numbers: list[str]) -> Iterator[Row]:
     """Each kernel beside the card's median."""
-    rows = read(ROOT / RECORDED["ladder"])["rows"]
+    rows = packed.read_dense(ROOT / RECORDED["ladder"])["rows"]
     measured = {row["kernel"]: row["median_us"] for row in rows if row["size"] == SIZE}
     for number in numbers:
         kernel = f"matmul_{number}"

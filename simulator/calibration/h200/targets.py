@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import mean, median
 
-from scripts.common.markdown import table
 from simulator.calibration.h200.measured import ratios
 from simulator.calibration.rows import Row, errors
+from simulator.python.markdown import table
 
 CALIBRATED, MEAN, LARGEST, LADDER, RATIO, SIGNS = 5.0, 5.0, 12.0, 10.0, 4.0, 0.9  # percent; SIGNS: a share
 

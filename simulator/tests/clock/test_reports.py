@@ -8,7 +8,6 @@ import json
 import numpy as np
 import pytest
 
-from scripts.bench import timeline
 from simulator.tests.sim_kit import Sim, body
 
 from .clock_kit import BARRIER, CHIP, INIT, MMA, OPERANDS, SHARED, SPIN, copy
@@ -109,10 +108,6 @@ def test_the_timeline_has_the_members_of_the_trace_event_format(tmp_path):
             life = lives[event["tid"]]
             assert life["ts"] - 1e-3 <= event["ts"]
             assert event["ts"] + event["dur"] <= life["ts"] + life["dur"] + 1e-3
-    drawn = timeline.rows(trace)
-    assert list(drawn) == ["CTA 0, warp 0", "CTA 0, warp 1", "CTA 0, bulk load"]
-    timeline.draw(trace, "simulated", tmp_path / "drawn.png")
-    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_timeline_is_bounded_and_says_what_it_lost():

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.python import forked
-from simulator.tests.sim_kit import HEADER, ROOT, built, nvcc
+from simulator.tests.sim_kit import HEADER, built, nvcc
 
 PROGRAM = r"""
 #include <cassert>
@@ -184,18 +183,6 @@ def test_an_error_fails_the_launch_unless_go_on_is_set(folder):
     assert (said["wrong"], report["verdict"]) == ("cudaSuccess", "error")
 
 
-@pytest.mark.parametrize("mode", ["hasty", "late:3", "random:x", "random:"])
-def test_a_mode_that_does_not_exist_is_refused(mode):
-    driver = "import torch; from submission.submission import custom_kernel as run; " + (
-        "from reference.reference import generate_input as made; run(made(m=64, n=64, k=64, l=1, seed=1))"
-    )
-    environment = dict(os.environ, NVFP4_BACKEND="hopper", NVFP4_SIMULATE="1", NVFP4_SIMULATE_MODE=mode)
-    environment |= {"NVFP4_LIBRARY": str(built("libcustom_kernel_sim.so")), "PYTHONPATH": str(ROOT)}
-    done = forked.run(driver, environment=environment)
-    assert done.returncode != 0
-    assert f"NVFP4_SIMULATE_MODE is '{mode}'; expected eager, late, reverse, random:SEED or poison" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("setting", "value", "said"),
     [
@@ -204,6 +191,10 @@ def test_a_mode_that_does_not_exist_is_refused(mode):
         ("STATUS", "{folder}/none", "simulator: {folder}/none: No such file or directory"),
         ("CHIP", "h300", "simulator: NVFP4_SIMULATE_CHIP is 'h300'; expected h200, b200, rtx5090 or gb10"),
         ("TIME", "h300", "simulator: NVFP4_SIMULATE_TIME is 'h300'; expected "),
+        *(
+            ("MODE", mode, f"simulator: NVFP4_SIMULATE_MODE is '{mode}'; expected eager, late, reverse, random:SEED or")
+            for mode in ("hasty", "late:3", "random:x", "random:")
+        ),
     ],
 )
 def test_an_invalid_setting_ends_the_program_at_its_first_call(folder, setting, value, said):

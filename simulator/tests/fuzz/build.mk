@@ -5,11 +5,11 @@ FUZZER ?=
 ifneq ($(FUZZER),)
 override CFLAGS += -w # clang warns of what gcc does not, and the other way round
 endif
-FUZZ_TARGETS := $(addprefix $(BUILD)/,abi_fuzz ptx_fuzz descriptors_fuzz $(if $(filter hopper blackwell,$(GPU_PARTS)),fatbin_fuzz))
+FUZZ_TARGETS := $(addprefix $(BUILD)/,$(if $(OBJS),abi_fuzz) ptx_fuzz descriptors_fuzz $(if $(CUDA_TOP),fatbin_fuzz))
 ABI_FUZZ_OBJS := $(addprefix $(BUILD)/tests/submission/c/,abi_fuzz.o abi_fuzz_grouped.o)
 FUZZ_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/tests/fuzz/*.c)) $(ABI_FUZZ_OBJS)
 FUZZ_DRIVER := $(if $(FUZZER),,$(BUILD)/simulator/tests/fuzz/fuzz_driver.o)
-$(BUILD)/simulator/tests/fuzz/fatbin_target.o: override CPPFLAGS += -isystem $(CUDA_TOP)/include
+$(BUILD)/simulator/tests/fuzz/fatbin_target.o: SIM_CPPFLAGS += -isystem $(CUDA_TOP)/include
 
 fuzz_objs = $(BUILD)/simulator/tests/fuzz/$(1).o
 $(BUILD)/abi_fuzz: $(ABI_FUZZ_OBJS) $(OBJS)
@@ -34,7 +34,7 @@ FUZZ_CLANG = $(shell for cc in clang clang-22 clang-21 clang-20 clang-19 clang-1
 fuzz: ## develop: fuzz PTX, descriptors, fat binaries and the C ABI, MINUTES= each (clang's libFuzzer, else a seeded run)
 	+@clang=$(FUZZ_CLANG); with=$${clang:+"CC=$$clang FUZZER=libfuzzer SANITIZE=fuzzer-no-link,address,undefined"}; \
 	echo "fuzz: $${clang:-seeded, for there is no clang with libFuzzer}" && \
-	$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(FUZZ_BUILD) CFLAGS='-O1 -g' $${with:-SANITIZE=address,undefined} fuzz-targets && \
+	$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) -j$(JOBS) BUILD=$(FUZZ_BUILD) CFLAGS='-O1 -g' $${with:-SANITIZE=address,undefined} fuzz-targets && \
 	status=0; for program in $(FUZZ_BUILD)/*_fuzz; do \
 	  name=$$(basename $$program _fuzz); corpus=$(FUZZ_BUILD)/corpus/$$name; mkdir -p $$corpus; \
 	  seeds=$$(ls -d simulator/tests/fuzz/$$name 2> /dev/null); test $$name = ptx && seeds="$$seeds simulator/tests/ptx"; \

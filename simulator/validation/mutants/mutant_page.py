@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.common.markdown import table
+from simulator.python.markdown import table
 
 INTRODUCTION = """A mutant is a correct kernel with one synchronisation removed or altered at one place. It counts as
 found where every mode reports it. A false alarm is a finding on the kernel as it is. `wrong values` counts the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from scripts.common.markdown import table
+from simulator.python.markdown import table
 from simulator.validation.third_party.judgements import RULINGS, corpus_reason, judgement, reason
 from simulator.validation.third_party.third_party_rows import key
 

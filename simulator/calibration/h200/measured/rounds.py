@@ -7,6 +7,7 @@ commit that is older than the simulator's entry takes it and the Python shim fro
 from __future__ import annotations
 
 import fcntl
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.rounds.model import Tank
 from simulator.calibration.rows import ROOT, Row
 from simulator.package.simulated_call import simulated_calls
 from simulator.python.toolchain import BUILD
@@ -30,7 +30,8 @@ OURS = ("Makefile", "scripts", "reference", "eval")
 
 def round_document(number: int) -> dict[str, Any]:
     """A round's JSON."""
-    return Tank(ROOT).get(number)
+    [path] = (ROOT / "shark_tank/rounds").glob(f"{number:04d}-*/round.json")
+    return json.loads(path.read_text())
 
 
 def unpack(commit: str, folder: Path, *paths: str) -> None:
@@ -117,16 +118,23 @@ def shapes_of(document: dict[str, Any]) -> list[str]:
 
 
 SIDES = ("base", "candidate")
+FIGURES = ("base_us", "candidate_us", "samples", "ratio")  # the first columns of a shape's list in a round.json
+
+
+def figures(number: int, shape: str) -> dict[str, float]:
+    """What the round measured at a shape."""
+    entry = round_document(number)["measurement"]["shapes"][shape]
+    return dict(zip(FIGURES, entry, strict=False)) if isinstance(entry, list) else entry
 
 
 def measured_ratio(number: int, shape: str) -> float:
     """The measured ratio, candidate over base."""
-    return round_document(number)["measurement"]["shapes"][shape]["ratio"]
+    return figures(number, shape)["ratio"]
 
 
 def measured_us(number: int, side: str, shape: str) -> float:
     """The measured us of a call: the mean over a round of calls, including what a round costs once."""
-    return round_document(number)["measurement"]["shapes"][shape][f"{side}_us"]
+    return figures(number, shape)[f"{side}_us"]
 
 
 def rows_of(number: int, shape: str, predicted: dict[str, float]) -> Iterator[Row]:

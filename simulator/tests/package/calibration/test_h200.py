@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.measured import read
 from simulator.calibration import packed
 from simulator.calibration.benchmarks.__main__ import rows_of
 from simulator.calibration.h200 import targets
@@ -37,7 +36,7 @@ def test_the_rows_were_predicted_with_the_chips_parameters():
 
 
 def test_what_was_measured_is_what_the_card_gave():
-    recorded = {group: read(ROOT / path) for group, path in RECORDED.items()}
+    recorded = {group: packed.read_dense(ROOT / path) for group, path in RECORDED.items()}
     micro = measured_micro()
     ladder = {f"{row['kernel']} {row['size']}": row["median_us"] for row in recorded["ladder"]["rows"]}
     rows = load("h200").values()

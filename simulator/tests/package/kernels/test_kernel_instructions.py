@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from simulator.python import ptxsim
 from simulator.tests.sim_kit import built
 
 PTX = {
@@ -98,3 +99,9 @@ def test_instructions_are_counted_by_kernel():
     text = ".visible .entry a()\n{\n" + inline.format("fence.x;") + inline.format("{ @p bar.sync 0; fence.x ; }")
     text += "mov.u32 %r1, 2;\n}\n.visible .entry b()\n{\n" + inline.format("@!%p1 wait.parity [%r1], 0;") + "}\n"
     assert instructions(text) == {"a": {"bar.sync": 1, "fence.x": 2}, "b": {"wait.parity": 1}}
+
+
+def test_python_finds_the_kernels_in_the_library(monkeypatch):
+    monkeypatch.setenv("PTXSIM_LIBRARY", str(built("libptxsim.so")))
+    modules = ptxsim.Simulator().load_all(built("libcustom_kernel_sim.so"))
+    assert any("dual_gemm" in kernel for module in modules for kernel in module.kernels)
