@@ -24,9 +24,9 @@ from simulator.python.frame import (
     TensorMap,
     aligned,
     body,
+    built,
     library,
 )
-from simulator.python.toolchain import built
 
 # The binding, and helpers for tests below.
 __all__ = [

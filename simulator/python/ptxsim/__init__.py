@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,19 @@ def _finding(raw: structs.Finding) -> Finding:
     return Finding(**_row(raw) | {"verdict": VERDICTS[raw.verdict]})
 
 
-def _library() -> ctypes.CDLL:
-    library = ctypes.CDLL(os.environ.get("PTXSIM_LIBRARY") or str(Path(__file__).parent / "libptxsim.so"))
-    for name in ("sim_create", "sim_load", "sim_finding", "sim_shrink", "image_ptx"):
+@cache
+def load_library(path: str) -> ctypes.CDLL:
+    """The library of a file, with the result types of its functions."""
+    library = ctypes.CDLL(path)
+    for name in (
+        "sim_create",
+        "sim_load",
+        "sim_finding",
+        "sim_shrink",
+        "sim_counters",
+        "sim_event_record",
+        "image_ptx",
+    ):
         getattr(library, name).restype = ctypes.c_void_p
     for name in ("sim_message", "sim_kernel_name"):
         getattr(library, name).restype = ctypes.c_char_p
@@ -188,16 +199,41 @@ def _attributes(
 
 
 class Simulator:
-    """A simulated machine with its modules, memory and findings.  Not thread-safe."""
+    """A simulated machine with its modules, memory and findings.  Not thread-safe.
 
-    def __init__(self, mode: str = "eager", seed: int = 1, threads: int = 1, checks: bool = True) -> None:
+    chip: simulate time on this chip, given by name or file.  values: MMAs write their results.  timeline: record when
+    things happen.  sms: number of SMs; 0 for that of the module's chip.  limit: instructions of a launch; 0 for the
+    library's.  machine_code: a folder with the modules' machine code.  library: the file of the library.
+    """
+
+    def __init__(
+        self,
+        mode: str = "eager",
+        seed: int = 1,
+        threads: int = 1,
+        checks: bool = True,
+        *,
+        chip: str | None = None,
+        values: bool = True,
+        timeline: bool = False,
+        sms: int = 0,
+        limit: int = 0,
+        machine_code: str | None = None,
+        library: str | Path | None = None,
+    ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode is {mode!r}; expected one of {', '.join(MODES)}")
-        self._lib = _library()
-        options = structs.Options(MODES.index(mode), seed, threads, not checks, 0, 0, None)
+        beside = Path(__file__).parent / "libptxsim.so"
+        self._lib = load_library(str(library or os.environ.get("PTXSIM_LIBRARY") or beside))
+        texts = (None if text is None else text.encode() for text in (chip, machine_code))
+        options = structs.Options(
+            MODES.index(mode), seed, threads, not checks, sms, limit, next(texts), not values, timeline, next(texts)
+        )
         self._sim = ctypes.c_void_p(self._lib.sim_create(ctypes.byref(options)))
         if not self._sim:
             raise MemoryError("no memory for a simulator")
+        if chip is not None and self.time is None:
+            raise ValueError(self._message())
         self._kept: dict[int, tuple[int, Any]] = {}  # by address: size and owner of registered memory
 
     def __del__(self) -> None:
@@ -226,12 +262,14 @@ class Simulator:
         modules: list[Module] = []
         count = ctypes.c_size_t(1)
         while len(modules) < count.value:
-            text = self._text(data, len(modules), arch, count)
-            handle = self._lib.sim_load(self._sim, text, ctypes.c_size_t(len(text)))
-            if not handle:
-                raise PtxError(self._message())
-            modules.append(Module(self, ctypes.c_void_p(handle)))
+            modules.append(self._parsed(self._text(data, len(modules), arch, count)))
         return tuple(modules)
+
+    def _parsed(self, text: bytes) -> Module:
+        handle = self._lib.sim_load(self._sim, text, ctypes.c_size_t(len(text)))
+        if not handle:
+            raise PtxError(self._message())
+        return Module(self, ctypes.c_void_p(handle))
 
     def _text(self, data: bytes, index: int, arch: int, count: ctypes.c_size_t) -> bytes:
         """The PTX of fat binary number `index`; sets `count` to how many there are."""
@@ -252,8 +290,11 @@ class Simulator:
         self._lib.image_free(unpacked)
         return text
 
-    def register(self, value: Any) -> int:
-        """Makes the memory of an array or tensor accessible to kernels, as a launch does; returns its address."""
+    def register(self, value: Any, name: str = "array") -> int:
+        """Makes the memory of an array or tensor accessible to kernels, as a launch does; returns its address.
+
+        Findings call it by its name.
+        """
         found = _memory(value)
         if found is None:
             raise TypeError(f"{type(value).__name__} has no memory that a kernel can use")
@@ -261,7 +302,7 @@ class Simulator:
         for base, (held, _) in self._kept.items():
             if base <= address and address + size <= base + held:
                 return address
-        status = self._lib.sim_register(self._sim, ctypes.c_void_p(address), ctypes.c_size_t(size), b"array")
+        status = self._lib.sim_register(self._sim, ctypes.c_void_p(address), ctypes.c_size_t(size), name.encode())
         if status != OK:
             raise ValueError(self._message())
         self._kept[address] = size, value
@@ -286,7 +327,25 @@ class Simulator:
 
         With `pixels` (per column), those of cuTensorMapEncodeIm2col: corners from W on; the box is channels only.
         """
-        described = structs.TensorMap(data_type, len(sizes), self.register(value), swizzle=swizzle, fill=fill)
+        return self._tensor_map(
+            self.register(value), data_type, box, sizes, strides, element_strides, swizzle, fill, lower, upper, pixels
+        )
+
+    def _tensor_map(
+        self,
+        address: int,
+        data_type: int,
+        box: Sequence[int],
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        element_strides: Sequence[int] = (),
+        swizzle: int = 0,
+        fill: int = 0,
+        lower: Sequence[int] = (),
+        upper: Sequence[int] = (),
+        pixels: int = 0,
+    ) -> bytes:
+        described = structs.TensorMap(data_type, len(sizes), address, swizzle=swizzle, fill=fill)
         described.mode, described.pixels = int(pixels > 0), pixels
         for name, values in zip(
             ("sizes", "strides", "box", "lower", "upper"), (sizes, strides, box, lower, upper), strict=True
@@ -316,6 +375,26 @@ class Simulator:
     def clear(self) -> None:
         """Forgets all findings."""
         self._lib.sim_clear_findings(self._sim)
+
+    @property
+    def counters(self) -> structs.Counters:
+        """Instructions, bytes and conflicts of all launches."""
+        return structs.Counters.from_buffer_copy(structs.Counters.from_address(self._lib.sim_counters(self._sim)))
+
+    @property
+    def time(self) -> structs.Time | None:
+        """Simulated time; None without a chip."""
+        time = structs.Time()
+        return time if self._lib.sim_time(self._sim, ctypes.byref(time)) & 1 else None
+
+    def report(self, path: Path, what: str = "sim_print_json") -> str:
+        """The JSON report, or another text that function `what` of the library prints to a file."""
+        libc = ctypes.CDLL(None)
+        libc.fopen.restype = ctypes.c_void_p
+        file = ctypes.c_void_p(libc.fopen(str(path).encode(), b"w"))
+        getattr(self._lib, what)(self._sim, file)
+        libc.fclose(file)
+        return path.read_text()
 
 
 class Module:
@@ -358,6 +437,12 @@ class Module:
         known = "" if kernel in self.kernels else f"; it has {', '.join(self.kernels) or 'none'}"
         return LaunchRefused(self._simulator._message() + known)
 
+    def _launched(self, kernel: str, arguments: Sequence[Any], *attributes: Any) -> int:
+        """Runs a kernel; `attributes` as _attributes takes them; the library's status."""
+        blobs = self._blobs(kernel, arguments)
+        made = _attributes(blobs, *attributes)
+        return self._lib.sim_launch(self._simulator._sim, self._handle, kernel.encode(), ctypes.byref(made))
+
     def launch(
         self,
         kernel: str,
@@ -371,10 +456,8 @@ class Module:
     ) -> Run:
         """Runs a kernel to its end; returns the findings of this launch.  Raises LaunchRefused if it cannot run."""
         simulator = self._simulator
-        blobs = self._blobs(kernel, arguments)
-        attributes = _attributes(blobs, grid, block, cluster, shared, dependent, cooperative)
         before = {finding: finding.times for finding in simulator.findings}
-        status = self._lib.sim_launch(simulator._sim, self._handle, kernel.encode(), ctypes.byref(attributes))
+        status = self._launched(kernel, arguments, grid, block, cluster, shared, dependent, cooperative)
         if status not in (OK, RUN_ERROR):
             raise self._refused(kernel)
         found = tuple(finding for finding in simulator.findings if finding not in before)

@@ -71,7 +71,7 @@ def test_bytes_for_an_invalidated_mbarrier_are_an_error():
     invalid = "@%p2 mbarrier.inval.shared.b64 [%r3]; mov.u32 %r9, 7; bar.sync 0;"
     sim, _ = run(INIT.format(1), EXPECT, BULK, invalid, mode="late")
     found = [f for f in sim.findings if f["message"] == "completes on an mbarrier that is no longer valid"]
-    assert [f["kind"] for f in found] == ["no-mbarrier"] and found[0]["verdict"] == 2, sim.findings
+    assert [f["kind"] for f in found] == ["no-mbarrier"] and found[0]["verdict"] == "error", sim.findings
 
 
 @pytest.mark.parametrize(

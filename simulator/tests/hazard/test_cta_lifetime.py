@@ -130,7 +130,7 @@ def test_an_operation_of_a_pair_whose_peer_ends(operation):
             sim = Sim(text + "tcgen05.fence::after_thread_sync; FREE: " + freed + "\n}\n", mode)
             sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
             assert ("cta-exited" in sim.kinds) == (not waits), (mode, sim.findings)
-            errors = {finding["kind"] for finding in sim.findings if finding["verdict"] == 2}
+            errors = {finding["kind"] for finding in sim.findings if finding["verdict"] == "error"}
             also = {"tensor-memory-uninitialised"}  # shift moves columns that were never written
             also |= set() if waits else {"cta-exited", "tensor-memory-freed", "tensor-memory-leak"}
             assert errors <= also, sim.findings
@@ -161,4 +161,4 @@ def test_a_cluster_barrier_is_ordered_after_the_end_of_warps_that_skip_it():
         for mode in MODES:
             sim = Sim(text.replace("SIGNAL", signal) + barrier + free, mode)
             sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
-            assert {each["kind"] for each in sim.findings if each["verdict"] == 2} == kinds, sim.findings
+            assert {each["kind"] for each in sim.findings if each["verdict"] == "error"} == kinds, sim.findings

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from simulator.python.ptxsim import Module
 from simulator.tests.sim_kit import HEADER, MODES, Options, Sim, aligned, body, library
 
 OK, BAD_ARGUMENT, NO_KERNEL, RUN_ERROR = 0, 1, 4, 5
@@ -337,12 +338,14 @@ def test_arguments_are_encoded_in_their_parameters_sizes():
     names = {"b8": 1, "u16": 2, "u32": 4, "u64": 8, "f32": 4, "f64": 8}
     parameters = ", ".join(f".param .{kind} a_{kind}" for kind in names) + ", .param .align 4 .b8 a_bytes[12]"
     sim = Sim(body("").replace(".param .u64 p", parameters))
+    encoded = Module(sim, sim.module)._bytes
     for index, (value, content) in enumerate(
-        ((-1, b"\xff"), (0x12345, b"\x45\x23"), (-2, b"\xfe\xff\xff\xff"), (1 << 40, b"\0" * 5 + b"\1\0\0"))
+        ((-1, b"\xff"), (0x2345, b"\x45\x23"), (-2, b"\xfe\xff\xff\xff"), (1 << 40, b"\0" * 5 + b"\1\0\0"))
     ):
-        assert sim._argument("k", index, value) == content
-    assert sim._argument("k", 4, 1.5) == np.float32(1.5).tobytes()
-    assert sim._argument("k", 5, 0.1) == np.float64(0.1).tobytes()
-    assert sim._argument("k", 6, b"abc") == b"abc" + b"\0" * 9
-    array = aligned(4)
-    assert sim._argument("k", 3, array) == array.ctypes.data.to_bytes(8, "little")
+        assert encoded("k", index, value) == content
+    assert encoded("k", 4, 1.5) == np.float32(1.5).tobytes()
+    assert encoded("k", 5, 0.1) == np.float64(0.1).tobytes()
+    assert encoded("k", 6, b"abc") == b"abc" + b"\0" * 9
+    with pytest.raises(ValueError, match="2 bytes"):
+        encoded("k", 1, 0x12345)
+    assert encoded("k", 3, (array := aligned(4)).ctypes.data) == array.ctypes.data.to_bytes(8, "little")

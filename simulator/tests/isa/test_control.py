@@ -193,7 +193,7 @@ def test_run_time_errors_name_their_place(statement, kind):
     sim, _ = run(text)
     assert kind in sim.kinds, sim.findings
     finding = sim.findings[0]
-    assert finding["verdict"] == 2
+    assert finding["verdict"] == "error"
     assert finding["ptx_line"] > 5
 
 

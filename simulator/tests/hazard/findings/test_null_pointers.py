@@ -75,7 +75,7 @@ def test_a_null_pointer_is_reported_with_direction_and_size(line):
     text = body(BEGIN[: BEGIN.index("mbarrier")] if threads > 1 else BEGIN, line, registers=ROOM, before=BEFORE)
     sim = Sim(text)
     assert sim.launch("k", 0, block=threads, cluster=1) != 0
-    errors = [f for f in sim.findings if f["verdict"] == 2]
+    errors = [f for f in sim.findings if f["verdict"] == "error"]
     assert [f["kind"] for f in errors] == ["out-of-bounds"], sim.findings
     assert {way, str(size), "null"} <= set(errors[0]["message"].split()), errors
     assert text.splitlines()[errors[0]["ptx_line"] - 1] == line
@@ -98,5 +98,5 @@ def test_misaligned_addresses_and_invalid_maps_are_reported(line, kind):
     text = body("ld.param.u64 %rd1, [p];" + BEGIN, line, registers=ROOM, before=BEFORE)
     sim = Sim(text)
     sim.launch("k", sim.buffer(np.arange(64, dtype=np.uint32)), block=1, cluster=1)
-    errors = [f for f in sim.findings if f["verdict"] == 2]
+    errors = [f for f in sim.findings if f["verdict"] == "error"]
     assert [(f["kind"], text.splitlines()[f["ptx_line"] - 1]) for f in errors] == [(kind, line)], sim.findings

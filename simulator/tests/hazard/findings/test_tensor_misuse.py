@@ -55,7 +55,7 @@ def test_a_broken_rule_is_reported(lines):
     kind, parts = CASES[lines]
     sim, _ = run(lines)
     found = [f for f in sim.findings if f["kind"] == kind]
-    assert len(found) == 1 and found[0]["verdict"] == 2, sim.findings
+    assert len(found) == 1 and found[0]["verdict"] == "error", sim.findings
     assert all(part in found[0]["message"] for part in parts), found
 
 
@@ -148,7 +148,7 @@ def test_an_mma_with_a_wrong_operand_is_refused(name):
     text = TENSOR.replace("@%p1 OPERATION", f"{setup}\n@%p1 {MMA_OF.format(*operands)}").replace("ACCUMULATE", "0")
     sim = Sim(text.replace("COMMIT", COMMIT).replace("LAST", ""), limit=2_000_000)
     sim.launch("k", sim.buffer(np.zeros((128, COLUMNS), np.uint32)), block=128)
-    errors = [f for f in sim.findings if f["verdict"] >= 2]
+    errors = [f for f in sim.findings if f["verdict"] in ("error", "incomplete")]
     assert errors and errors[0]["kind"] == kind, sim.findings
     assert words is None or words in errors[0]["message"], errors
 
