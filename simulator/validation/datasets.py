@@ -86,53 +86,6 @@ SETS = {
             "wrong_in": words("modes with wrong values or without an end; `not compared`"),
         },
     ),
-    "third_party_kernels": DataSet(
-        "third_party_kernels.csv",
-        "a kernel of another project",
-        {
-            "project": text("owner/name on GitHub, or the wheel whose compiler made the kernel"),
-            "name": text("the kernel"),
-            "arch": text("compute capability"),
-            "size": text("problem"),
-            "shows": text("what the kernel is an example of"),
-            "outside": text("yes: its driver is not in this repository"),
-            "simulator": text("last commit of the simulator's C code that ran it"),
-            "version": text("commit or version of the project"),
-            "not_built": text("why there are no runs"),
-        },
-    ),
-    "third_party_runs": DataSet(
-        "third_party_runs.csv",
-        "runs of such a kernel, in the modes that gave the same",
-        {
-            "project": text("as above"),
-            "name": text("as above"),
-            "arch": text("as above"),
-            "modes": words(MODES),
-            "status": whole("status of the launch"),
-            "wrong": whole("values outside the bound"),
-            "of": whole("values compared"),
-            "max_error": number("largest absolute error"),
-            "verdict": text("the simulator's verdict"),
-            "seconds": number("seconds of the slowest of them, on a shared machine"),
-            "failed": text("why there are no values"),
-        },
-    ),
-    "third_party_findings": DataSet(
-        "third_party_findings.csv.gz",
-        "a kind of finding at one line of such a kernel",
-        {
-            "project": text("as above"),
-            "name": text("as above"),
-            "arch": text("as above"),
-            "verdict": text("review or error"),
-            "kind": text("kind of finding"),
-            "source": text("file and line"),
-            "times": whole("how often, in the mode with most"),
-            "modes": words("modes that have it"),
-            "message": text("the finding's first line"),
-        },
-    ),
 }
 
 

@@ -7,20 +7,18 @@ FOLDER (default: validation/ in the build folder) gets the full tables, simulato
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from simulator.python.markdown import table
 from simulator.python.toolchain import BUILD
 from simulator.validation import backend_table, datasets
 from simulator.validation.mutants import mutant_page
-from simulator.validation.third_party import third_party_page, third_party_rows
 
-INTRODUCTION = """BACKENDS, MUTANTS and THIRD_PARTY are written from the data sets below, which the programs
+INTRODUCTION = """BACKENDS and MUTANTS are written from the data sets below, which the programs
 of `simulator/validation/` measured (`./nvfp4 validate PROGRAM`). `make validation-report` writes these pages anew, and
 every row of the data sets as tables into `build/validation/`. The data sets lie in `data/`, which `datasets.py` reads
-and writes; cells of several words have semicolons between them, and files that end in .gz are compressed. The pages on
-the clock come from `simulator/calibration/`."""
+and writes; cells of several words have semicolons between them. The pages on the clock come from
+`simulator/calibration/`; THIRD_PARTY and SENTRYWARD are kept by hand."""
 
 
 def schema() -> str:
@@ -32,17 +30,12 @@ def schema() -> str:
     return "\n".join(text) + "\n"
 
 
-def corpus() -> dict:
-    return json.loads((datasets.DATA / "third_party_corpus.json").read_text())
-
-
 def pages() -> dict[str, str]:
     """The pages of simulator/results by name."""
     return {
         "README.md": schema(),
         "BACKENDS.md": backend_table.summary(datasets.each_mode(datasets.read("backends"))),
         "MUTANTS.md": mutant_page.summary(datasets.read("mutants")),
-        "THIRD_PARTY.md": third_party_page.summary(third_party_rows.load(), corpus()),
     }
 
 
@@ -51,7 +44,6 @@ def full_tables() -> dict[str, str]:
     return {
         "backends.md": backend_table.page(datasets.each_mode(datasets.read("backends"))),
         "mutants.md": mutant_page.page(datasets.read("mutants")),
-        "third_party.md": third_party_page.page(third_party_rows.load(), corpus()),
     }
 
 

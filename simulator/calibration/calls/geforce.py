@@ -2,7 +2,6 @@
 
     python -m simulator.calibration.calls.geforce              # the page, from the committed times
     python -m simulator.calibration.calls.geforce --simulate   # simulate the shapes first (minutes)
-    python -m simulator.calibration.calls.geforce --cutlass FOLDER   # CUTLASS's example 79a, built in FOLDER
 
 Floors of an RTX 5090: every byte once at 1.792 TB/s (NVIDIA's datasheet), every multiply-add at 4,096 FLOP a cycle and
 SM and 2.88 GHz on 170 SMs (measured by others: Neroued/ninfer, pull request 160).
@@ -12,17 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from simulator.calibration.packed import DATA
 from simulator.calibration.rows import RESULTS
-from simulator.package.simulated_call import CHIPS, simulated_calls, tile_table
-from simulator.validation.third_party.cuda import cutlass
-from simulator.validation.third_party.third_party_sources import Sources
+from simulator.package.simulated_call import simulated_calls, tile_table
 
 RECORD, PAGE = DATA / "geforce_calls.json", RESULTS / "GEFORCE_TIMES.md"
 SMS, CLOCK_GHZ, FLOP_A_CYCLE, BYTES_PER_US = 170, 2.88, 4096, 1.792e6
@@ -80,28 +75,6 @@ def simulate() -> list[dict[str, Any]]:
     return rows
 
 
-def simulate_cutlass(cache: Path) -> list[dict[str, Any]]:
-    """Example 79a's times, a row for each shape: its own program, one GEMM with the columns of both products."""
-    example = next(example for example in cutlass.EXAMPLES if example.name == "79a")
-    program = cutlass.build(example, Sources(cache))
-    rows = []
-    for m, n, k in SHAPES:
-        report = program.with_suffix(".time.json")
-        settings = {
-            "TIME": CHIPS["geforce"],
-            "CHIP": CHIPS["geforce"],
-            "CHECKS": "0",
-            "VALUES": "0",
-            "JSON": str(report),
-        }
-        environment = {**os.environ, **{f"NVFP4_SIMULATE_{name}": value for name, value in settings.items()}}
-        # Its comparison of values fails, since values are not computed.
-        subprocess.run([program, *cutlass.gemm(m, 2 * n, k).split()], env=environment, capture_output=True, check=False)
-        gemm = json.loads(report.read_text())["time"]["launches"][-1]
-        rows.append({"shape": [m, n, k], "alone_us": round(gemm["end_us"] - gemm["start_us"], 2)})
-    return rows
-
-
 def render(record: dict[str, Any]) -> str:
     """The page."""
     rows = record["ours"]
@@ -140,15 +113,11 @@ def render(record: dict[str, Any]) -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--simulate", action="store_true")
-    parser.add_argument("--cutlass", type=Path, metavar="FOLDER", help="simulate CUTLASS's example, built in FOLDER")
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args(arguments)
     record = json.loads(options.record.read_text()) if options.record.is_file() else {}
     if options.simulate:
         record["ours"] = simulate()
-    if options.cutlass:
-        record["cutlass_79a"] = simulate_cutlass(options.cutlass.resolve())
-    if options.simulate or options.cutlass:
         options.record.write_text(json.dumps(record, indent=1) + "\n")
     PAGE.write_text(render(record))
     return 0

@@ -23,15 +23,22 @@ from typing import Any
 
 from reference.problems import PROBLEMS
 from simulator.calibration.b200 import board
+from simulator.calibration.calls.public_sources import (
+    DUAL_CALL,
+    SINGLE_CALL,
+    TORCH_STUB,
+    WRAPPER,
+    Sources,
+    compile_object,
+    link,
+    string_of,
+    tensor,
+)
 from simulator.calibration.rows import parameters_digest
 from simulator.package.simulated_call import MACHINE_CODE, ROOT, benchmark_shapes, simulated_calls
 from simulator.python.machine_code.assemble import VARIABLE, by_machine_code
 from simulator.python.toolchain import BUILD
 from simulator.validation.mutants.backends.blackwell_grouped import CONFIGS as GROUPED_TILES
-from simulator.validation.third_party.cuda.libraries import DUAL_CALL, SINGLE_CALL, string_of, tensor
-from simulator.validation.third_party.cuda.wrappers import TORCH_STUB, WRAPPER
-from simulator.validation.third_party.nvcc_objects import compile_object, link
-from simulator.validation.third_party.third_party_sources import Sources
 
 RESULT = ROOT / "simulator/calibration/data/public_kernels.json"
 GAU, NAREG, JIAB = "gau-nernst/gpu-mode-kernels", "NaregAmirianMegan/NVFP4_Kernels", "jIab-b/nvfp4_gemm"

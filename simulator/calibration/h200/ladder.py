@@ -21,10 +21,23 @@ from simulator.calibration.rows import ROOT, Row
 from simulator.package.simulated_call import MACHINE_CODE
 from simulator.python.machine_code.assemble import VARIABLE, by_machine_code
 from simulator.python.toolchain import built, nvcc
-from simulator.validation.third_party.cuda.wrappers import PREAMBLE_FAST
 
 SIZE = 2048  # the timed size that takes a minute to simulate
 CALLS = 2  # the last one counts
+PREAMBLE_FAST = """#define NDEBUG // as its author builds it
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda/barrier>
+#include <vector>
+#include <cuda_runtime.h>
+#include <cuda_bf16.h>
+using bf16 = __nv_bfloat16;
+#define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
+#define cudaCheck(e) do { if ((e) != cudaSuccess) std::fprintf(stderr, "cuda error, line %d\\n", __LINE__); } while (0)
+"""
 MAIN = """
 extern "C" __attribute__((weak)) CUresult cuGetErrorString(CUresult, const char **text) {
     *text = "an error";
