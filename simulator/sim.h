@@ -189,8 +189,7 @@ SIM_API int sim_copy(struct sim *sim, void *to, const void *from, size_t bytes);
  *
  * Launches and copies run when they are called.  The checks order each of them after what a card would have to
  * wait for: everything in the same queue, but with programmatic_dependent only what griddepcontrol waits for;
- * and work in other queues through events, waits of the host, and the legacy default queue, which is number 0.
- */
+ * and work in other queues through events, waits of the host, and the legacy default queue, number 0. */
 SIM_API unsigned sim_queue_create(struct sim *sim, int blocking); /* 0: no memory */
 SIM_API void sim_queue_destroy(struct sim *sim, unsigned queue);
 SIM_API void sim_queue_select(struct sim *sim, unsigned queue); /* the queue of later launches and copies */
@@ -229,8 +228,7 @@ struct sim_shrunk {
 };
 struct sim_shrink_options {
     const char *kind; /* NULL: the first finding that needs a delay, errors first */
-    /* If set, replaces the finding: called after each run, tells whether the results in memory show the fault.
-     */
+    /* If set, replaces the finding: called after each run, tells whether results in memory show the fault. */
     int (*shows)(void *context);
     /* Called after each run; `left`: delays in the smallest set so far. */
     void (*progress)(void *context, unsigned runs, size_t left);
@@ -242,8 +240,7 @@ struct sim_shrink_options {
 /* Searches for the smallest set of delays that shows a finding.  Runs the launch many times, each time on
  * memory as it is now, with fewer and fewer operations delayed as the mode says and the others at once;
  * clusters run in a fixed order, and all earlier launches are complete.  Leaves findings, counters and memory
- * unchanged.  NULL: sim_status and sim_message say why.  The result lives until the next call or sim_destroy.
- */
+ * unchanged.  NULL: sim_status and sim_message say why.  It lives until the next call or sim_destroy. */
 SIM_API const struct sim_shrunk *sim_shrink(struct sim *sim, struct sim_module *module, const char *kernel,
                                             const struct sim_launch_attributes *attributes,
                                             const struct sim_shrink_options *options); /* NULL: defaults */

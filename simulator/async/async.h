@@ -5,8 +5,7 @@
  *   complete  signals: bytes to an mbarrier, an arrival, or the end of a group's member
  *
  * Make an operation with async_new, fill it in, then hand it over with async_issue or discard it with
- * async_drop.  Operations with the same non-NULL `queue` run in the order of issue; all others are unordered.
- */
+ * async_drop.  Operations with the same non-NULL `queue` run in the order of issue, all others in any. */
 #ifndef SIM_ASYNC_H
 #define SIM_ASYNC_H
 
@@ -57,8 +56,7 @@ void async_drop(struct async_op *op);
 /* Performs steps of one operation that the mode chooses; false if none can proceed. */
 bool async_progress(struct cluster *cluster);
 void async_clear(struct cluster *cluster);
-/* With simulated time: `stage` is due now. It is performed as soon as earlier operations of its queue are done.
- */
+/* With simulated time: `stage` is due now. It is performed once earlier operations of its queue are done. */
 void async_due(struct timing *timing, struct async_op *op, uint8_t stage);
 /* Reports a finding at the instruction that issued the operation. */
 void async_report(const struct async_op *op, enum sim_verdict verdict, const char *kind, const char *format,

@@ -62,12 +62,10 @@ void load_timed(struct run *run, struct async_op *op);
 void store_timed(struct run *run, struct async_op *op);
 void prefetch_timed(struct run *run, uint64_t from, uint64_t bytes);
 void prefetch_box_timed(struct run *run, const struct tensor_box *box);
-/* Reads global memory as the operation's issuer sees it (`view`: delayed stores of launches it does not know).
- */
+/* Reads global memory as the operation's issuer sees it (`view`: delayed stores of unknown launches). */
 void take_global(const struct async_op *op, const struct known *view, uint8_t *to, uint64_t from,
                  uint32_t bytes);
-/* Next run of contiguous bytes that a store copies: moves *at to its start and returns its length; 0: no more.
- */
+/* Next contiguous bytes that a store copies: moves *at to their start and returns their length; 0: no more. */
 uint32_t store_run(const struct store *store, uint32_t *at);
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);

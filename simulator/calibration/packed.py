@@ -18,6 +18,7 @@ from typing import Any
 
 DATA = Path(__file__).resolve().parent / "data"
 MOST_PLAIN_BYTES = 100_000
+LINE = 120  # characters of a line of JSON
 INTEGER = re.compile(r"-?\d+")
 
 Head = dict[str, Any]
@@ -38,6 +39,19 @@ def read(name: str, folder: Path = DATA) -> tuple[Head, list[Cells]]:
     raw = path.read_bytes()
     first, _, rest = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode().partition("\n")
     return json.loads(first.removeprefix("# ")), list(csv.DictReader(io.StringIO(rest)))
+
+
+def dense(value: Any, indent: int = 0) -> str:
+    """JSON in which a list or dictionary that fits a line stands on one."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or len(line) + indent <= LINE:
+        return line
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key, ensure_ascii=False)}: {dense(item, indent + 1)}" for key, item in value.items()]
+    else:
+        items = [dense(item, indent + 1) for item in value]
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return begin + f",\n{' ' * (indent + 1)}".join(items) + end
 
 
 def read_dense(path: Path) -> Any:

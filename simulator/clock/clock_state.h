@@ -187,8 +187,7 @@ struct sm_time {
     uint32_t ntenants, nolder; /* nolder: of earlier launches, which come first */
 };
 
-/* Kinds of requests for bytes: L2 and HBM serve boxes of a tensor map and warps more slowly than whole blocks.
- */
+/* Kinds of requests for bytes: L2 and HBM serve a tensor map's boxes and warps slower than whole blocks. */
 enum asker { ASKED_BY_BLOCK, ASKED_BY_BOX, ASKED_BY_WARP };
 
 /* A request of an SM to L2 or HBM, served at the end of the SM's window in order of time. */
@@ -226,8 +225,7 @@ struct event {
     uint8_t stage;
 };
 
-/* The SMs of a cluster's place: they share nothing with others but L2 and HBM, so they advance by themselves.
- */
+/* The SMs of a cluster's place: they share only L2 and HBM with others, so they advance by themselves. */
 struct island {
     struct event *events; /* a heap, earliest first */
     uint32_t count, room;

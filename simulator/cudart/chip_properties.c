@@ -11,8 +11,7 @@
 #define MB (1 << 20)
 
 /* HW: CUDA C++ Programming Guide, compute capabilities; cuda_occupancy.h (blocks of an SM); the cards' data
- * sheets (SMs, memory, L2).  Clusters of 12.x: the portable size (Blackwell tuning guide: 16 holds for a B200).
- */
+ * sheets (SMs, memory, L2).  Clusters of 12.x: the portable size (Blackwell tuning guide: a B200 has 16). */
 static const struct chip chips[] = {
     {.name = "h200",
      .target = "sm_90a",

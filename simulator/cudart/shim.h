@@ -81,8 +81,7 @@ cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count, cu
 /* Prints that a function is not modelled; returns cudaErrorNotSupported. */
 cudaError_t runtime_unmodelled(const char *what);
 /* Keeps an error for cudaGetLastError and returns it.  The error of a failed launch takes precedence, also in
- * calls that only query (CUDA runtime API: "may also return error codes from previous, asynchronous launches").
- */
+ * calls that only query (CUDA runtime API: "error codes from previous, asynchronous launches"). */
 cudaError_t runtime_result(cudaError_t error);
 
 #endif

@@ -94,8 +94,7 @@ void vclock_fence(struct run *run, bool acquires, bool releases, bool narrow /* 
 void vclock_fence_sc(struct run *run);
 /* A relaxed arrival: joins into `gathered` the fact that it came, and what releasing fences before it cover. */
 void relaxed_signal(struct run *run, struct vector_clock *gathered);
-/* The running warp has seen a relaxed signal: an acquiring fence afterwards acquires what the signal carried.
- */
+/* The running warp has seen a relaxed signal: a later acquiring fence acquires what the signal carried. */
 void vclock_noticed(struct run *run, const struct vector_clock *signalled);
 /* A strong load, store or atomic at the address operand of the running instruction.  It releases or acquires
  * through memory if it has .release or .acquire, or if it is relaxed and combined with a fence.  A relaxed

@@ -1,5 +1,4 @@
-/* Repeated runs of one launch, each on the memory contents of the beginning and with the delays of a schedule.
- */
+/* Repeated runs of one launch, each on the memory of the beginning and with the delays of a schedule. */
 #ifndef SIM_TRIAL_H
 #define SIM_TRIAL_H
 

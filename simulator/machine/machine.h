@@ -46,8 +46,7 @@ enum wait_kind {
     WAIT_BAR,      /* object: named barrier; a: its number; b: generation */
     WAIT_MBARRIER, /* object: the mbarrier; a: parity or phase */
     WAIT_CLUSTER,  /* b: generation */
-    WAIT_CONVERGE, /* other lanes of the warp have to arrive, at an .aligned instruction or one with a mask (a)
-                    */
+    WAIT_CONVERGE, /* other lanes of the warp have to arrive, at an instruction with .aligned or a mask (a) */
     WAIT_WARP_SYNC,
     WAIT_ASYNC, /* the warp's own asynchronous operations; ready() tells when they are done */
     WAIT_KINDS

@@ -44,8 +44,7 @@ struct schedule {
     void *context;
 };
 
-/* Adds an operation to the list; returns 1 + its index, or 0 if it is not listed.  *prompt: it is not delayed.
- */
+/* Adds an operation to the list; returns 1 + its index, or 0 if it is not there.  *prompt: not delayed. */
 uint32_t schedule_issued(struct schedule *schedule, const struct run *run, const char *kind, int lane,
                          bool *prompt);
 /* Call when the result of a listed operation is written. */

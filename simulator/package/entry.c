@@ -71,8 +71,7 @@ static void forget_ranges(const struct range *ranges, const bool *registered, in
     }
 }
 
-/* True if the sizes are safe to compute with. If not, custom_kernel_on_device rejects the call with the reason.
- */
+/* True if the sizes are safe to compute with. If not, custom_kernel_on_device says why it rejects the call. */
 static bool plausible(const struct custom_kernel_args *args) {
     const int64_t limit = SIZE_LIMIT;
     const size_t without_queue = offsetof(struct custom_kernel_args, queue);

@@ -73,8 +73,7 @@ static int digit_value(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
 }
 
-/* Reads digits of the base, `exactly` so many or (0) at least one; false if they are missing or exceed 64 bits.
- */
+/* Reads digits of the base, `exactly` so many or (0) at least one; false if none or above 64 bits. */
 static bool read_digits(struct lexer *lexer, int base, int exactly, uint64_t *value) {
     int count = 0;
     *value = 0;

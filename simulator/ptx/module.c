@@ -133,8 +133,7 @@ void parse_prototype(struct parser *parser, struct token label) {
     parse_declare(parser, label, SYM_PROTOTYPE)->function = function;
 }
 
-/* Parses a body; false if it cannot. A function of its own, so that no local variable lives across the longjmp.
- */
+/* Parses a body; false if it cannot. A function of its own, so that no local lives across the longjmp. */
 static bool body_reads(struct parser *parser, struct function *function) {
     if (setjmp(parser->body_fail) != 0) {
         return false;
@@ -151,8 +150,7 @@ static bool body_reads(struct parser *parser, struct function *function) {
 }
 
 /* Recovers from an unreadable body: drops its instructions, branches and symbols, keeps the error as the
- * function's `unreadable`, and continues after the closing brace. The lexer is just behind the opening brace.
- */
+ * function's `unreadable`, and continues after the closing brace. The lexer is behind the opening brace. */
 static void leave_body(struct parser *parser, struct function *function) {
     parser->nfixups = 0;
     for (int depth = 0; depth <= parser->depth; depth++) {

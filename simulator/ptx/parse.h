@@ -161,8 +161,7 @@ void parse_open_scope(struct parser *parser);
 void parse_close_scope(struct parser *parser);
 
 struct token parse_name(struct parser *parser);
-/* The directives before a declared name: `.align N`, `.ptr`, a space, a vector size and a type, in any order.
- */
+/* Directives before a declared name: `.align N`, `.ptr`, a space, a vector size and a type, in any order. */
 unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *vector);
 /* Product of the extents [4][8]...; `[]` sets *open and gives 0. */
 uint64_t parse_extents(struct parser *parser, bool *is_array, bool *open);

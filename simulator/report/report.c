@@ -194,8 +194,7 @@ void sim_print_counters(const struct sim *sim, FILE *to) {
     }
 }
 
-/* Findings with the same kind, verdict, kernel and source line (PTX line if there is no source) form a group.
- */
+/* Findings with the same kind, verdict, kernel and source line (without source, PTX line) form a group. */
 static bool same_group(const struct sim_finding *a, const struct sim_finding *b) {
     return a->verdict == b->verdict && strcmp(a->kind, b->kind) == 0 && strcmp(a->kernel, b->kernel) == 0 &&
            (a->source[0] != '\0' ? strcmp(a->source, b->source) == 0 : a->ptx_line == b->ptx_line);

@@ -2,8 +2,7 @@
 #include "place.h"
 #include "time_report.h"
 
-/* The trace has one process for the chip, and for each CTA one for its warps and one for the units of its SM.
- */
+/* The trace has one process for the chip, and for each CTA one for its warps and one for its SM's units. */
 #define CHIP_PROCESS 1
 #define FIRST_CTA    2
 

@@ -50,8 +50,7 @@ struct tc_mma_data {
     uint8_t b[TC_MMA_MAX_N * 2 * TC_ROW_BYTES]; /* rows of TC_ROW_BYTES; with a sparse A, twice that */
 };
 
-/* Reads shared memory of CTA `rank` (0, or 0 and 1 in a pair), which supplies its share of the rows of A and B.
- */
+/* Reads shared memory of CTA `rank` (0, or 0 and 1 in a pair), which has its share of the rows of A and B. */
 void tc_mma_read(const struct tc_mma *mma, const struct tc_mma_footprint *footprint, const struct tc_cta *cta,
                  int rank, struct tc_mma_data *data);
 /* In CTA `rank`, reads scales, metadata, A in TMEM and the accumulator, and writes D. Returns -1, or a lane of

@@ -1,5 +1,4 @@
-/* Launches: the gap between dependent kernels, with and without PDL, how fast CTAs start, and the SM's clock.
- */
+/* Launches: the gap between dependent kernels, with and without PDL, how fast CTAs start, the SM's clock. */
 #include "harness.cuh"
 
 #define KERNELS_IN_A_ROW 200

@@ -17,7 +17,7 @@ from reference.problems.dual_gemm import PROBLEM
 from simulator.calibration.b200.board import BY_PTX, CLOCK_GHZ, simulated_chip
 from simulator.calibration.calls import board_times
 from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows, board_text, public
-from simulator.calibration.packed import DATA
+from simulator.calibration.packed import DATA, dense
 from simulator.calibration.rows import RESULTS, parameters_digest
 from simulator.package.simulated_call import benchmark_shapes, simulated_calls, tile_table
 from simulator.python.markdown import table
@@ -216,7 +216,7 @@ def main(arguments: list[str]) -> int:
         configs = tile_table()["blackwell"]["tiles"]
         tiles = {shape: {name: simulate(shape, name)["back_to_back_us"] for name in configs} for shape in times}
     data = compute(times, tiles)
-    write(RESULT, json.dumps(data, indent=1) + "\n")
+    write(RESULT, dense(data) + "\n")
     write(TEXT, render(data))
     print(table(BOARD_HEAD, board_rows()))
     return 0

@@ -10,14 +10,13 @@ tokens once, as codes and scale factors.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from collections import Counter
 from pathlib import Path
 
 from simulator.calibration.b200.board import simulated_chip
-from simulator.calibration.packed import DATA
+from simulator.calibration.packed import DATA, dense
 from simulator.package.simulated_call import simulated_program
 
 RECORD = DATA / "experts_calls.json"
@@ -78,7 +77,7 @@ def main(arguments: list[str]) -> int:
         for backend in BYTES_PER_US
         for product in PRODUCTS
     ]
-    record.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    record.write_text(dense({"rows": rows}) + "\n")
     return 0
 
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from simulator.calibration.packed import DATA
+from simulator.calibration.packed import DATA, dense
 from simulator.calibration.rows import RESULTS
 from simulator.package.simulated_call import simulated_calls, tile_table
 
@@ -118,7 +118,7 @@ def main(arguments: list[str]) -> int:
     record = json.loads(options.record.read_text()) if options.record.is_file() else {}
     if options.simulate:
         record["ours"] = simulate()
-        options.record.write_text(json.dumps(record, indent=1) + "\n")
+        options.record.write_text(dense(record) + "\n")
     PAGE.write_text(render(record))
     return 0
 

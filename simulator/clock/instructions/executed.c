@@ -68,8 +68,7 @@ static void executed_memory(struct run *run, const struct insn *insn) {
 }
 
 /* HW (measured, H200: cluster_ring_cycles): an arrival through the cluster window leaves the SM, also if it
- * goes to its own CTA, lane by lane.  A releasing arrival travels during the fence before it and adds nothing.
- */
+ * goes to its own CTA, lane by lane.  A releasing arrival travels during the fence before it. */
 void time_arrival(struct run *run, const struct cta *to) {
     struct timing *timing = run->launch->timing;
     if (run->insn->timing == FAMILY_MBARRIER_ARRIVE && strstr(run->insn->name, "shared::cluster") != NULL) {

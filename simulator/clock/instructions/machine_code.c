@@ -74,8 +74,7 @@ static uint32_t find(struct reader *reader, uint32_t line, uint32_t nth) {
 
 enum column { SLOTS, BEFORE, AFTER, ALU, FMA, HALF, IMAD, IMAD_WIDE, SPECIAL, COLUMNS };
 
-/* Reads of special registers and constants (S2R, S2UR, LDC); the file says how many cycles ago each was asked.
- */
+/* Reads of special registers and constants (S2R, S2UR, LDC); the file says how long ago each was asked. */
 #define ANSWERS 3
 
 static ticks wait_for_answers(const struct chip *chip, const uint32_t asked[ANSWERS]) {

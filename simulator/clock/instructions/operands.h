@@ -10,8 +10,7 @@ struct cost {
 };
 
 /* Returns when the operands from `first` on are ready; includes results, since results of one register come in
- * order.
- */
+ * order. */
 ticks time_operands_ready(const struct warp *warp, const struct split *split, const struct insn *insn,
                           uint32_t first, enum pipe pipe);
 void time_results_ready(struct warp *warp, const struct split *split, const struct insn *insn, ticks ready,

@@ -230,8 +230,7 @@ static uint32_t home_of(const struct readers *readers, const struct line_use *us
 }
 
 /* True if an order after the later use implies an order after the earlier one, so that one record can hold
- * both.
- */
+ * both. */
 static bool replaces(const struct line_use *later, const struct line_use *use) {
     return use->time.cluster == later->time.cluster && use->time.clock_index == later->time.clock_index &&
            use->flags == later->flags &&

@@ -1,6 +1,5 @@
 /* Races on global memory inside one launch: two warps use the same bytes without an order, and at least one of
- * them writes.  Vector clocks give the order inside a cluster, flags (releases.h) the order between clusters.
- */
+ * them writes.  Vector clocks give the order inside a cluster, flags (releases.h) that between clusters. */
 #ifndef SIM_HAZARD_RACES_H
 #define SIM_HAZARD_RACES_H
 

@@ -11,8 +11,7 @@ struct verdict {
     const char *kind, *message;
 };
 
-/* The kind of finding for an access with `flags` after one with flags `before` that is not ordered before it.
- */
+/* The kind of finding for an access with `flags` after an unordered one with flags `before`. */
 static struct verdict unordered(uint8_t before, unsigned flags) {
     bool was_write = before & ACCESS_WRITE, was_async = before & (ACCESS_ASYNC | ACCESS_COPY);
     bool write = flags & ACCESS_WRITE, async = flags & ACCESS_ASYNC;

@@ -115,8 +115,7 @@ static bool yields(struct warp *warp, ticks at) {
     if (time_stores(last, split) && time_stores(warp, warp_next(warp))) { /* stores take turns */
         return false;
     }
-    /* With machine code, when an MMA kept both from issuing, the one chosen first goes first: see issue_beside.
-     */
+    /* With machine code, when an MMA kept both from issuing, the first choice goes first: see issue_beside. */
     return !warp->cta->cluster->launch->reordered || last->time->chosen <= warp->time->chosen;
 }
 

@@ -1,5 +1,4 @@
-/* The mbarrier instructions (PTX ISA, Parallel Synchronization: mbarrier); the objects are in async/mbarrier.c.
- */
+/* The mbarrier instructions (PTX ISA, Parallel Synchronization: mbarrier); objects: async/mbarrier.c. */
 #include "async/async.h"
 #include "isa/opcodes.h"
 
@@ -121,8 +120,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
         }
         uint64_t value = lane_u64(run, insn->op[1], lane);
         uint32_t phase = parity ? (uint32_t)value : (uint32_t)(value >> 32);
-        /* With simulated time, a thread that was woken saw the phase end, even if later phases ended meanwhile.
-         */
+        /* With simulated time, a woken thread saw the phase end, even if later phases ended meanwhile. */
         bool woken = run->launch->timing != NULL && run->split->resumed && run->split->wait.object == barrier;
         bool over = woken || phase_over(barrier, parity, phase);
         if (run->launch->checks && (barrier != tested || over != tested_over)) {

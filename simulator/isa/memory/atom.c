@@ -108,8 +108,7 @@ static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uin
     return old;
 }
 
-/* In mode reverse, lets later clusters run first, so that those which depend on this one really have to wait.
- */
+/* In mode reverse, lets later clusters run first, so that those which depend on this one have to wait. */
 static void give_way(struct run *run) {
     struct cluster *cluster = run->cluster;
     if (run->launch->mode == SIM_REVERSE && !cluster->gives_way && cluster->given_way < MOST_GIVEN_WAY) {

@@ -47,8 +47,7 @@ static inline struct access access_of(const struct insn *insn) {
                            insn->op[insn->memory.elements]};
 }
 
-/* Copies one element for all lanes. `bytes` is a constant at each call, so that memcpy becomes one instruction.
- */
+/* Copies one element for all lanes. `bytes` is constant at each call, so that memcpy is one instruction. */
 static inline void element_in(const struct insn *insn, void *to, struct operand operand,
                               uint8_t *const at[LANES], uint32_t skip, uint32_t mask, const uint32_t bytes) {
     FOR_LANES(rest, mask) {

@@ -158,8 +158,7 @@ static float narrowed(double x, unsigned rnd) {
     return narrow;
 }
 
-/* Rounds a float to a smaller format. A value from f64 was rounded to odd before, so it is rounded only once.
- */
+/* Rounds a float to a smaller format. A value from f64 was rounded to odd before, so it rounds only once. */
 static uint32_t to_small(const struct insn *insn, enum tc_format format, float x) {
     unsigned flags = (insn->convert.relu ? TC_RELU : 0) | (insn->convert.satfinite ? TC_SATFINITE : 0);
     return tc_from_f32(format, x, tc_rounds[insn->convert.rounding], flags, 0);

@@ -1,5 +1,4 @@
-/* A CTA's tensor state: allocated at its first tcgen05 instruction, cleared for each later CTA that reuses it.
- */
+/* A CTA's tensor state: allocated at its first tcgen05 instruction, cleared for each CTA that reuses it. */
 #include "tcgen05_state.h"
 
 #include <stdlib.h>

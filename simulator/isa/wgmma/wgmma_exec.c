@@ -56,8 +56,7 @@ static void mma_read(struct async_op *op) {
 }
 
 /* Accumulator layout: thread t of a warp holds rows t / 4 and t / 4 + 8, columns 8 j + 2 (t % 4) and the next
- * one. So a tile of 8 x 8 elements is one pair from each thread; with 32-bit elements a pair is two registers.
- */
+ * one. So a tile of 8 x 8 elements is one pair from each thread; of 32-bit elements in two registers. */
 enum { TILE = 8, PAIRS = TILE / 2 };
 typedef uint32_t words __attribute__((vector_size(PAIRS * sizeof(uint32_t))));
 

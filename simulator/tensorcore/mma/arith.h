@@ -59,8 +59,7 @@ struct tc_mma_rule tc_rule_mxf4(enum tc_format scale, int scale_block);
  * otherwise a format of 8 bits or less uses a byte per element, with the code in the low bits. */
 size_t tc_row_bytes(const struct tc_mma_rule *rule, enum tc_format format);
 
-/* Row-major operands: A has M rows and B has N rows of K codes each. A row of scales has k / scale_block bytes.
- */
+/* Row-major operands: A has M rows and B has N rows of K codes each. A row of scales: k / scale_block bytes. */
 struct tc_mma_operands {
     const uint8_t *a, *b;
     size_t a_stride, b_stride; /* bytes from row to row */

@@ -85,8 +85,7 @@ float tc_to_f32(enum tc_format format, uint32_t code) {
     return negative ? -x : x;
 }
 
-/* PTX ISA, cvt, .ue8m0x2: the sign is ignored, values below 2^-127 become code 0, and only .rz and .rp exist.
- */
+/* PTX ISA, cvt, .ue8m0x2: the sign is ignored, values below 2^-127 become code 0; only .rz and .rp exist. */
 static uint32_t to_ue8m0(uint32_t magnitude, enum tc_round round, unsigned flags) {
     if (magnitude > 0x7f800000) {
         return 0xff;

@@ -141,8 +141,7 @@ static inline bool fp4_exact_in_double(f32v c) {
     f32v scaled = c * 0x1p20f;
     i32v magnitude = (i32v)c & INT32_MAX;
     i32v field = ((i32v)c >> 23) & 255;
-    /* From 2^4 on (field 131) every f32 is a multiple of 2^-19; below that, check whether 2^20 c is an integer.
-     */
+    /* From 2^4 on (field 131) every f32 is a multiple of 2^-19; below, check whether 2^20 c is an integer. */
     i32v small = field < 127 + 4;
     i32v whole = (f32v)((i32v)scaled & small) ==
                  __builtin_convertvector(__builtin_convertvector((f32v)((i32v)scaled & small), i32v), f32v);

@@ -24,8 +24,7 @@ bool tc_sparse_idle(uint8_t metadata, enum tc_format a, const uint8_t *row, int 
            memcmp(row + (size_t)chunk * bytes, zeros, bytes) == 0;
 }
 
-/* With 16- and 32-bit elements a lane has four chunks of two rows, with narrower ones eight chunks of one row.
- */
+/* With 16- and 32-bit elements a lane has four chunks of two rows, with narrower ones eight of one row. */
 static bool is_wide(enum tc_format a) {
     return tc_formats[a].bits >= 16;
 }
