@@ -1,6 +1,6 @@
 """Reads and writes the data sets in data/.
 
-A data set is one CSV file, `NAME.csv`, or `NAME.csv.gz` where the text is longer than 100 KB.  Its first line is "# "
+A data set is one CSV file, `NAME.csv`, or `NAME.csv.gz` where the text is longer than 20 KB.  Its first line is "# "
 and a JSON object: where the rows come from, and under "columns" what each column means.  The second line names the
 columns.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 DATA = Path(__file__).resolve().parent / "data"
-MOST_PLAIN_BYTES = 100_000
+MOST_PLAIN_BYTES = 20_000
 LINE = 120  # characters of a line of JSON
 INTEGER = re.compile(r"-?\d+")
 

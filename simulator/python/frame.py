@@ -8,28 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from simulator.python.ptxsim import MODES, RUN_ERROR, VERDICTS, Extent, Module, PtxError, Simulator, load_library
-from simulator.python.ptxsim.structs import Counters, Finding, Launch, Options, TensorMap
-from simulator.python.toolchain import ROOT, built
-
-__all__ = [
-    "HEADER",
-    "MODES",
-    "ROOT",
-    "RUN_ERROR",
-    "VERDICTS",
-    "Counters",
-    "Finding",
-    "Launch",
-    "Options",
-    "PtxError",
-    "Sim",
-    "TensorMap",
-    "aligned",
-    "body",
-    "built",
-    "library",
-]
+from simulator.python.ptxsim import Extent, Module, Simulator, load_library
+from simulator.python.toolchain import built
 
 HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
 

@@ -29,22 +29,7 @@ RULE_FIELDS = "family a b d k scale scale_block negate_a negate_b saturate d_sca
 class Rule(ctypes.Structure):
     """struct batch_rule of batch.c."""
 
-    _fields_ = [
-        (name, ctypes.c_int32)
-        for name in [
-            "family",
-            "a",
-            "b",
-            "d",
-            "k",
-            "scale",
-            "scale_block",
-            "negate_a",
-            "negate_b",
-            "saturate",
-            "d_scale_log2",
-        ]
-    ]
+    _fields_ = [(name, ctypes.c_int32) for name in RULE_FIELDS.split()]
 
 
 def rule(

@@ -9,24 +9,10 @@ from pathlib import Path
 import pytest
 
 from simulator.python import toolchain
-from simulator.python.frame import (
-    HEADER,
-    MODES,
-    ROOT,
-    RUN_ERROR,
-    VERDICTS,
-    Counters,
-    Finding,
-    Launch,
-    Options,
-    PtxError,
-    Sim,
-    TensorMap,
-    aligned,
-    body,
-    built,
-    library,
-)
+from simulator.python.frame import HEADER, Sim, aligned, body, library
+from simulator.python.ptxsim import MODES, RUN_ERROR, VERDICTS, PtxError
+from simulator.python.ptxsim.structs import Counters, Finding, Launch, Options, TensorMap
+from simulator.python.toolchain import ROOT, built
 
 # The binding, and helpers for tests below.
 __all__ = [

@@ -25,7 +25,7 @@ def cycles(line: str) -> float:
     return (span(work(line), registers=NAMES) - span("", registers=NAMES)) / COUNT
 
 
-def test_two_logic_operations_are_one_of_three_inputs_unless_the_first_is_used_again():
+def test_two_logic_operations_become_one_unless_the_first_is_used_again():
     one = cycles("or.b32 %y#, %r1, %r2;")
     assert one == pytest.approx(CHIP["alu_interval"], rel=0.1)
     assert cycles("and.b32 %x#, %r1, 14; or.b32 %y#, %r2, %x#;") == pytest.approx(one, rel=0.1)

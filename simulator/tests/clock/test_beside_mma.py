@@ -101,7 +101,7 @@ def test_a_warpgroup_keeps_the_tensor_cores_while_its_next_mma_comes_in_time(tmp
 
 
 @pytest.mark.parametrize(("count", "few"), [(2, True), (24, False)])
-def test_few_loads_of_shared_memory_come_between_what_mmas_read_and_many_have_what_these_leave(tmp_path, count, few):
+def test_few_loads_of_shared_memory_come_between_reads_of_mmas_and_many_behind(tmp_path, count, few):
     loads = "".join(f"ld.shared.v4.u32 {{%r12, %r13, %r14, %r15}}, [%r16+{i % 12 * 2048}];" for i in range(count))
     place = "shl.b32 %r16, %r1, 4; add.u32 %r16, %r16, %r2;"
     use = "add.u32 %r11, %r12, %r15;"

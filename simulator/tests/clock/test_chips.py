@@ -23,7 +23,7 @@ def test_a_kernel_is_timed_on_every_chip_by_its_name(chip, tmp_path):
     assert json.loads(done.stdout)["time"]["kernel_us"] > 0
 
 
-def test_each_chips_file_has_all_parameters_and_mechanisms_that_were_measured_on_an_h200():
+def test_each_chips_file_has_every_parameter_and_measured_mechanism():
     names = {
         chip: set(json.loads((ROOT / f"simulator/clock/chips/{chip}.json").read_text())["parameters"]) for chip in CHIPS
     }

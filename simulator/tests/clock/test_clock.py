@@ -197,7 +197,7 @@ def test_a_store_takes_the_way_out_by_its_lines_and_by_sectors_written_in_part(
     assert cycles(str(without)) == pytest.approx((whole + parts) * 32 / CHIP["sm_store_rate"], rel=0.01)
 
 
-def test_a_release_to_the_cluster_waits_for_stores_to_its_other_cta_and_a_relaxed_arrival_does_not():
+def test_only_a_releasing_arrival_waits_for_stores_to_the_other_cta():
     room = "mov.u32 %r2, tile; mapa.shared::cluster.u32 %r3, %r2, 1; mov.u32 %r4, %cluster_ctarank;"
     room += "setp.eq.u32 %p1, %r4, 0;"
 

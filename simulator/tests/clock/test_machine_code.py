@@ -145,7 +145,7 @@ def test_a_warp_that_comes_before_the_first_line_is_there_waits_for_it(tmp_path,
         (LETS_GO, ADDS[1], "", 1, "parameters_late"),
     ],
 )
-def test_parameters_that_are_first_read_when_a_dependent_launch_has_begun_take_longer(
+def test_parameters_first_read_by_a_running_dependent_launch_take_longer(
     tmp_path, chip, early, then, late, counted, latency
 ):
     """Unless the other way of reading has read the line before. The launch begins when the trigger has been counted."""
@@ -272,7 +272,7 @@ def test_instructions_run_in_the_order_of_machine_code_as_far_as_values_allow(tm
     assert 0 < out[0] < 10 * 5, "none of the adds lies between the clocks"
 
 
-def test_what_machine_code_has_not_takes_no_time_and_a_branch_that_it_has_not_is_a_predicate(tmp_path):
+def test_what_machine_code_lacks_takes_no_time_and_a_missing_branch_is_a_predicate(tmp_path):
     lines = ["setp.lt.u32 %p1, %r1, 4;", "@%p1 bra SKIP;", "mov.u32 %r9, 7;", "add.u32 %r9, %r9, %r1;", "SKIP:"]
     text = body(
         START, "mov.u32 %r9, 1;", *lines, "ld.param.u64 %rd1, [p];", "mul.wide.u32 %rd5, %r1, 8;",

@@ -136,7 +136,7 @@ def test_an_arrival_at_the_clusters_barrier_that_releases_is_a_fence_behind_copi
     assert again == cycles(copied, relaxed, relaxed) - cycles(copied, relaxed), "no copy since the last one"
 
 
-def test_a_fence_waits_for_copies_that_leave_after_its_begin_and_no_later_than_it_asks(chip):
+def test_a_fence_waits_for_copies_that_leave_before_it_asks(chip):
     asks = 300
     asking = chip(fence_gpu_asks=asks)
 
@@ -180,7 +180,7 @@ def test_a_copy_takes_its_curves_latency_less_what_machine_code_shows_itself(chi
 WORD = "red.{order}.gpu.global.add.u32 [%rd1+256], 1;"
 
 
-def test_a_word_that_others_may_see_no_sooner_than_what_is_before_waits_as_a_fence_and_for_the_answers_of_stores():
+def test_a_released_word_waits_as_a_fence_and_for_the_answers_of_stores():
     store = "mov.u32 %r6, 7; st.global.u32 [%rd1+128], %r6;"
     relaxed, release = WORD.format(order="relaxed"), WORD.format(order="release")
     assert span(release) - span(relaxed) == pytest.approx(CHIP["fence_gpu"], abs=20)

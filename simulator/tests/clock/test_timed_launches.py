@@ -88,7 +88,7 @@ def test_the_sms_are_asked_while_ends_are_still_being_heard_of(chip):
     assert at(3000) - at(0) == pytest.approx(4 * 2000, abs=50)
 
 
-def test_stores_of_parts_of_sectors_are_seen_later_than_whole_ones_and_not_long_behind_them(chip):
+def test_stores_of_parts_of_sectors_are_seen_later_than_whole_ones(chip):
     parts = "mov.u32 %r1, %tid.x; mad.wide.u32 %rd8, %r1, {apart}, %rd1; st.global.u32 [%rd8], %r1;"
 
     def later(apart: int, *behind: str) -> int:
@@ -126,9 +126,7 @@ def test_a_kernel_that_stores_nothing_does_not_wait_for_stores_of_the_one_before
 
 
 @pytest.mark.parametrize(("before", "last", "waits"), [(0, 100, True), (100, 100, False), (100, 210, False)])
-def test_the_split_that_a_kernel_of_shared_memory_leaves_behind_serves_another_beside_one_of_none(
-    chip, before: int, last: int, waits: bool
-):
+def test_a_split_for_shared_memory_serves_the_next_kernel_too(chip, before: int, last: int, waits: bool):
     """Three dependent launches on one SM with `before` KB of shared memory, none, and `last`; two of 100 KB take 202 of
     the 228 KB that the SM then has."""
     one = chip(sms=1, processing_cluster_sms=1)

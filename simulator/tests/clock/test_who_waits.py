@@ -77,7 +77,7 @@ def test_a_line_that_waits_for_its_turn_comes_as_late_for_the_next_and_no_later(
 
 
 @pytest.mark.parametrize("share", [0, 0.5, 1])
-def test_what_l2_has_waits_for_a_share_of_the_turn_of_what_another_sm_has_asked_of_memory(tmp_path, share: float):
+def test_a_hit_in_l2_waits_for_a_share_of_another_sms_misses(tmp_path, share: float):
     """Both CTAs have a line. Then CTA 0 reads another one, whose turn takes 3,200 cycles, and CTA 1, about 250 cycles
     later, the first one again."""
     turn = 3200

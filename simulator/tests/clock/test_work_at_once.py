@@ -38,7 +38,7 @@ def group(mma: str, count: int, then: str = "") -> int:
     return int(out[0])
 
 
-def test_mmas_with_registers_hold_the_issue_until_each_has_begun_and_those_from_shared_memory_do_not():
+def test_only_mmas_with_registers_hold_the_issue_until_each_has_begun():
     for count in (2, 4):
         held = group(REGISTERS, count) - group(REGISTERS, 1)
         assert held == pytest.approx((count - 1) * STEP, abs=count)
@@ -47,7 +47,7 @@ def test_mmas_with_registers_hold_the_issue_until_each_has_begun_and_those_from_
     assert group(REGISTERS, 4, work) - group(REGISTERS, 4) == pytest.approx(20 * CHIP["alu_latency"], abs=4)
 
 
-def test_an_mma_that_waits_for_another_warpgroups_is_not_issued_and_holds_no_ones_issue():
+def test_an_mma_that_waits_for_another_warpgroup_holds_no_issue():
     """Eight MMAs of warpgroup 0 run, warpgroup 1 issues one with A in registers, and warpgroup 2 computes."""
     fence, commit, wait = (f"wgmma.{word}.sync.aligned" for word in ("fence", "commit_group", "wait_group"))
 
@@ -108,7 +108,7 @@ def test_registers_change_hands_in_their_time():
 
 
 @pytest.mark.parametrize("fixed", [0, 1])
-def test_a_kernel_of_much_shared_memory_starts_beside_one_of_none_only_where_the_split_can_change(tmp_path, fixed):
+def test_much_shared_memory_starts_only_where_the_split_can_change(tmp_path, fixed):
     chip = json.loads(H200.read_text())
     chip["parameters"]["sm_split_fixed"]["value"] = fixed
     chip["parameters"]["sms"]["value"] = chip["parameters"]["processing_cluster_sms"]["value"] = 1

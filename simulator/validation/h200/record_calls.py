@@ -1,7 +1,7 @@
 """Records what an H200 gives, packs it into the tests' fixtures, and compares all of it with the simulator.
 
 ./nvfp4 validate h200.record_calls card FOLDER      on the card: runs build/features_h200 and the Hopper backend
-./nvfp4 validate h200.record_calls pack FOLDER      makes recorded.csv and recorded.npz.xz of simulator/tests
+./nvfp4 validate h200.record_calls pack FOLDER      makes recorded.csv.xz and recorded.npz.xz of simulator/tests
 ./nvfp4 validate h200.record_calls compare FOLDER   here: every case, the large ones too, and every word of each feature
 
 `card` builds nothing, ends within two minutes whatever the card does, and exits with 1 where something did not run.
@@ -183,7 +183,7 @@ def pack(out: Path) -> int:
     if record["failed"]:
         print(f"failed on the card: {', '.join(record['failed'])}", file=sys.stderr)
         return 1
-    save_record(FIXTURES / "recorded.csv", {key: value for key, value in record.items() if key != "failed"})
+    save_record(FIXTURES / "recorded.csv.xz", {key: value for key, value in record.items() if key != "failed"})
     arrays = {name: sample(output, COMMITTED_SAMPLE) for name, output in samples.items()}
     arrays |= {name: row[:APPROXIMATE_WORDS] for name, row in words.items() if name.startswith(APPROXIMATE)}
     save_arrays(FIXTURES / "recorded.npz.xz", arrays)

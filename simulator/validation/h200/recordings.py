@@ -1,4 +1,4 @@
-"""The files of simulator/tests/package/h200 that hold what a card gave: a CSV of digests, and arrays packed with xz."""
+"""The files of simulator/tests/package/h200 that hold what a card gave: digests and arrays, packed with xz."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load_record(path: Path) -> dict[str, Any]:
     """Reads a card's record: `features` by name with digest and count of words, `hopper` with the digests of each
     call's inputs and output, `refused` with the card's message; the rest says when and with which versions."""
     record: dict[str, Any] = {"versions": {}, "features": {}, "hopper": {}, "refused": {}}
-    with path.open(newline="") as file:
+    with lzma.open(path, "rt", newline="") as file:
         for row in csv.DictReader(file):
             what, name, value, more = (row[column] for column in COLUMNS)
             if what == "feature":
@@ -55,5 +55,5 @@ def save_record(path: Path, record: dict[str, Any]) -> None:
     rows += [("call", name, each["output"], each["inputs"]) for name, each in record["hopper"].items()]
     rows += [("refused", name, said, "") for name, said in record["refused"].items()]
     rows += [("feature", name, *each) for name, each in record["features"].items()]
-    with path.open("w", newline="") as file:
+    with lzma.open(path, "wt", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.python.frame import ROOT, Sim
+from simulator.python.frame import Sim
+from simulator.python.toolchain import ROOT
 
 TEXT = (ROOT / "simulator/tests/ptx/pipeline.ptx").read_text()
 TILES = 7

@@ -34,7 +34,7 @@ def slow(chip) -> str:
     return chip(fence_gpu=TAKES, fence_joins=JOINS, fence_follows=FOLLOWS)
 
 
-def test_a_fence_that_begins_while_another_is_under_way_waits_for_it_and_those_that_wait_are_over_together(slow):
+def test_fences_that_wait_for_one_under_way_end_together(slow):
     first, second, third = ends(slow, 800, FENCE, warps=3)
     assert first == pytest.approx(TAKES, abs=60)
     assert second == pytest.approx(first - FOLLOWS + TAKES, abs=60) and third == pytest.approx(second, abs=20)

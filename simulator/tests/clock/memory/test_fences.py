@@ -17,7 +17,7 @@ STORE_HERE = "mov.u32 %r5, kept; st.shared.u32 [%r5], %r5;"
 FENCE_HERE = "fence.proxy.async.shared::cta;"
 
 
-def test_a_fence_behind_what_its_sm_has_touched_takes_longer_and_the_next_one_does_not(chip):
+def test_only_the_first_fence_behind_touched_lines_takes_longer(chip):
     touched = 2000
     slow = chip(fence_gpu_touched=touched)
     alone = span(FENCE, chip=slow, block=1)
@@ -33,7 +33,7 @@ def test_a_fence_waits_for_another_warps_touch_of_memory_too(chip):
     assert span(warps, FENCE, chip=chip(fence_gpu_touched=touched), block=64) > touched
 
 
-def test_a_fence_for_asynchronous_copies_is_over_some_time_behind_the_stores_to_shared_memory(chip):
+def test_a_proxy_fence_ends_some_time_after_the_stores_to_shared_memory(chip):
     behind = 3000
     slow = chip(fence_shared_stored=behind)
     options = {"registers": SHARED, "block": 1}

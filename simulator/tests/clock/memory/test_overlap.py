@@ -153,7 +153,7 @@ def asked_by_warps(path: str, step: int, count: int, before: str = "") -> int:
 
 
 @pytest.mark.parametrize("step", [128, 16])
-def test_a_copy_of_few_bytes_brings_half_its_line_from_memory_and_at_the_rate_of_warps(chip, step):
+def test_a_copy_of_few_bytes_brings_half_a_line_at_the_rate_of_warps(chip, step):
     count, rate = 24, 8
     cycles = asked_by_warps(chip(hbm_warp_rate=rate, hbm_loaded=0), step, count)
     assert cycles == pytest.approx(count * 32 * min(step, 64) / rate + CHIP["hbm_latency"], rel=0.1)

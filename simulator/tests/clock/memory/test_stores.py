@@ -84,7 +84,7 @@ SLOW_LOADS = {"l2_warp_rate": 32 / 3000, "l2_behind_misses": 0, "l2_store_behind
 
 
 @pytest.mark.parametrize("share", [0, 0.5])
-def test_a_store_waits_behind_a_share_of_what_others_have_asked_of_l2_but_not_in_its_sm(chip, share: float):
+def test_a_store_waits_behind_a_share_of_other_sms_requests(chip, share: float):
     slow = chip(l2_store_behind=share, **SLOW_LOADS)
     assert stored_beside_loads(slow, 8) < 600
     fenced = stored_beside_loads(slow, 8, FENCE) - CHIP["store_answered"]

@@ -206,7 +206,7 @@ def test_a_chip_without_hits_behind_misses_has_the_copy_at_once(chip):
 
 
 @pytest.mark.parametrize("one", [LOAD, COPY], ids=["ld", "cp.async"])
-def test_a_load_of_what_l2_has_waits_for_a_part_of_the_turn_of_what_its_sm_has_asked_of_memory_alone(chip, one: str):
+def test_a_hit_in_l2_waits_for_a_share_of_its_own_sms_misses_alone(chip, one: str):
     slow = chip(hbm_rate=16, hbm_loaded=0, copy_latency_hbm=[[16, 5000], [65536, 5000]])
     more = copied_again(slow, "before", by_warp=one) - copied_again(slow, "", by_warp=one)
     assert more == pytest.approx(CHIP["l2_behind_own"] * 1024, rel=0.25)

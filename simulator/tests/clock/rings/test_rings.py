@@ -66,7 +66,7 @@ def box_cycles(width: int) -> float:
     return int(out[0])
 
 
-def test_a_narrow_row_of_a_box_takes_as_long_as_a_wider_one_and_a_line_the_ports_time():
+def test_a_narrow_row_of_a_box_takes_as_long_as_a_wide_one():
     rows = (BOXES - 1) * HEIGHT
     parts = {name: B200[name]["value"] for name in ("copy_row_interval", "sm_load_rate", "copy_latency_l2")}
 

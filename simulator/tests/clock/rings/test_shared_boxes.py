@@ -100,7 +100,7 @@ def test_a_multicast_copy_leaves_l2_once_for_each_tpc(tmp_path):
     assert taken(4) - taken(2) == pytest.approx(cycles * 7 / 8, abs=600), "but for the last of its eight parts"
 
 
-def test_a_chip_whose_file_says_nothing_of_sharing_gives_each_sm_its_box_whatever_order_they_come_in(tmp_path):
+def test_without_sharing_each_sm_gets_its_box_in_any_order(tmp_path):
     chip = slow(tmp_path, CTAS, without="l2_shared_for")
     for later in (0, 2):
         taken = boxes(chip, 4, 0, CTAS * HEIGHT, CTAS, later) - boxes(chip, 2, 0, CTAS * HEIGHT, CTAS, later)

@@ -59,9 +59,7 @@ def test_the_ladder_takes_published_rates_as_times_of_a_call(tmp_path, monkeypat
     assert page.error_line(both).endswith("kernels of others: mean 15 % over 2")
 
 
-def test_one_kernel_gives_the_clock_of_the_machine_that_timed_the_ladder_and_the_others_validate_it(
-    tmp_path, monkeypatch
-):
+def test_one_kernel_of_the_ladder_gives_the_clock_and_the_others_validate_it(tmp_path, monkeypatch):
     folder = learn_cuda(tmp_path)
     readme = folder / ladder.PART / "README.md"
     readme.write_text(readme.read_text() + "v7c (store)  |  990.00\n")

@@ -12,7 +12,7 @@ import pytest
 from simulator.tests.sim_kit import built, nvcc
 from simulator.validation.h200.recordings import load_arrays, load_record
 
-RECORDED = Path(__file__).parent / "recorded.csv"
+RECORDED = Path(__file__).parent / "recorded.csv.xz"
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "poison")
 OUT_WORDS = 16384  # output of a feature (features.cuh)
 APPROXIMATED = 2048  # operands, then as many results

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from simulator.python import forked
-from simulator.python.frame import MODES
+from simulator.python.ptxsim import MODES
 from simulator.tests.sim_kit import built, nvcc
 from simulator.validation.mutants.backends import geforce_grouped as grouped
 from simulator.validation.mutants.backends.geforce_dual import CONFIGS, Kernel, entries, mutants

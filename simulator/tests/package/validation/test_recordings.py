@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import lzma
+
 import numpy as np
 
 from simulator.validation.h200.recordings import load_arrays, load_record, save_arrays, save_record
@@ -19,11 +21,11 @@ def test_arrays_come_back_with_their_types_and_shapes(tmp_path):
 def test_a_record_comes_back(tmp_path):
     record = {"chip": "NVIDIA H200", "versions": {"numpy": "2"}, "features": {"f, g": ["0a", 3]}}
     record |= {"hopper": {"call": {"inputs": "1b", "output": "2c"}}, "refused": {"store": 'an "illegal" word'}}
-    save_record(tmp_path / "x.csv", record)
-    assert load_record(tmp_path / "x.csv") == record
+    save_record(tmp_path / "x.csv.xz", record)
+    assert load_record(tmp_path / "x.csv.xz") == record
 
 
 def test_the_committed_record_is_packed_as_it_would_be_again(root, tmp_path):
-    path = root / "simulator/tests/package/h200/recorded.csv"
-    save_record(tmp_path / "x.csv", load_record(path))
-    assert (tmp_path / "x.csv").read_text() == path.read_text()
+    path = root / "simulator/tests/package/h200/recorded.csv.xz"
+    save_record(tmp_path / "x.csv.xz", load_record(path))
+    assert lzma.decompress((tmp_path / "x.csv.xz").read_bytes()) == lzma.decompress(path.read_bytes())

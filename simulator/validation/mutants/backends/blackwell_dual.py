@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from reference.reference import check_against_oracle, generate_input
-from simulator.python.frame import ROOT, Launch, Sim, aligned
-from simulator.python.toolchain import built
+from simulator.python.frame import Sim, aligned
+from simulator.python.ptxsim.structs import Launch
+from simulator.python.toolchain import ROOT, built
 
 UINT8, UINT16 = 0, 1  # CUtensorMapDataType
 SWIZZLE_128B = 3  # CUtensorMapSwizzle

@@ -12,7 +12,9 @@ import torch
 
 from reference import nvfp4
 from reference.nvfp4 import GROUP_ELEMS
-from simulator.python.frame import ROOT, Launch, Sim, aligned
+from simulator.python.frame import Sim, aligned
+from simulator.python.ptxsim.structs import Launch
+from simulator.python.toolchain import ROOT
 from simulator.validation.mutants.backends.blackwell_dual import (
     BUT_FIRST,
     EVERY,

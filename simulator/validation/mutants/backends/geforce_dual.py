@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from reference.reference import check_against_oracle, generate_input
-from simulator.python.frame import ROOT, Launch, Sim, aligned
-from simulator.python.toolchain import built
+from simulator.python.frame import Sim, aligned
+from simulator.python.ptxsim.structs import Launch
+from simulator.python.toolchain import ROOT, built
 
 UINT8, SWIZZLE_64B = 0, 2  # CUtensorMapDataType, CUtensorMapSwizzle
 STAGE_K = 128

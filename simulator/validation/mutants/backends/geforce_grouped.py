@@ -9,7 +9,9 @@ from functools import cache
 import numpy as np
 import torch
 
-from simulator.python.frame import ROOT, Launch, Sim, aligned
+from simulator.python.frame import Sim, aligned
+from simulator.python.ptxsim.structs import Launch
+from simulator.python.toolchain import ROOT
 from simulator.validation.mutants.backends.blackwell_grouped import Group
 from simulator.validation.mutants.backends.geforce_dual import CTAS, STAGE_K, SWIZZLE_64B, UINT8, Config, module_of
 

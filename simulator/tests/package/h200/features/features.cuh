@@ -2,7 +2,7 @@
  *
  * The same program is linked twice: with the CUDA runtime for the card, and with the simulator's shim of
  * it. It prints a line for each feature, "name hash words"; test_features.py compares the simulator's lines
- * with the card's, which record_calls.py keeps in recorded.csv. */
+ * with the card's, which record_calls.py keeps in recorded.csv.xz. */
 #ifndef FEATURES_CUH
 #define FEATURES_CUH
 
