@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -13,7 +12,6 @@ import torch
 
 from reference.reference import check_against_oracle, generate_input
 from simulator.python.frame import Sim, aligned
-from simulator.python.ptxsim.structs import Launch
 from simulator.python.toolchain import ROOT, built
 
 UINT8, UINT16 = 0, 1  # CUtensorMapDataType
@@ -120,15 +118,11 @@ class Kernel(Sim):
     def run(self, dependent: int = 0) -> int:
         params = self.maps + self.output.ctypes.data.to_bytes(8, "little")
         params += np.array([M, self.n, self.k // 64, 0], np.int32).tobytes()
-        size = self.lib.sim_parameter_bytes(self.module, self.entry.encode(), 0)
-        blob = ctypes.create_string_buffer(params, size)
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
-        grid = (-(-M // TILE_M) * self.config.split_k, -(-self.n // self.config.tile_n), 1)
-        cluster = (self.config.ctas * self.config.split_k, 1, 1)
-        launch = Launch(
-            grid, (THREADS, 1, 1), cluster, SHARED, dependent, arguments=ctypes.addressof(arguments), count=1
-        )
-        return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))
+        shape = {
+            "grid": (-(-M // TILE_M) * self.config.split_k, -(-self.n // self.config.tile_n), 1),
+            "cluster": (self.config.ctas * self.config.split_k, 1, 1),
+        }
+        return self.launch(self.entry, params, **shape, block=THREADS, shared=SHARED, dependent=dependent)
 
 
 def is_right(kernel: Kernel) -> bool:

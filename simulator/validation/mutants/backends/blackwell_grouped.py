@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -13,7 +12,6 @@ import torch
 from reference import nvfp4
 from reference.nvfp4 import GROUP_ELEMS
 from simulator.python.frame import Sim, aligned
-from simulator.python.ptxsim.structs import Launch
 from simulator.python.toolchain import ROOT
 from simulator.validation.mutants.backends.blackwell_dual import (
     BUT_FIRST,
@@ -114,14 +112,8 @@ class Kernel(Sim):
         return self.tensor_map(array, kind, [width, rows, 1], swizzle, sizes, [pitch, pitch * array.shape[0]])
 
     def run(self, dependent: int = 0) -> int:
-        size = self.lib.sim_parameter_bytes(self.module, self.entry.encode(), 0)
-        blob = ctypes.create_string_buffer(self.params, size)
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
-        grid, cluster = (self.tiles * self.config.ctas, 1, 1), (self.config.ctas, 1, 1)
-        launch = Launch(
-            grid, (THREADS, 1, 1), cluster, SHARED, dependent, arguments=ctypes.addressof(arguments), count=1
-        )
-        return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))
+        shape = {"grid": self.tiles * self.config.ctas, "cluster": self.config.ctas}
+        return self.launch(self.entry, self.params, **shape, block=THREADS, shared=SHARED, dependent=dependent)
 
     def is_right(self) -> bool:
         return all(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -13,7 +12,6 @@ import torch
 
 from reference.reference import check_against_oracle, generate_input
 from simulator.python.frame import Sim, aligned
-from simulator.python.ptxsim.structs import Launch
 from simulator.python.toolchain import ROOT, built
 
 UINT8, SWIZZLE_64B = 0, 2  # CUtensorMapDataType, CUtensorMapSwizzle
@@ -114,14 +112,8 @@ class Kernel(Sim):
     def run(self, dependent: int = 0) -> int:
         tiles = (-(-self.m // self.config.tile_m), -(-self.n // self.config.tile_n))
         numbers = np.array([self.m, self.n, self.k // 64, *tiles, tiles[0] * tiles[1]], np.int32)
-        size = self.lib.sim_parameter_bytes(self.module, self.entry.encode(), 0)
-        blob = ctypes.create_string_buffer(self.params + numbers.tobytes(), size)
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
-        launch = Launch(
-            (CTAS, 1, 1), (self.config.threads, 1, 1), (1, 1, 1), self.config.shared_bytes, dependent,
-            arguments=ctypes.addressof(arguments), count=1,
-        )  # fmt: skip
-        return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))
+        shape = {"grid": CTAS, "block": self.config.threads, "shared": self.config.shared_bytes, "cluster": 1}
+        return self.launch(self.entry, self.params + numbers.tobytes(), **shape, dependent=dependent)
 
     def is_right(self) -> bool:
         output = torch.from_numpy(self.output.copy()).view(torch.float16)[:, :, None]

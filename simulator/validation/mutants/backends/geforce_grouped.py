@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from functools import cache
 
@@ -10,7 +9,6 @@ import numpy as np
 import torch
 
 from simulator.python.frame import Sim, aligned
-from simulator.python.ptxsim.structs import Launch
 from simulator.python.toolchain import ROOT
 from simulator.validation.mutants.backends.blackwell_grouped import Group
 from simulator.validation.mutants.backends.geforce_dual import CTAS, STAGE_K, SWIZZLE_64B, UINT8, Config, module_of
@@ -75,14 +73,8 @@ class Kernel(Sim):
         return self.tensor_map(array, UINT8, [STAGE_K // 2, rows, 1], SWIZZLE_64B, sizes, [pitch, pitch * len(array)])
 
     def run(self, dependent: int = 0) -> int:
-        size = self.lib.sim_parameter_bytes(self.module, self.entry.encode(), 0)
-        blob = ctypes.create_string_buffer(self.params, size)
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
-        launch = Launch(
-            (CTAS, 1, 1), (self.config.threads, 1, 1), (1, 1, 1), self.config.shared_bytes, dependent,
-            arguments=ctypes.addressof(arguments), count=1,
-        )  # fmt: skip
-        return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))
+        shape = {"grid": CTAS, "block": self.config.threads, "shared": self.config.shared_bytes, "cluster": 1}
+        return self.launch(self.entry, self.params, **shape, dependent=dependent)
 
     def is_right(self) -> bool:
         return all(
