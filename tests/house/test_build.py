@@ -120,3 +120,13 @@ def test_targets_with_their_own_flags_do_not_rebuild_shared_objects(root, source
     for target in ("library", "build/libptxsim.so", "simulator"):
         again = make(sources, target, "GPU=0", gcc)
         assert again.returncode == 0 and "  CC\t" not in again.stdout, (target, again.stdout)
+
+
+def test_the_simulator_builds_without_the_package(root, tmp_path):
+    for folder in ("simulator", "scripts"):
+        shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "gcc").write_text(WRITES_EMPTY_FILES)
+    (tmp_path / "gcc").chmod(0o755)
+    done = make(tmp_path / "simulator", "GPU=0", f"CC={tmp_path / 'gcc'}")
+    assert done.returncode == 0 and "built build/ptxsim" in done.stdout, done.stderr
+    assert (tmp_path / "build" / "libptxsim.so").exists()
