@@ -13,7 +13,7 @@ from scripts.rounds.commands import WRITING, parser
 from scripts.rounds.model import RoundError, Tank
 from scripts.rounds.pages import round_page
 
-READING = {"show", "check", "render", "rerun"}  # they write nothing, or only pages
+READING = {"results", "show", "check", "render", "rerun"}  # they write nothing, or only pages
 SHAPES = ("256x4096x7168", "256x3072x4096")
 
 

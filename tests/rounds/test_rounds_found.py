@@ -150,7 +150,7 @@ def test_quoted_figures_must_be_links_that_hold(measured, sentence, problem, whe
         link=f"{prefix}round.json#measurement",
     )
     before = path.read_text() if path.is_file() else "# Title\n"
-    marker = "<!-- /generated:verdict -->\n"
+    marker = "## Verdict\n"
     path.write_text(before.replace(marker, f"{marker}\n{text}\n") if where == "verdict" else f"{before}\n{text}\n")
     found_problems = "\n".join(rounds_check.figure_problems(measured))
     assert problem in found_problems if problem else found_problems == ""

@@ -258,7 +258,7 @@ def test_a_change_without_a_round_is_reconstructed_from_git(tank, capsys):
     found = tank.get(7)
     assert [entry["state"] for entry in found["history"]][:2] == ["draft", "measured"]
     assert found["measurement"]["prediction_commit"] is None and found["prediction"] is None
-    assert "Reconstructed from git, measured later" in (tank.find(7) / "round.md").read_text()
+    assert "reconstructed from git and measured later" in (tank.find(7) / "round.md").read_text()
     commit(tank.root)
     problems = [line for line in problems_of(tank).splitlines() if "is not written" not in line]
     assert [line for line in problems if "reopen_if" not in line and "verdict.why" not in line] == []

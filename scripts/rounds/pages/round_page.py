@@ -110,7 +110,6 @@ def new_round_md(data: dict[str, Any]) -> str:
     for section in SECTIONS:
         parts.append(f"## {section}")
         if section == "Verdict":
-            parts.append(block("verdict", ""))
             parts.append(f"{TODO}: after the measurement, the lesson; figures as links into round.json.")
         elif section in _PROMPTS:
             parts.append(f"{TODO}: {_PROMPTS[section]}")
@@ -130,17 +129,18 @@ def page_text(folder: Path, data: dict[str, Any]) -> str:
 
 
 def render_round_md(data: dict[str, Any], text: str, where: str) -> str:
-    """round.md with its generated blocks brought up to date."""
-    for name, content in (("status", _status(data)), ("verdict", _verdict(data))):
-        text = put_block(text, name, content, where)
-    return text
+    """round.md with its generated block brought up to date."""
+    return put_block(text, "status", _outcome(data), where)
 
 
 def whole_page(data: dict[str, Any], text: str, noise: dict[str, Any] | None = None) -> str:
-    """round.md with the tables of prediction and measurement, which are not committed.
+    """round.md with what round.json has besides: status, tables of prediction and measurement, the rule's verdict.
 
     `noise` is the measurement of the rule's A/A round.
     """
+    if "page" not in data:
+        text = put_block(text, "status", _status(data), round_id(data))
+        text = text.replace("## Verdict\n", f"## Verdict\n\n{_verdict(data)}\n", 1)
     tables = {
         "Verdict": f"## Measurement\n\n{_measurement(data, noise)}",
         "Objections" if "page" not in data else "Measurement": f"## Prediction\n\n{_prediction(data)}",
@@ -152,6 +152,19 @@ def whole_page(data: dict[str, Any], text: str, noise: dict[str, Any] | None = N
     return text
 
 
+def _outcome(data: dict[str, Any]) -> str:
+    """What a reader of round.md sees first: the outcome in words, the state, and the ratio."""
+    found = "measured" if data["measurement"] else "published" if "inherited" in data else "found"
+    ratios = [("predicted", predicted_text(data)), (found, measured_text(data))]
+    known = ", ".join(f"{name} {text}" for name, text in ratios if text != NO_DATA)
+    ratio = f" Ratio of times over all shapes: {known}." if known else ""
+    origin = ", by others" if "inherited" in data else ""
+    origin = ", reconstructed from git and measured later" if "reconstructed" in data else origin
+    state = f"**{state_text(data)}**{origin}"
+    shown = f"All figures: `./nvfp4 rounds show {data['number']}`."
+    return f"**{plain(data)}** {what_changed(data)}".strip() + f"\nState: {state}.{ratio} {shown}"
+
+
 def _status(data: dict[str, Any]) -> str:
     def side(name: str) -> str:
         commit = data[name]["commit"]
@@ -159,8 +172,8 @@ def _status(data: dict[str, Any]) -> str:
 
     parent = f"{data['parent']:04d}" if data["parent"] else "none"
     lines = [
-        f"**{plain(data)}** {what_changed(data)}".strip(),
-        f"State: **{state_text(data)}**. Evidence: {data['evidence']}. Backend: {data['backend']}. Parent: {parent}.",
+        _outcome(data),
+        f"Evidence: {data['evidence']}. Backend: {data['backend']}. Parent: {parent}.",
     ]
     if "inherited" in data:
         lines.append(
@@ -169,11 +182,6 @@ def _status(data: dict[str, Any]) -> str:
         )
     else:
         lines.append(f"Base: {side('base')}. Candidate: {side('candidate')}. Rule: {data['rule']['name']}.")
-    found = "measured" if data["measurement"] else "published" if "inherited" in data else "found"
-    ratios = [("predicted", predicted_text(data)), (found, measured_text(data))]
-    known = ", ".join(f"{name} {text}" for name, text in ratios if text != NO_DATA)
-    if known:
-        lines.append(f"Ratio of times over all shapes: {known}. Each shape: `./nvfp4 rounds show {data['number']}`.")
     if "reconstructed" in data:
         made = data["reconstructed"]
         lines.append(f"**Reconstructed from git, measured later**: {made['from'][:9]} made the change. {made['why']}")
