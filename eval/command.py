@@ -23,7 +23,8 @@ from eval.output import outlets, protocol
 from eval.output.outlets import tell
 from eval.output.protocol import DescriptorError, Protocol
 from eval.output.text import TOLD_CHARACTERS, one_line, shortened
-from eval.sandbox import CACHES
+from eval.sandbox import Weakened
+from eval.stats import LEAST_PAIRS, MOST_PAIRS, SECONDS, Bounds
 from reference.problems import DEFAULT, PROBLEMS, problem_of_submission, short_name
 from reference.problems.interface import BOARD, FULL, KINDS, Problem
 
@@ -47,8 +48,15 @@ def device_option(text: str) -> str:
     return f"cuda:{index}"
 
 
+def pairs_option(text: str) -> int:
+    """Parses --pairs. Raises argparse's error if it is not a usable count."""
+    if not re.fullmatch(r"[0-9]{1,4}", text) or int(text) < LEAST_PAIRS:
+        raise argparse.ArgumentTypeError(f"'{text}'; expected {LEAST_PAIRS} or more: fewer have no interval")
+    return int(text)
+
+
 def seconds_option(text: str) -> float:
-    """Parses --timeout. Raises argparse's error if it is not a usable time."""
+    """Parses --timeout and --seconds. Raises argparse's error if it is not a usable time."""
     try:
         seconds = float(text.encode("ascii"))
     except ValueError:
@@ -128,6 +136,18 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "--baseline", type=Path, metavar="FILE",
         help="time the submission and FILE in pairs of processes: faster, slower or no difference",
     )  # fmt: skip
+    parser.add_argument(
+        "--pairs",
+        type=pairs_option,
+        metavar="N",
+        help=f"with --baseline: at most N pairs a case (default {MOST_PAIRS})",
+    )
+    parser.add_argument(
+        "--seconds", type=seconds_option, metavar="S",
+        help=f"with --baseline: the pairs of a case end after S seconds (default: after {SECONDS:g}, but not before "
+        f"{LEAST_PAIRS} pairs)",
+    )  # fmt: skip
+    parser.add_argument("-v", "--verbose", action="store_true", help="also show what passing submissions print")
     options = parser.parse_args(arguments)
     for name in ("submission", "baseline"):  # before it is read
         if (path := getattr(options, name)) and not _is_file(path):
@@ -138,6 +158,10 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     options.cases = options.cases or ROOT / options.problem.cases / usual
     options.case_file = options.case_file or CaseFile(options.cases)
     options.submission = options.submission or ROOT / options.problem.submission
+    bounds = Bounds(pairs=options.pairs or MOST_PAIRS)
+    options.bounds = bounds._replace(seconds=options.seconds, least=1) if options.seconds else bounds
+    if not options.baseline and (options.pairs or options.seconds):
+        parser.error(f"--{'pairs' if options.pairs else 'seconds'}: only with --baseline")
     if options.baseline:
         if options.mode not in ("benchmark", "leaderboard"):
             parser.error(f"--baseline: not in mode {options.mode}; expected benchmark or leaderboard")
@@ -218,11 +242,12 @@ def _judge(options: argparse.Namespace, closed: set[int]) -> int:
         return protocol.EXIT_BAD_CASES
     from eval.workers import template
 
-    if options.baseline:  # one submission could change what the other one finds in a cache that both share
-        for name in CACHES:
-            os.environ.pop(name, None)
     template.prepare()
     with _sleeping_threads():
         from eval import evaluation
 
-    return evaluation.judge(options, cases, out)
+    try:
+        return evaluation.judge(options, cases, out)
+    except Weakened as error:
+        tell(error)
+        return protocol.EXIT_USAGE

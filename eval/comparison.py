@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
@@ -16,42 +17,31 @@ import torch
 from eval import spans
 from eval.cases import Case, case_seeds, fresh_seeds
 from eval.hardware import capacity, chip
+from eval.hardware.load import Load
 from eval.judge import judges_of
 from eval.lending.layout import Layout
-from eval.sandbox.processes import ran_and_waited
-from eval.session import Session, Timings
+from eval.session import Session
 from eval.spans import Spans
-from eval.stats import Ratio, paired_interval, verdict
-from eval.supervisor import (
-    FAILURES,
-    Limits,
-    Result,
-    Tolerance,
-    failure_text,
-    measure_tolerance,
-    round_inputs,
-    take_over,
-)
+from eval.stats import DEFAULT_BOUNDS, Bounds, Ratio, paired_interval, verdict
+from eval.supervisor import FAILURES, Limits, Result, failure_text, round_inputs, take_over
 from eval.workers.worker import Failure
-from reference.problems.interface import BOARD
+from reference.problems.interface import BOARD, Shape
 
-MIN_PAIRS = 8  # fewer give no useful interval
-MOST_PAIRS = 20
-ROUNDS = 3  # of each process; they only show whether its clock lies
-# Each process is timed in so many spans by the harness's clock, on a GPU of this length.
-SPANS, SPAN_US = 3, 100e3
+# Each process is timed in so many spans by the harness's clock, of this length and with so many outputs checked.
+SPANS, SPAN_US, SPAN_CHECKED = 3, 100e3, 8
+WARM_UP_CALLS = 3
 # A CPU's span has a new input for each call, so that nothing can be decoded once for several: as many as are made and
 # checked in a fraction of a second, in bytes of inputs and outputs.
 INPUTS, INPUTS_BYTES = 48, 32 << 20
 # A wider interval that holds 1 decides nothing on a busy machine. On a GPU processes hardly differ by themselves, so
 # that the machine must be; on a CPU threads that wait for a processor show it.
-WIDEST, MOST_WAITING = 0.1, 0.1
+WIDEST = 0.1
 WRITE_OUT_S = 2.0
 
 
 @dataclass
 class Comparison:
-    """Both results of a case; `ratio` is the submission's time over the baseline's, if both passed.
+    """Both results of a case; `ratio` is the submission's time over the baseline's, if both passed in enough pairs.
 
     The results have one time for each process: processes differ more than the rounds of one.
     """
@@ -61,9 +51,16 @@ class Comparison:
     ratio: Ratio | None = None
     busy: bool = False  # whether others' work may have hidden a difference
 
+    @property
+    def passed(self) -> bool:
+        """Whether both sides passed."""
+        return self.own.passed and self.baseline.passed
 
-def words(ratio: Ratio, busy: bool) -> str:
+
+def words(ratio: Ratio | None, busy: bool) -> str:
     """What a ratio says of the submission."""
+    if ratio is None:
+        return "too few pairs to decide"
     return verdict(ratio, undecided=busy and ratio.high - ratio.low > WIDEST)
 
 
@@ -74,97 +71,95 @@ def _write_out() -> None:
     writer.join(WRITE_OUT_S)
 
 
-def _spans(case: Case, device: torch.device, given: Tolerance) -> Spans:
+def _spans(shape: Shape, device: torch.device, limits: Limits) -> Spans:
     """The spans of a process: on a GPU those of a benchmark."""
-    if given.spans.calls:
-        return given.spans
-    layout = Layout(case.shape)
-    inputs = min(INPUTS, INPUTS_BYTES // (layout.input_bytes + layout.output_bytes))
-    inputs = max(given.inputs, capacity.inputs_that_fit(case.shape, device, max(1, inputs)))
-    return Spans(inputs, inputs)
+    inputs = round_inputs(shape, device, limits)
+    if limits.span_calls:
+        return spans.that_fit(shape, device, inputs, limits.span_calls)
+    layout = Layout(shape)
+    most = min(INPUTS, INPUTS_BYTES // (layout.input_bytes + layout.output_bytes))
+    return Spans(max(inputs, capacity.inputs_that_fit(shape, device, max(1, most))))
 
 
 class _Side:
-    """One of the two submissions: its result and all of its rounds."""
+    """One of the two submissions: its result, with one time for each process."""
 
-    def __init__(self, path: Path, result: Result, device: torch.device, limits: Limits, tolerance: Tolerance) -> None:
+    def __init__(self, path: Path, result: Result, device: torch.device, limits: Limits) -> None:
         self._path, self.result, self._device, self._limits = path, result, device, limits
-        result.inputs = tolerance.inputs
         self._floor = chip.Limit(result.case.shape, device)
-        self._timings = Timings(result.inputs, tolerance.round_us, limits.small_us)
-        self._spans = _spans(result.case, device, tolerance)
-        self.ran_ns = self.waited_ns = 0  # while it was timed
+        self._spans = _spans(result.case.shape, device, limits)
+        self._call_us = 0.0  # in an earlier process
 
-    def time_process(self) -> None:
+    def _calls(self) -> int:
+        """How many calls a span has."""
+        if self._spans.calls:
+            return spans.calls_of(self._spans, SPAN_US, self._call_us)
+        return min(self._spans.inputs, max(WARM_UP_CALLS, math.ceil(SPAN_US / self._call_us)))
+
+    def time_process(self, load: Load) -> None:
         """Runs the submission in a process of its own, which ends before this returns, and keeps its median time.
 
         Raises Failure or chip.Impossible.
         """
         result, how = self.result, self._spans
-        own, fresh = judges_of(result.data, result.case.shape)
+        own, fresh = judges_of(result.data)
         session = Session(
             self._path, result.case, self._device, how.inputs, self._limits.answer_s, result.data, how.calls
         )
         checked = result.checked
+
+        def span(calls: int) -> float:
+            seeds = fresh_seeds(min(how.inputs, calls))
+            return session.span(seeds, calls, fresh, SPAN_CHECKED) / calls
+
         try:
             with session:
                 session.load()
-                session.round(case_seeds(result.case.seed, result.inputs), own, "check")
-                for _ in range(ROUNDS):
-                    made, _ = session.round(fresh_seeds(result.inputs), fresh, "time_round")
-                    self._floor.hold(made.claimed_us / result.inputs)
-                    self._timings.add(made)
-                calls = spans.calls_of(how, SPAN_US, made.span_us / result.inputs)
-                before = ran_and_waited(session.pid)
-                times_us = [session.span(fresh_seeds(how.inputs), calls, fresh) / calls for _ in range(SPANS)]
-                after = ran_and_waited(session.pid)
-                self.ran_ns, self.waited_ns = self.ran_ns + after[0] - before[0], self.waited_ns + after[1] - before[1]
+                first = not self._call_us
+                session.round(case_seeds(result.case.seed, result.inputs if first else WARM_UP_CALLS), own, "check")
+                self._call_us = self._call_us or span(how.inputs if how.calls else WARM_UP_CALLS)
+                load.begin(session.pid)
+                times_us = [span(self._calls()) for _ in range(SPANS)]
+                load.end()
+                self._floor.hold(min(times_us))
         finally:
             take_over(result, session)
             result.checked += checked
         if session.left:
             raise Failure(session.left)
         _write_out()
-        result.rounds_us.append(median(times_us))
-
-    def end(self) -> None:
-        """Raises Failure if the submission's clock lies, although the times are the harness's own."""
-        if said := self._timings.lie():
-            raise Failure(said)
+        self._call_us = median(times_us)
+        result.rounds_us.append(self._call_us)
 
 
 def run_comparison(
     submission: Path, baseline: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD,
-    tolerance: Tolerance | None = None, told: Callable[[str], object] = bool,
+    bounds: Bounds = DEFAULT_BOUNDS, told: Callable[[str], object] = bool,
 ) -> Comparison:  # fmt: skip
-    """Checks and times both submissions in pairs of processes, in random order, on inputs that neither has seen.
+    """Checks and times both submissions in pairs of processes, on inputs that neither has seen; a coin decides who is
+    first.
 
-    Only one of them runs at a time, and nothing of it is left when the other one starts. Calls `told` with the number
-    of pairs done.
+    Only one of them runs at a time, and nothing of it is left when the other one starts. Calls `told` after each pair
+    with how far the case is.
     """
     inputs = round_inputs(case.shape, device, limits)
     compared = Comparison(Result(case, inputs=inputs, data=data), Result(case, inputs=inputs, data=data))
-    result, begin, pairs = compared.own, time.monotonic(), 0
+    result, load, pairs, took_s = compared.own, Load(), 0, 0.0
+    begin = time.monotonic()
     try:
-        measured = tolerance or measure_tolerance(case, device, limits)
         sides = [
-            _Side(path, result, device, limits, measured)
+            _Side(path, result, device, limits)
             for path, result in ((submission, compared.own), (baseline, compared.baseline))
         ]
-        # Never until the ratio pleases: it would leave 1 by chance more often than its interval says.
-        while pairs < MIN_PAIRS or (pairs < MOST_PAIRS and time.monotonic() - begin < limits.wall_s):
+        while bounds.go_on(pairs, took_s):
             for side in random.SystemRandom().sample(sides, 2):
                 result = side.result
-                side.time_process()
-            pairs += 1
-            told(f"{pairs} pairs of {MIN_PAIRS} to {MOST_PAIRS} done")
-        for side in sides:
-            result = side.result
-            side.end()
+                side.time_process(load)
+            pairs, took_s = pairs + 1, time.monotonic() - begin
+            told(bounds.estimate(pairs, took_s))
     except FAILURES as failure:
         result.error = failure_text(failure)
         return compared
-    ran, waited = (sum(getattr(side, name) for side in sides) for name in ("ran_ns", "waited_ns"))
-    compared.busy = device.type == "cuda" or not ran or waited > MOST_WAITING * (ran + waited)
+    compared.busy = device.type == "cuda" or load.busy
     compared.ratio = paired_interval([(compared.own.rounds_us, compared.baseline.rounds_us)])
     return compared

@@ -6,6 +6,7 @@ import argparse
 import base64
 import contextlib
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,12 +21,13 @@ from eval.cases import Case
 from eval.comparison import Comparison, run_comparison
 from eval.hardware import capacity, chip
 from eval.hardware.device import device_for, why_not_the_backend
+from eval.judge import codes_never_seen
 from eval.output import outlets, protocol, record, report
 from eval.output.outlets import tell
 from eval.output.protocol import Protocol
 from eval.output.text import clean
 from eval.sandbox import lifetime
-from eval.stats import summarise
+from eval.stats import DEFAULT_BOUNDS, Bounds, summarise
 from eval.supervisor import (
     FAILURES,
     MIN_ROUNDS,
@@ -53,11 +55,12 @@ NS_PER_US = 1000
 # Judging against float64 takes this long on a core of an EPYC for each multiply-add, and as long for 1/200 of a byte.
 FLOAT64_S, ADDS_PER_BYTE = 1.1e-10, 200
 LONG_S = 60.0
-CHEAP = 1 << 34  # multiply-adds: about two seconds on two cores, the reference included
 
 
 def log_result(out: Protocol, mode: str, key: str, result: Result) -> None:
     """Writes the protocol's lines for one finished case: a benchmark's figures in ns, a profile in base64."""
+    for note in report.case_notes(result):
+        out.log(f"{key}.note", note)
     if not result.passed:
         out.log(f"{key}.status", "fail")
         out.log(f"{key}.error", result.error)
@@ -82,17 +85,6 @@ def _tolerances(cases: Sequence[Case], device: torch.device, limits: Limits) -> 
             with contextlib.suppress(*FAILURES):
                 measured[case.shape] = measure_tolerance(case, device, limits)
     return [measured[case.shape] for case in cases]
-
-
-def _fresh(cases: Sequence[Case]) -> list[bool]:
-    """Which cases test a second call: the first of each cheap shape, and the cheapest of all."""
-    works = [case.shape.work().multiply_adds for case in cases]
-    shapes = [case.shape for case in cases]
-    cheapest = works.index(min(works))
-    return [
-        index == cheapest or (work <= CHEAP and shapes.index(shapes[index]) == index)
-        for index, work in enumerate(works)
-    ]
 
 
 def long_wait(cases: Sequence[Case], device: torch.device, mode: str, limits: Limits) -> str:
@@ -124,7 +116,6 @@ def evaluate(
     kind = "test" if mode == "test" else "benchmark"
     results: list[Result] = []
     tolerances = _tolerances(cases, device, limits) if mode in BENCHMARKS else [None] * len(cases)
-    fresh = _fresh(cases)
     step = report.progress(mode, len(cases))
     if out is not None:
         out.log(f"{kind}-count", len(cases))
@@ -135,7 +126,13 @@ def evaluate(
             out.log(f"{kind}.{index}.spec", case.spec)
         begin = time.monotonic()
         known = () if tolerance is None else (tolerance,)
-        result = RUNNERS[mode](submission, case, device, replace(limits, fresh=fresh[index]), data, *known)
+        try:
+            result = RUNNERS[mode](submission, case, device, limits, data, *known)
+        except sandbox.Weakened as error:
+            if out is not None:
+                log_result(out, mode, f"{kind}.{index}", Result(case, error=str(error)))
+                out.log("check", "fail")
+            raise
         result.seconds = time.monotonic() - begin
         results.append(result)
         if out is not None:
@@ -145,29 +142,41 @@ def evaluate(
         if stop:
             break
     if out is not None:
+        if lacking := report.lacking(results):
+            out.log("sandbox.lacking", lacking)
         out.log("check", "pass" if all(result.passed for result in results) else "fail")
     return results
 
 
 def compare(
     submission: Path, baseline: Path, cases: Sequence[Case], device: torch.device, limits: Limits, fail_fast: bool,
-    data: str, keep: Keep,
+    data: str, keep: Keep, bounds: Bounds = DEFAULT_BOUNDS,
 ) -> list[Comparison]:  # fmt: skip
     """As `evaluate`, but times two submissions."""
     compared: list[Comparison] = []
     step = report.progress("compare", len(cases))
-    for case, tolerance in zip(cases, _tolerances(cases, device, limits), strict=True):
+    for case in cases:
         named = clean(case.spec)
         step(named)
         begin = time.monotonic()
-        one = run_comparison(submission, baseline, case, device, limits, data, tolerance, partial(step, named))
+        one = run_comparison(submission, baseline, case, device, limits, data, bounds, partial(step, named))
         one.own.seconds = one.baseline.seconds = time.monotonic() - begin
         compared.append(one)
-        stop = fail_fast and one.ratio is None
+        stop = fail_fast and not one.passed
         keep(compared, stop or len(compared) == len(cases))
         if stop:
             break
     return compared
+
+
+def coverage(results: Sequence[Result], options: argparse.Namespace) -> str:
+    """What to tell a user whose submission passed on data that never hold some codes; "" if they hold all."""
+    passed = results and options.data == BOARD and all(result.passed for result in results)
+    if not passed or options.mode == "profile":
+        return ""
+    case = min((result.case for result in results), key=lambda case: case.shape.work().multiply_adds)
+    unseen = ", ".join(f"{value:g}" for value in codes_never_seen(case.shape))
+    return f"the leaderboard's data never hold the codes of {unseen}: --data full judges those too" if unseen else ""
 
 
 def print_report(mode: str, results: list[Result], chip_name: str) -> None:
@@ -189,9 +198,17 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
         return protocol.EXIT_USAGE
     device = torch.device(options.device) if options.device else device_for(options.submission)
     options.device = torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+    if options.device.type == "cpu":
+        for path in filter(None, (options.submission, options.baseline, Path(__file__), Path(sys.prefix))):
+            if path.resolve().is_relative_to("/dev"):
+                tell(f"{path} lies in /dev, and a worker on a CPU has a /dev of its own: move it to another folder")
+                return protocol.EXIT_USAGE
     chip_name = chip.name(options.device)
+    given = record.Given(
+        options.mode, options.problem.name, options.submission, options.device, options.data, len(cases)
+    )
     if out is None:
-        outlets.say(report.header(options.mode, options.submission, options.device, options.data, options.baseline))
+        outlets.say(report.header(given, options.baseline))
     for case in cases:
         if reason := capacity.does_not_fit(case, options.device):
             tell(f"{options.cases}: {case.spec}: {reason}")
@@ -219,12 +236,11 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
             lost.append(f"--json: {error.strerror}; {outlets.rescue(written)}")
 
     sandbox.shield()
-    given = record.Given(options.mode, options.submission, options.device, options.data, len(cases))
     submission, how = options.submission.resolve(), (limits, options.fail_fast, options.data, keep)
     compared: list[Comparison] = []
     if options.baseline:
-        compared = compare(submission, options.baseline.resolve(), cases, options.device, *how)
-        results, passed = [one.own for one in compared], all(one.ratio is not None for one in compared)
+        compared = compare(submission, options.baseline.resolve(), cases, options.device, *how, options.bounds)
+        results, passed = [one.own for one in compared], all(one.passed for one in compared)
     else:
         results = evaluate(options.mode, submission, cases, options.device, out, *how)
         passed = all(result.passed for result in results)
@@ -236,9 +252,10 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
                 report.print_comparisons(compared, chip_name)
             else:
                 print_report(options.mode, results, chip_name)
-            outlets.say(report.footer(results))
-            if said := report.last_words(results):
-                outlets.say(said)
+            closing = report.footer(results, options.verbose), coverage(results, options), report.last_words(results)
+            for said in filter(None, closing):
+                print(said)
+            sys.stdout.flush()
         except OSError as error:
             tell(f"standard output: {error.strerror}: the report is lost")
             outlets.abandon_stdout()

@@ -6,16 +6,17 @@ Every judge takes the shape, the kernel's arguments, and the output: a tensor or
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from eval.output.mismatch import Mismatch, mismatch
 from reference.check import ATOL, USUAL_ROUNDINGS, Oracle, compare, compare_with_oracle
-from reference.problems.interface import BOARD, Output, Shape, parts
+from reference.nvfp4 import E2M1_MAGNITUDES
+from reference.problems.interface import BOARD, OTHER, Output, Shape, parts
 
 Data = tuple[Any, ...]
+SIGNLESS = 0x7  # the bits of a code but its sign
 
 
 class Verdict(NamedTuple):
@@ -78,10 +79,19 @@ def judge_full(shape: Shape, data: Data, output: Output) -> Verdict:
     return _together([_full(got, oracle) for got, oracle in zip(parts(output), oracles, strict=True)], shape)
 
 
-Judge = Callable[[Data, Output], Verdict]
+Judge = Callable[[Shape, Data, Output], Verdict]
 
 
-def judges_of(kind: str, shape: Shape) -> tuple[Judge, Judge]:
+def judges_of(kind: str) -> tuple[Judge, Judge]:
     """The judges for a kind of inputs: for the case's own seeds, and for fresh seeds."""
-    own, fresh = (judge_as_board, judge_fresh) if kind == BOARD else (judge_full, judge_full)
-    return partial(own, shape), partial(fresh, shape)
+    return (judge_as_board, judge_fresh) if kind == BOARD else (judge_full, judge_full)
+
+
+def codes_never_seen(shape: Shape) -> list[float]:
+    """The magnitudes of codes that the leaderboard's data for a shape never hold."""
+    seen: set[int] = set()
+    for block, tensor in zip(shape.inputs(), shape.generate(0, BOARD, torch.device("cpu")), strict=True):
+        if block.role != OTHER:
+            found = tensor.view(torch.uint8).unique().tolist()
+            seen.update(code & SIGNLESS for byte in found for code in (byte, byte >> 4))
+    return [value for code, value in enumerate(E2M1_MAGNITUDES) if code not in seen]

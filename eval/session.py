@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from eval import timing
+from eval import sandbox, timing
 from eval.cases import Case
 from eval.lending.cuda import CudaLender
 from eval.lending.host import HostLender
@@ -26,10 +27,11 @@ from eval.lending.layout import Layout, paired
 from eval.output import origin
 from eval.output.origin import Library
 from eval.output.text import clean
+from eval.sandbox import State
 from eval.workers.answers import Garbled, text_in, time_us
 from eval.workers.process import GARBLED, WorkerProcess
 from eval.workers.worker import Failure
-from reference.problems.interface import BOARD, Output, blank
+from reference.problems.interface import BOARD, Output, Shape, blank
 
 _OF_MANY_THREADS = 1 << 20  # elements
 START_S = 60.0  # at least, for a worker to start: a submission has no part in it, and importing torch takes seconds
@@ -42,15 +44,16 @@ NULL_SEED = 0  # null rounds never look at their inputs
 # A round with real calls may cost this much more than a null round: caches are cold, threads spin.
 TOLERANCE_OF_NULL = 1.25
 ENOUGH_STANDING = 3  # rounds
+MOST_EXCESS = 0.1  # of the parent's times over the claims
 # So many of a span's outputs are checked, and no more than there are inputs. Three spans of fifty inputs reveal a
 # worker that leaves out a fiftieth of its calls 19 times in 20.
 SPAN_SAMPLE = 50
 # A worker cheats if every claim is below half of the time that the parent's clock supports.
 BLATANT = 2.0
 
-# Takes the kernel's arguments and its output. Returns whether the output is right, why not, and (some checks only) its
-# Mismatch.
-Check = Callable[[tuple[Any, ...], Output], tuple[Any, ...]]
+# Takes a shape, the kernel's arguments and its output. Returns whether the output is right, why not, and (some checks
+# only) its Mismatch.
+Check = Callable[[Shape, tuple[Any, ...], Output], tuple[Any, ...]]
 
 
 class Round(NamedTuple):
@@ -78,7 +81,8 @@ class Session:
         """`span_calls`: how many calls a span may have."""
         self._case, self.device, self._kind = case, device, data
         self._inputs = inputs
-        self.printed, self.sandbox, self.backend = "", "", ""
+        self.printed, self.backend = "", ""
+        self.sandbox = State()
         self.left = ""  # the error message if a process survived the worker
         self.libraries: list[Library] = []
         self.worst_error: float | None = None  # the largest error / tolerance of the outputs checked
@@ -103,7 +107,8 @@ class Session:
             terms, descriptors = self._lender.terms()
             self._process.send({"count": inputs, **terms}, descriptors)
             begun = self._process.answer("ok", "start", self._process.deadline(START_S))
-            self.sandbox, self.pid = begun["sandbox"], begun["pid"]
+            self.sandbox, self.pid = State(**begun["sandbox"]), begun["pid"]
+            sandbox.hold(device.type, self.sandbox)
         except BaseException:
             self.close(patient=False)
             raise
@@ -164,39 +169,51 @@ class Session:
         return Round(claimed_us, self._lender.span_us), outputs, answer
 
     def round(
-        self, seeds: Sequence[int], check: Check, what: str, request: str = "round", after: Callable[[], object] = bool
-    ) -> tuple[Round, Any]:
+        self, seeds: Sequence[int], check: Check, what: str, request: str = "round",
+        after: Callable[[], object] = bool, most_adds: int = 0,
+    ) -> tuple[Round, Any]:  # fmt: skip
         """Makes one call for each seed and checks every output. Returns the times and the worker's last answer.
 
-        Calls `after` once the outputs are copied, before anything else uses the device.
+        Calls `after` once the outputs are copied, before anything else uses the device. If `most_adds` is given and
+        the case has more multiply-adds, it checks so much of a random choice of rows.
         """
         staged = self._lender.stage(self._generated(seed) for seed in seeds)
         times, outputs, answer = self._exchange(request, len(seeds), after)
         if self._lender.modified():
             raise Failure("the submission modified its inputs")
+        shape = self._case.shape
         for index, (tensors, output) in enumerate(zip(staged, outputs, strict=True)):
-            self._check(check, tensors, output, f"{what}, input {index + 1} of {len(seeds)}, seed {seeds[index]}")
+            where = f"{what}, input {index + 1} of {len(seeds)}, seed {seeds[index]}"
+            if not most_adds or shape.work().multiply_adds <= most_adds:
+                self._check(check, shape, tensors, output, where)
+                continue
+            left = most_adds
+            while left > 0:
+                part = shape.tile(tensors, output, secrets.randbelow)
+                self._check(check, *part, f"{where}, rows chosen at random")
+                left -= part[0].work().multiply_adds
         return times, answer
 
-    def _sample(self, calls: int) -> torch.Tensor:
+    def _sample(self, calls: int, most: int = SPAN_SAMPLE) -> torch.Tensor:
         """A random choice of calls, which the worker cannot know."""
-        chosen = random.SystemRandom().sample(range(calls), min(calls, SPAN_SAMPLE, self._inputs))
+        chosen = random.SystemRandom().sample(range(calls), min(calls, most, self._inputs))
         return torch.tensor(chosen, device=self.device)
 
-    def span(self, seeds: Sequence[int], calls: int, check: Check) -> float:
+    def span(self, seeds: Sequence[int], calls: int, check: Check, checked: int = SPAN_SAMPLE) -> float:
         """Makes many calls on inputs of these seeds, no two alike, and checks some. Returns the parent's time in us."""
         staged = self._lender.stage((self._generated(seed) for seed in seeds), calls)
-        sample = self._sample(calls)
+        sample = self._sample(calls, checked)
         times, outputs, _ = self._exchange("span", calls, sample=sample)
         if self._lender.modified():
             raise Failure("the submission modified its inputs")
         for call, output in zip(sample.tolist(), outputs, strict=True):
-            self._check(check, paired(self._case.shape, staged, call), output, f"span, call {call + 1} of {calls}")
+            shape = self._case.shape
+            self._check(check, shape, paired(shape, staged, call), output, f"span, call {call + 1} of {calls}")
         return times.span_us
 
-    def _check(self, check: Check, tensors: list[torch.Tensor], output: Output, where: str) -> None:
+    def _check(self, check: Check, shape: Shape, tensors: list[torch.Tensor], output: Output, where: str) -> None:
         """Raises Failure if an output is wrong."""
-        ok, message, *found = check(self._case.shape.data(tensors, blank(self._case.shape, self.device)), output)
+        ok, message, *found = check(shape, shape.data(tensors, blank(shape, self.device)), output)
         for one in found:
             self.worst_error = max(self.worst_error or 0.0, one.worst)
             self.wrong = self.wrong if ok else one.record()
@@ -237,7 +254,7 @@ class Timings:
     """The timed rounds of a case.
 
     If enough claims stand, only those rounds count: a busy machine delays the others. Else the parent's clock counts
-    for all rounds.
+    for all rounds, if it shows little more than the claims; if not, the case is not measured.
     """
 
     def __init__(self, inputs: int, tolerance_us: float, small_us: float = 0.0) -> None:
@@ -271,7 +288,7 @@ class Timings:
         counting = standing if len(standing) >= ENOUGH_STANDING else self._rounds
         return [made.counted_us(self._tolerance_us) / self._inputs for made in counting]
 
-    def unmeasured(self, most: float) -> str | None:
+    def too_coarse(self, most: float) -> str | None:
         """The error message if the tolerance of a call is more than `most` of its time and not small, else None.
 
         The parent's time decides, because the claim may be false.
@@ -284,14 +301,34 @@ class Timings:
             f" be the cost of a round (at most {100 * most:.0f} % are allowed); is the machine busy?"
         )
 
+    def _excess(self) -> float:
+        """By how much the parent's times exceed the claims if they count, because too few claims stand; else 0."""
+        if self.count - self.doubted >= ENOUGH_STANDING:
+            return 0.0
+        counted_us = median(made.counted_us(self._tolerance_us) for made in self._rounds)
+        return counted_us / median(made.claimed_us for made in self._rounds) - 1
+
+    def note(self) -> str:
+        """What did not count; "" if all did."""
+        said = f"{self.doubted} of {self.count} rounds do not count: the worker's clock shows less than the harness's"
+        if excess := self._excess():
+            said += f"; so the harness's times count, which are {100 * excess:.0f} % longer"
+        return said if self.doubted else ""
+
+    def too_few(self) -> str | None:
+        """The error message if the parent's times count and lie far above the claims, else None."""
+        if self._excess() <= MOST_EXCESS:
+            return None
+        return f"not measured: {self.note()}. The machine is busy, or the worker's clock wrong: it shows {self._last()}"
+
+    def _last(self) -> str:
+        last, tolerance = self._rounds[-1], f"tolerance {self._tolerance_us / 1e3:.3g} ms"
+        return f"{last.claimed_us / 1e3:.3g} ms for calls that took {last.span_us / 1e3:.3g} ms ({tolerance})"
+
     def lie(self) -> str | None:
         """The error message if no round's claim comes near the parent's time, else None."""
         for made in self._rounds:
             counted_us = made.counted_us(self._tolerance_us)
             if counted_us <= max(BLATANT * made.claimed_us, made.claimed_us + self._small_us * self._inputs):
                 return None
-        last = self._rounds[-1]
-        return (
-            f"the worker's clock shows {last.claimed_us / 1e3:.3g} ms for calls that took {last.span_us / 1e3:.3g} ms"
-            f" (tolerance {self._tolerance_us / 1e3:.3g} ms)"
-        )
+        return f"the worker's clock shows {self._last()}"

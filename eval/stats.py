@@ -1,10 +1,10 @@
-"""Statistics of times: medians, spread, and whether two sets differ by more than noise."""
+"""Statistics of times: medians, spread, whether two sets differ by more than noise, and how many pairs that takes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, mean, quantiles, stdev
+from statistics import fmean, median, quantiles
 from typing import NamedTuple
 
 
@@ -43,24 +43,43 @@ class Ratio(NamedTuple):
     high: float
 
 
-# Student's t: 99.5 % of the distribution with 1, 2, ... degrees of freedom lie below.
-_T_995 = (
-    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,
-    2.898, 2.878, 2.861,
-)  # fmt: skip
 PAIRED_CONFIDENCE = 0.99
+LEAST_PAIRS = 8  # fewer have no interval at this confidence
+MOST_PAIRS, SECONDS = 40, 60.0  # of a case, if the user sets no bounds
 
 
-def paired_interval(shapes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Ratio:
-    """The geometric mean of the ratios of paired times, over shapes, with Student's interval at PAIRED_CONFIDENCE.
+def _left_out(count: int) -> int:
+    """How many of the smallest, and of the largest, averages of two differences lie outside the interval.
 
-    Each pair is one independent measurement, so the interval includes the variation between processes.
+    It is the number of rank sums that are too small to occur by chance, if a coin decides the sign of each difference.
     """
-    logs = [[math.log(x / y) for x, y in zip(a, b, strict=True)] for a, b in shapes]
-    middle = mean(mean(each) for each in logs)
-    error = math.sqrt(sum(stdev(each) ** 2 / len(each) for each in logs)) / len(logs)
-    reach = _T_995[min(len(_T_995), *(len(each) - 1 for each in logs)) - 1] * error
-    return Ratio(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
+    ways = [1]  # subsets of the ranks 1 to count, by their sum
+    for rank in range(1, count + 1):
+        longer = ways + [0] * rank
+        ways = [both + (longer[at - rank] if at >= rank else 0) for at, both in enumerate(longer)]
+    chance, most = 0, (1 - PAIRED_CONFIDENCE) / 2 * 2**count
+    for left_out, each in enumerate(ways):
+        chance += each
+        if chance > most:
+            return left_out
+    raise AssertionError("the sums of all ranks are certain")
+
+
+def paired_interval(shapes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Ratio | None:
+    """The ratio of paired times, geometrically averaged over shapes, with its interval; None for too few pairs.
+
+    Wilcoxon's signed ranks: the pairs need neither be independent of each other nor spread alike. A coin decides who is
+    first in each pair, so that without a difference it decides the sign of the logarithm too, however the machine's
+    load drifts. The ratio is the median of the averages of two logarithms (Hodges and Lehmann), the interval those
+    ratios for which no rank sum is too small.
+    """
+    count = min(len(times) for pair in shapes for times in pair)
+    left_out = _left_out(count) if count >= LEAST_PAIRS else 0
+    if not left_out:
+        return None
+    logs = [fmean(math.log(a[i] / b[i]) for a, b in shapes) for i in range(count)]
+    averages = sorted((logs[i] + logs[j]) / 2 for i in range(count) for j in range(i + 1))
+    return Ratio(*(math.exp(x) for x in (median(averages), averages[left_out - 1], averages[-left_out])))
 
 
 def verdict(ratio: Ratio, undecided: bool = False) -> str:
@@ -70,3 +89,25 @@ def verdict(ratio: Ratio, undecided: bool = False) -> str:
     if ratio.low > 1:
         return "slower"
     return "too busy to decide" if undecided else "no difference"
+
+
+class Bounds(NamedTuple):
+    """How many pairs a case gets: up to `pairs`, as long as `seconds` last, and at least `least`."""
+
+    pairs: int = MOST_PAIRS
+    seconds: float = SECONDS
+    least: int = LEAST_PAIRS
+
+    def estimate(self, done: int, took_s: float) -> str:
+        """How far a case is, and how long the rest takes if it goes on like this."""
+        most = max(self.least, min(self.pairs, int(self.seconds / took_s * done)))
+        left_s = (most - done) * took_s / done
+        return f"{done} of about {most} pairs done, about {left_s:.0f} s left" if done < most else f"{done} pairs done"
+
+    def go_on(self, done: int, took_s: float) -> bool:
+        """Whether there is to be another pair. The ratio has no say: it would leave 1 by chance too often."""
+        in_time = not done or took_s + took_s / done <= self.seconds
+        return done < self.pairs and (in_time or done < self.least)
+
+
+DEFAULT_BOUNDS = Bounds()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,9 +17,11 @@ import torch
 from eval import spans
 from eval.cases import Case, case_seeds, fresh_seeds
 from eval.hardware import capacity, chip
+from eval.hardware.load import Load
 from eval.judge import judges_of
 from eval.output.origin import Library
 from eval.output.text import clean
+from eval.sandbox import State
 from eval.session import Session, Timings, tolerance_us
 from eval.spans import Spans
 from eval.stats import summarise
@@ -27,11 +30,13 @@ from reference.problems.interface import BOARD, Shape
 
 MIN_ROUNDS = 3
 MIN_TIMED_S = 0.1
+PATIENCE_S = 20.0  # more for a case on a busy machine whose rounds do not count
 TARGET_RELATIVE_ERROR = 1e-3
 # On a CPU the threads of the last call may delay the harness's clock by this much in a call.
 SMALL_US = 250.0
 MOST_TOLERANCE = 0.5  # of a call's time, on a CPU, where null rounds may cost milliseconds a call even at rest
 SPAN_CALLS = 5000  # at most, on a GPU
+CHECKED_ADDS = 1 << 34  # of a test's fresh inputs; about two seconds on two cores. Of larger cases it checks some rows
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,6 @@ class Limits:
     singles: int = 10  # calls timed on their own
     small_us: float = 0.0  # a difference between two clocks that a busy machine may cause in a call
     most_tolerance: float = math.inf  # of a call's time: a case with a larger tolerance is not measured
-    fresh: bool = True  # whether a test makes a second call, on inputs that nobody can know
     span_calls: int = 0  # the calls of a span, at most; 0 makes none
 
 
@@ -87,6 +91,7 @@ class Result:
     checked: int = 0  # outputs compared with the reference
     tolerance_us: float | None = None  # how far a claimed time of a call may lie below the parent's own
     doubted: int = 0  # timed rounds whose claim lay further below
+    notes: list[str] = field(default_factory=list)  # what did not count
     span_us: float | None = None  # the parent's own time of a call in a span
     span_calls: int = 0
     clock_mhz: float | None = None
@@ -98,7 +103,7 @@ class Result:
     data: str = BOARD  # which kind of inputs
     backend: str = ""  # as the submission reports it
     unmeasured: bool = False  # whether the error is only that the machine was too busy to time right outputs
-    sandbox: str = ""  # which of its parts are on
+    sandbox: State = field(default_factory=State)
     libraries: list[Library] = field(default_factory=list)  # other than the system's, Python's and torch's
 
     @property
@@ -170,18 +175,18 @@ def run_test(
 ) -> Result:
     """A call on the case's own inputs, checked, and one on fresh inputs, since a case file's seeds are no secret.
 
-    With `profile`, the second call is profiled.
+    Of a large case, a random choice of rows is checked on fresh inputs. With `profile`, the second call is profiled.
     """
     result = Result(case, inputs=1, data=data)
-    own, fresh = judges_of(data, case.shape)
+    own, fresh = judges_of(data)
 
     def make(session: Session) -> None:
         session.load()
         session.round(case_seeds(case.seed, 1), own, "check")
         if profile:
             result.report = session.profile(fresh_seeds(1)[0], fresh)
-        elif limits.fresh:
-            session.round(fresh_seeds(1), fresh, "fresh inputs")
+        else:
+            session.round(fresh_seeds(1), fresh, "fresh inputs", most_adds=CHECKED_ADDS)
 
     return _judge(submission, device, limits, result, make)
 
@@ -193,29 +198,54 @@ def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timi
     """Rounds over fresh inputs until the mean is steady or time is up."""
     begin = time.monotonic()
     clock = chip.Clock(session.device)
-    fresh = judges_of(result.data, result.case.shape)[1]
+    fresh = judges_of(result.data)[1]
     limits = replace(limits, max_rounds=min(limits.max_rounds, result.case.problem.rounds))
-    while not timings.count or not _done(result, limits, time.monotonic() - begin, timings.count):
+    load = Load()
+    load.begin(session.pid, os.getpid())
+
+    def busy() -> bool:
+        return session.device.type == "cpu" and load.busy
+
+    def delayed(wall_s: float) -> bool:
+        """Whether the machine is so busy that the claims cannot be judged yet."""
+        load.end()
+        load.begin(session.pid, os.getpid())
+        return bool(timings.too_few()) and busy() and wall_s < limits.wall_s + PATIENCE_S
+
+    while (
+        not timings.count
+        or not _done(result, limits, (wall_s := time.monotonic() - begin), timings.count)
+        or delayed(wall_s)
+    ):
         made, _ = session.round(fresh_seeds(result.inputs), fresh, "time_round", after=clock.note)
         floor.hold(made.claimed_us / result.inputs)
         timings.add(made)
         result.rounds_us, result.doubted = timings.rounds_us(), timings.doubted
         result.clock_mhz = clock.median_mhz()
-    unmeasured = timings.unmeasured(limits.most_tolerance)
-    if said := unmeasured or timings.lie():
-        result.rounds_us = []
-        raise (NotMeasured if unmeasured else Failure)(said)
+    load.end()
+    measured_us, result.rounds_us = result.rounds_us, []
+    coarse = timings.too_coarse(limits.most_tolerance)
+    if not coarse and not busy() and (said := timings.lie()):
+        raise Failure(said)
+    if said := coarse or timings.too_few():
+        raise NotMeasured(said)
+    result.rounds_us = measured_us
+    result.notes += filter(None, [timings.note()])
 
 
 def _time_spans(session: Session, result: Result, how: Spans) -> None:
     """Holds the times to spans, if spans bound them better than rounds do."""
-    fresh = judges_of(result.data, result.case.shape)[1]
+    fresh = judges_of(result.data)[1]
     held = spans.made(session, how, result.median_us, result.tolerance_us or 0.0, fresh)
     if held is None:
         return
     result.span_us, result.tolerance_us, result.span_calls = held
     if times_us := held.times_us(result.rounds_us):
         result.doubted, result.rounds_us = len(result.rounds_us), times_us
+        result.notes.append(
+            f"the times are the harness's, of spans of {held.calls} calls: by the worker's clock the rounds were more "
+            f"than {100 * spans.SLOWER:.0f} % faster"
+        )
 
 
 class Tolerance(NamedTuple):
@@ -244,7 +274,7 @@ def run_benchmark(
     """A checked pass over every input, then timed rounds over fresh ones until the mean is steady or time is up."""
     result = Result(case, inputs=round_inputs(case.shape, device, limits), data=data)
     floor = chip.Limit(case.shape, device)
-    own, fresh = judges_of(data, case.shape)
+    own, fresh = judges_of(data)
     try:
         measured = tolerance or measure_tolerance(case, device, limits)
     except FAILURES as failure:

@@ -39,6 +39,7 @@ def case_record(result: Result, chip_name: str) -> dict[str, Any]:
         "single_us": result.single_us,
         "tolerance_us": result.tolerance_us,
         "doubted_rounds": result.doubted,
+        "notes": result.notes,
         "span_us": result.span_us,
         "span_calls": result.span_calls,
         "sm_clock_mhz": result.clock_mhz,
@@ -49,12 +50,12 @@ def case_record(result: Result, chip_name: str) -> dict[str, Any]:
 
 
 def of_results(results: Sequence[Result]) -> dict[str, Any]:
-    """The backends and sandboxes that the workers reported, and the libraries that they had loaded."""
+    """The backends that the submission reported, the libraries that it had loaded, and its sandbox."""
     libraries = sorted({library for result in results for library in result.libraries})
     return {
         "backend": ", ".join(dict.fromkeys(result.backend for result in results if result.backend)) or None,
         "libraries": [library._asdict() for library in libraries],
-        "sandbox": " | ".join(dict.fromkeys(result.sandbox for result in results if result.sandbox)) or None,
+        "sandbox": next((said for result in results if (said := result.sandbox.text())), None),
     }
 
 
@@ -62,6 +63,7 @@ class Given(NamedTuple):
     """The request of a run."""
 
     mode: str
+    problem: str
     submission: Path
     device: torch.device
     data: str
@@ -72,6 +74,7 @@ def _ran(given: Given, chip_name: str) -> dict[str, Any]:
     """What was judged, and on which machine."""
     return {
         "mode": given.mode,
+        "problem": given.problem,
         "data": given.data,
         "submission": given.submission.name,
         "submission_sha256": origin.digest(given.submission)[0],
@@ -111,7 +114,7 @@ def comparison_record(given: Given, baseline: Path, compared: Sequence[Compariso
                 "submission": case_record(one.own, chip_name),
                 "baseline": case_record(one.baseline, chip_name),
                 "ratio": one.ratio._asdict() if one.ratio else None,
-                "verdict": words(one.ratio, one.busy) if one.ratio else None,
+                "verdict": words(one.ratio, one.busy) if one.passed else None,
             }
             for one in compared
         ],

@@ -15,6 +15,7 @@ import torch
 from eval.comparison import WIDEST, Comparison, words
 from eval.hardware import chip
 from eval.output import origin, record
+from eval.output.record import Given
 from eval.output.text import clean, one_line
 from eval.stats import PAIRED_CONFIDENCE, Ratio, paired_interval, relative_spread
 from eval.supervisor import Result
@@ -22,6 +23,7 @@ from reference.problems.interface import BOARD
 
 PRINTED_LINES = 20  # how many of the last lines of a failed submission are shown
 DIGEST_SHOWN = 12  # digits
+SMALL_SHARE = 0.01  # of a time
 WORTHLESS_SPREAD = 0.1  # the relative spread above which a time says little
 
 
@@ -62,31 +64,51 @@ def columns(results: Sequence[Result]) -> str:
     return results[0].case.problem.columns if results else ""
 
 
-def header(mode: str, submission: Path, device: torch.device, data: str = BOARD, baseline: Path | None = None) -> str:
+def header(given: Given, baseline: Path | None = None) -> str:
     """What is judged, and on which machine."""
-    where = [chip.name(device)]
-    if found := origin.driver(device):
+    where = [chip.name(given.device)]
+    if found := origin.driver(given.device):
         where.append(f"driver {found}")
-    if mhz := origin.clock_mhz(device):
+    if mhz := origin.clock_mhz(given.device):
         where.append(f"{mhz:.0f} MHz now")
-    what = f"{mode} of {submission}" + (f" against {baseline}" if baseline else "")
-    if data != BOARD:
-        what += f"; {data} data, not the leaderboard's"
+    asked = os.environ.get("NVFP4_BACKEND") or "auto"
+    backend = asked if asked != "auto" else given.device.type
+    against = f" against {baseline}" if baseline else ""
+    what = f"{given.mode} of {given.submission}{against}: {given.problem}, backend {backend}"
+    if given.data != BOARD:
+        what += f"; {given.data} data, not the leaderboard's"
     return clean(f"{one_line(what)}\n  on {', '.join(where)}; torch {torch.__version__}")
 
 
-def footer(results: Sequence[Result]) -> str:
-    """The submission's backend and libraries, and the sandbox that it ran in."""
+def lacking(results: Sequence[Result]) -> str:
+    """The parts that the sandbox of the results lacks; "" if it has all."""
+    return "; ".join(dict.fromkeys(part for result in results for part in result.sandbox.lacking))
+
+
+def footer(results: Sequence[Result], verbose: bool = False) -> str:
+    """The submission's backend and libraries, if it has any, and what the sandbox lacked.
+
+    `verbose`: all parts of the sandbox, and what a passing submission printed.
+    """
     seen = record.of_results(results)
     libraries = [f"{library['name']} (sha256 {library['sha256'][:DIGEST_SHOWN]})" for library in seen["libraries"]]
     on_gpu = seen["backend"] and not seen["backend"].startswith("cpu")
     simulated = " (on the PTX simulator)" if on_gpu and os.environ.get("NVFP4_SIMULATE") == "1" else ""
-    lines = [
-        f"backend: {seen['backend'] or 'not named by the submission'}{simulated}; libraries of its own: "
-        + (", ".join(libraries) or "none seen"),
-        f"sandbox: {seen['sandbox'] or 'none'}",
-    ]
+    lines = [f"backend: {seen['backend']}{simulated}"] if seen["backend"] else []
+    lines += [f"libraries of its own: {', '.join(libraries)}"] if libraries else []
+    if verbose:
+        lines += [f"sandbox: {seen['sandbox'] or 'none'}"]
+        lines += dict.fromkeys(
+            f"printed: {line}" for result in results if result.passed for line in result.printed.splitlines()
+        )
+    elif missing := lacking(results):
+        lines += [f"the sandbox LACKS {missing}"]
     return clean("\n".join(lines))
+
+
+def case_notes(result: Result) -> list[str]:
+    """What did not count in a case, and how far its times may be wrong if that matters."""
+    return [*result.notes, *filter(None, [clock_text([result])])]
 
 
 def last_words(results: Sequence[Result]) -> str:
@@ -151,15 +173,16 @@ def time_text(us: float) -> str:
 
 
 def clock_text(results: Sequence[Result]) -> str:
-    """How far the times may differ from the harness's own."""
-    tolerances = [result.tolerance_us for result in results if result.tolerance_us is not None]
-    if not tolerances:
+    """How much a false clock could hide, if it is more than SMALL_SHARE of a time."""
+    shares = {
+        result.tolerance_us / result.median_us: result.tolerance_us
+        for result in results
+        if result.tolerance_us is not None and result.rounds_us
+    }
+    share = max(shares, default=0.0)
+    if share <= SMALL_SHARE:
         return ""
-    doubted = sum(result.doubted for result in results)
-    text = f"clock: the worker's times count if at most {time_text(max(tolerances))} a call below the harness's"
-    spans = [result.span_calls for result in results if result.span_calls]
-    text += f" in spans of {min(spans)} to {max(spans)} calls" if spans else ""
-    return text + (f"; those of {doubted} rounds were lower and do not count" if doubted else "")
+    return f"a false clock of the submission could hide up to {time_text(shares[share])} a call ({100 * share:.0f} %)"
 
 
 def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
@@ -195,6 +218,8 @@ def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
     print(f"each round: all inputs back to back, with contents never seen before; {checked} outputs checked")
     if told := clock_text(passed):
         print(told)
+    for note in dict.fromkeys(f"{shape_text(result)}: {note}" for result in passed for note in result.notes):
+        print(note)
     bases = "; ".join(sorted({floor.basis for floor in floors if floor}))
     print("speed of light: " + (bases or "not known for this chip; on a CPU `./nvfp4 bench cpu` compares with torch"))
     wild = [result for result in passed if relative_spread(result.rounds_us) > WORTHLESS_SPREAD]
@@ -214,25 +239,21 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
     rows = []
     for one in compared:
         shape = shape_text(one.own)
-        if one.ratio is None:
+        if not one.passed:
             failed = "FAIL" if one.own.error else "baseline FAILs"
-            rows.append([shape, *("",) * 4, failed])
+            rows.append([shape, *("",) * 5, failed])
             continue
-        rows.append(
-            [
-                shape,
-                time_text(one.own.median_us),
-                time_text(one.baseline.median_us),
-                *ratio_texts(one.ratio),
-                words(one.ratio, one.busy),
-            ]
-        )
+        times = [time_text(side.median_us) for side in (one.own, one.baseline)]
+        pairs = str(len(one.own.rounds_us))
+        rows.append([shape, *times, pairs, *ratio_texts(one.ratio), words(one.ratio, one.busy)])
     if len(compared) > 1 and all(one.ratio for one in compared):
         ratio = paired_interval([(one.own.rounds_us, one.baseline.rounds_us) for one in compared])
-        rows.append(["geometric mean", "", "", *ratio_texts(ratio), words(ratio, any(one.busy for one in compared))])
+        rows.append(
+            ["geometric mean", "", "", "", *ratio_texts(ratio), words(ratio, any(one.busy for one in compared))]
+        )
     interval = f"{100 * PAIRED_CONFIDENCE:.0f} % interval"
     sizes = columns([one.own for one in compared])
-    header = [sizes, "submission", "baseline", "ratio", interval, "the submission is"]
+    header = [sizes, "submission", "baseline", "pairs", "ratio", interval, "the submission is"]
     print_table(f"{chip_name}: median times of a call, in pairs of processes", header, rows)
     alike = [one.ratio for one in compared if one.ratio and one.ratio.low <= 1 <= one.ratio.high]
     unseen = max((max(ratio.high - 1, 1 - ratio.low) for ratio in alike), default=0.0)
@@ -243,6 +264,8 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
     print_failures([result for result, one in zip(failed, compared, strict=True) if one.baseline.error])
 
 
-def ratio_texts(ratio: Ratio) -> list[str]:
-    """A ratio and its interval as text."""
+def ratio_texts(ratio: Ratio | None) -> list[str]:
+    """A ratio and its interval as text; without one, empty cells."""
+    if ratio is None:
+        return ["", ""]
     return [f"{ratio.ratio:.4f}", f"{ratio.low:.4f} to {ratio.high:.4f}"]

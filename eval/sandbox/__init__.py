@@ -1,7 +1,7 @@
 """The sandbox: the worker enters it with one call, before the submission is imported.
 
-It works on Linux, for root and for ordinary users, without a package. Features that the kernel lacks are skipped and
-reported.
+It works on Linux, for root and for ordinary users, without a package. Linux 6.12 and later have all of it; parts that a
+kernel lacks are skipped and reported.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from eval.sandbox import kernel, landlock, mounts, privileges, processes, seccomp
+from eval.sandbox import kernel, landlock, mounts, places, privileges, seccomp
 
-# Devices that a submission may write to. Terminals are left out.
-_DEVICES = ("null", "zero", "full", "random", "urandom", "shm")
 _CUDA_DEVICES = ("nvidia*", "dri", "infiniband", "gdrdrv")
 # Seen on an H200 (driver 580): cuInit fails with error 304 if it cannot write its threads' names there.
 _CUDA_OWN_ENTRIES = Path("/proc/self")
-# Compilers' caches: a folder that the user chose is kept.
-CACHES = ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "NVFP4_CACHE", "XDG_CACHE_HOME")
+# Caches of compilers, and the folder for temporary files. All lie in the scratch folder, whatever the user has set: a
+# later run would execute what a submission leaves in a cache.
+SCRATCH_VARIABLES = (
+    "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "NVFP4_CACHE", "XDG_CACHE_HOME",
+    "CUDA_CACHE_PATH", "TMPDIR",
+)  # fmt: skip
 
 
 @dataclass
@@ -47,43 +50,58 @@ class State:
             return held
         return f"{held or 'nothing'}; LACKING: {'; '.join(self.lacking)}"
 
-
-def prepare_caches(scratch: Path, kept: Collection[str] = ()) -> None:
-    """Points temporary files and compilers' caches into `scratch`, except the `kept` variables.
-
-    CUDA's own cache is never kept: the harness's process would load machine code from it.
-    """
-    for name in (*CACHES, "CUDA_CACHE_PATH", "TMPDIR"):
-        if name not in kept:
-            path = scratch / name.lower()
-            path.mkdir(mode=0o700, exist_ok=True)
-            os.environ[name] = str(path)
+    def message(self) -> dict[str, Any]:
+        """The state as JSON."""
+        return asdict(self)
 
 
-def separate_mounts(device_type: str, folders: Sequence[int]) -> State:
+class Weakened(Exception):
+    """A worker's sandbox lacks a part that earlier workers had: the harness ends, and nothing passes."""
+
+
+_first: dict[str, State] = {}  # by kind of device: the state of the first worker, before any submission ran
+
+
+def hold(device_type: str, state: State) -> None:
+    """Raises Weakened unless a worker's sandbox has every part that the first one had."""
+    first = _first.setdefault(device_type, state)
+    if gone := [part for part in first.parts if part not in state.parts]:
+        raise Weakened(
+            f"the sandbox lost a part that it had before ({', '.join(gone)}): {'; '.join(state.lacking)}. "
+            "No submission ran without it; the run ends here"
+        )
+
+
+def prepare_scratch(scratch: Path) -> None:
+    """Points temporary files and compilers' caches into `scratch`."""
+    for name in SCRATCH_VARIABLES:
+        path = scratch / name.lower()
+        path.mkdir(mode=0o700, exist_ok=True)
+        os.environ[name] = str(path)
+
+
+def separate_mounts(device_type: str, scratch: Path, folder: int) -> State:
     """Takes the first step of `enter`: mounts of its own. A process under Landlock, such as a keeper, may not do so."""
     state = State()
     if sys.platform == "linux":
-        state.apply("mounts", lambda: mounts.restrict(folders, device_type == "cuda"))
+        state.apply("mounts", lambda: mounts.restrict(scratch, folder, device_type == "cuda"))
     return state
 
 
-def enter(
-    scratch: Path, device_type: str, folders: Sequence[int], kept: Collection[str] = (), state: State | None = None
-) -> State:
-    """Puts this process into the sandbox for good. It may write to `folders`, descriptors of `scratch` and of caches.
+def enter(scratch: Path, device_type: str, folder: int, submission: Path, state: State | None = None) -> State:
+    """Puts this process into the sandbox for good. It may write to `scratch`, whose descriptor is `folder`.
 
-    `kept` names the caches that are not in `scratch`. Linux restricts each thread separately, so call this while there
-    is only one. `state` is that of `separate_mounts` if it was called before.
+    Linux restricts each thread separately, so call this while there is only one. `state` is that of `separate_mounts`
+    if it was called before.
     """
-    state = state or separate_mounts(device_type, folders)
+    state = state or separate_mounts(device_type, scratch, folder)
     if sys.platform != "linux":
         state.lacking.append(f"everything: not built for {sys.platform}")
         return state
-    prepare_caches(scratch, kept)
-    protected = processes.protected_from(os.getpid())
-    devices = _DEVICES + (_CUDA_DEVICES if device_type == "cuda" else ())
-    writable: list[Path | int] = [*folders, *(path for name in devices for path in Path("/dev").glob(name))]
+    readable = places.readable(submission, scratch.parent.parent)
+    prepare_scratch(scratch)
+    devices = (*mounts.DEVICES, mounts.SHARED_MEMORY.name, *(_CUDA_DEVICES if device_type == "cuda" else ()))
+    writable: list[Path | int] = [folder, *(path for name in devices for path in Path("/dev").glob(name))]
     if device_type == "cuda":
         writable.append(_CUDA_OWN_ENTRIES)
     threads = len(list(Path("/proc/self/task").iterdir()))
@@ -92,10 +110,8 @@ def enter(
     state.apply("limits", lambda: privileges.limit_resources(device_type == "cpu"))
     state.apply("capabilities", privileges.drop_capabilities)
     if state.apply("no new privileges", privileges.forbid_new_privileges):
-        scope_sockets = device_type != "cuda"  # CUDA lends memory to other processes through abstract sockets
-        state.apply("Landlock", lambda: landlock.restrict(writable, scope_sockets, state.lacking))
-        scoped = "signals" in state.parts.get("Landlock", "")
-        state.apply("seccomp", lambda: seccomp.restrict(protected, scoped))
+        state.apply("Landlock", lambda: landlock.restrict(writable, readable, state.lacking))
+        state.apply("seccomp", seccomp.restrict)
     return state
 
 

@@ -15,9 +15,10 @@ import struct
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import NoReturn
 
-from eval.sandbox import kernel, landlock, privileges, processes
+from eval.sandbox import kernel, landlock, privileges
 
 # A process that survives SIGKILL for this long, and for so many looks, hangs in the kernel.  A keeper that was not
 # scheduled for as long has not looked.
@@ -26,9 +27,7 @@ GIVE_UP_S, GIVE_UP_LOOKS = 4.0, 100
 LAST_WORD = struct.Struct("<i?")
 _LOOK_AGAIN_S = 0.002
 _REAP_S = 5.0  # how often ended orphans are reaped while the worker runs
-_WITHOUT_PIDFD_S = 0.05  # how often to poll the worker on kernels without pidfd (before Linux 5.3)
 _MOST_REAPED = 10_000  # at a time
-_STOP_PASSES = 3
 _ALL = 0x40000000  # __WALL (linux/wait.h): children by clone() with any signal
 _GONE = 1  # the exit code if the worker's own is unknown
 
@@ -68,12 +67,10 @@ def _confine_signals() -> bool:
     return False
 
 
-def _kill_what_proc_shows() -> None:
-    """Kills the descendants one by one, for kernels that cannot confine signals; stops them first, again and again."""
-    for number in (*[signal.SIGSTOP] * _STOP_PASSES, signal.SIGKILL):
-        for pid in processes.descendants(os.getpid()):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
+def _kill_children() -> None:
+    """Kills this process's children, for kernels that cannot confine signals. Theirs then become its own."""
+    for pid in Path("/proc/thread-self/children").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
 
 
 def _end_below(worker: int, confined: bool) -> tuple[int | None, bool]:
@@ -81,11 +78,11 @@ def _end_below(worker: int, confined: bool) -> tuple[int | None, bool]:
     process survives."""
     status, deadline = None, time.monotonic() + GIVE_UP_S
     for looks in itertools.count(1):
-        if confined:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(OSError):
+            if confined:
                 os.kill(-1, signal.SIGKILL)
-        else:
-            _kill_what_proc_shows()
+            else:
+                _kill_children()
         found, left = _reap(worker)
         status = found if found is not None else status
         if not left or (looks >= GIVE_UP_LOOKS and time.monotonic() > deadline):
@@ -95,13 +92,9 @@ def _end_below(worker: int, confined: bool) -> tuple[int | None, bool]:
 
 def _watch(worker: int, lifeline: socket.socket, confined: bool) -> NoReturn:
     """Waits for the worker or the harness to end, ends what is left, and says how it went."""
-    watched: list[socket.socket | int] = [lifeline]
-    every = _WITHOUT_PIDFD_S
-    with contextlib.suppress(AttributeError, OSError):
-        watched.append(os.pidfd_open(worker))
-        every = _REAP_S
+    watched = [lifeline, os.pidfd_open(worker)]
     status = None
-    while status is None and lifeline not in wait(watched, every):
+    while status is None and lifeline not in wait(watched, _REAP_S):
         status, _ = _reap(worker)
     ended, left = _end_below(worker, confined)
     status = status if status is not None else ended

@@ -1,4 +1,4 @@
-"""Landlock: writes only where they are allowed, signals and abstract sockets only within the sandbox.
+"""Landlock: reads and writes only where they are allowed, signals only within the sandbox.
 
 Constants and structures are those of linux/landlock.h. A process under Landlock can trace, or read the memory of, only
 processes of the same Landlock domain or one nested in it.
@@ -17,14 +17,13 @@ from eval.sandbox import kernel
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 
-_WRITE_FILE = 1 << 1
+_WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2
 # Remove directories and files, make devices, directories, files, sockets, FIFOs and links: bits 4 to 12.
 _CHANGE_FOLDERS = 0x1FF << 4
 _REFER = 1 << 13  # ABI 2: move between folders
 _TRUNCATE = 1 << 14  # ABI 3
 _IOCTL_DEV = 1 << 15  # ABI 5
-_SCOPE_ABSTRACT_SOCKETS = 1 << 0  # ABI 6
-_SCOPE_SIGNALS = 1 << 1
+_SCOPE_SIGNALS = 1 << 1  # ABI 6
 _ABI_REFER, _ABI_TRUNCATE, _ABI_IOCTL, _ABI_SCOPE = 2, 3, 5, 6
 
 
@@ -48,32 +47,34 @@ def abi() -> int:
 
 
 def _handled(version: int) -> int:
-    access = _WRITE_FILE | _CHANGE_FOLDERS
+    access = _READ_FILE | _WRITE_FILE | _CHANGE_FOLDERS
     for since, bit in ((_ABI_REFER, _REFER), (_ABI_TRUNCATE, _TRUNCATE), (_ABI_IOCTL, _IOCTL_DEV)):
         access |= bit if version >= since else 0
     return access
 
 
-def _allow(ruleset: int, path: Path | int, handled: int) -> None:
-    """Allows writing below a folder (or its descriptor), or to one file or device; a missing path needs no rule."""
+def _allow(ruleset: int, path: Path | int, access: int) -> None:
+    """Allows access below a folder (or its descriptor), or to one file or device; a missing path needs no rule."""
     try:
         descriptor = os.dup(path) if isinstance(path, int) else os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        access = handled if folder else handled & (_WRITE_FILE | _TRUNCATE | _IOCTL_DEV)
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            access &= _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
         rule = _PathBeneath(allowed_access=access, parent_fd=descriptor)
         kernel.call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
     finally:
         os.close(descriptor)
 
 
-def _enter(attributes: _Ruleset, size: int, allowed: Iterable[Path | int]) -> None:
-    """Puts this thread under a ruleset that allows all that it handles below some paths."""
+def _enter(attributes: _Ruleset, size: int, writable: Iterable[Path | int], readable: Iterable[Path] = ()) -> None:
+    """Puts this thread under a ruleset that allows all that it handles below some paths, and reading below others."""
     ruleset = kernel.call("landlock_create_ruleset", ctypes.byref(attributes), size, 0)
     try:
-        for path in allowed:
+        for path in readable:
+            _allow(ruleset, path, _READ_FILE)
+        for path in writable:
             _allow(ruleset, path, attributes.handled_access_fs)
         kernel.call("landlock_restrict_self", ruleset, 0)
     finally:
@@ -91,19 +92,16 @@ def scope_signals() -> None:
     _enter(_Ruleset(handled_access_fs=_REFER, scoped=_SCOPE_SIGNALS), ctypes.sizeof(_Ruleset), [Path("/")])
 
 
-def restrict(writable: Iterable[Path | int], scope_sockets: bool, lacking: list[str]) -> str:
+def restrict(writable: Iterable[Path | int], readable: Iterable[Path], lacking: list[str]) -> str:
     """Puts this thread and everything it starts under Landlock. Returns what is restricted; adds what the kernel lacks.
 
     no_new_privs must be on. Raises Refused if the kernel has no Landlock or it is disabled.
     """
     version = abi()
     attributes, size = _Ruleset(handled_access_fs=_handled(version)), _Ruleset.handled_access_fs.size
-    scoped = "signals and abstract sockets"
     if version >= _ABI_SCOPE:
-        attributes.scoped = _SCOPE_SIGNALS | (_SCOPE_ABSTRACT_SOCKETS if scope_sockets else 0)
-        scoped, size = "signals, abstract sockets" if scope_sockets else "signals", ctypes.sizeof(_Ruleset)
-    parts = ((1, "writes"), (_ABI_SCOPE, scoped), (_ABI_TRUNCATE, "truncation"), (_ABI_IOCTL, "ioctl of devices"))
-    held = [what for since, what in parts if version >= since]
-    _enter(attributes, size, writable)
+        attributes.scoped, size = _SCOPE_SIGNALS, ctypes.sizeof(_Ruleset)
+    parts = ((1, "files"), (_ABI_SCOPE, "signals"), (_ABI_TRUNCATE, "truncation"), (_ABI_IOCTL, "ioctl of devices"))
+    _enter(attributes, size, writable, readable)
     lacking += [f"{what} (Landlock ABI {since})" for since, what in parts if version < since]
-    return f"ABI {version}: {', '.join(held)}"
+    return f"ABI {version}: {', '.join(what for since, what in parts if version >= since)}"

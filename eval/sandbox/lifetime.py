@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -39,25 +39,26 @@ class Interrupted(BaseException):
 
 # How much of its thread's own time removing the run's folder may take: on a busy machine it takes longer.
 REMOVE_S = 10.0
-# Of the disk, in bytes and files: if less is free after a case, what submissions wrote is removed.
-ROOM_BYTES, ROOM_FILES = 64 << 20, 1000
+# Of the disk, in bytes and files: if less is free, and less than at the start, what submissions wrote is removed.
+ROOM_BYTES, ROOM_FILES = 16 << 30, 100_000
 
 _folder: Path | None = None
 _scratch: dict[str, tuple[Path, int]] = {}  # by submission: its folder, and the folder's descriptor
-_caches: dict[str, int] = {}  # by path: a cache folder's descriptor
 _descriptor = -1  # the folder's, opened before any submission can replace it
+_free = 0, 0  # bytes and files on its disk at the start
 _folder_owner = 0  # a fork of this process gets a folder of its own
 _folder_lock = threading.Lock()
 
 
 def run_folder() -> Path:
     """The folder of this run, made at the first call; `remove_run_folder` removes it."""
-    global _folder, _descriptor, _folder_owner
+    global _folder, _descriptor, _folder_owner, _free
     with _folder_lock:
         if _folder is None or _folder_owner != os.getpid():
             _folder, _folder_owner = Path(tempfile.mkdtemp(prefix="eval-")), os.getpid()
             _descriptor = os.open(_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             _scratch.clear()
+            _free = _free_now()
             atexit.register(remove_run_folder)
         os.fchmod(_descriptor, 0o700)  # a submission may have changed it
         return _folder
@@ -83,24 +84,24 @@ def scratch_folder(submission: str) -> tuple[Path, int]:
     return path, descriptor
 
 
+def _free_now() -> tuple[int, int]:
+    """The bytes and files that are free on the disk of the run's folder."""
+    free = os.fstatvfs(_descriptor)
+    return free.f_bavail * free.f_frsize, free.f_favail if free.f_files else ROOM_FILES
+
+
 def make_room() -> None:
-    """Removes what submissions wrote in this run if they filled the disk. Call it while none runs. Raises OSError."""
+    """Removes what submissions wrote in this run if the next one would find less room on the disk than the first did.
+
+    Call it while none runs. Raises OSError.
+    """
     with _folder_lock:
         for _, opened in _scratch.values():
-            free = os.fstatvfs(opened)
-            if free.f_bavail * free.f_frsize < ROOM_BYTES or (free.f_files and free.f_favail < ROOM_FILES):
+            if any(
+                now < min(first, room)
+                for now, first, room in zip(_free_now(), _free, (ROOM_BYTES, ROOM_FILES), strict=True)
+            ):
                 _empty(opened)
-
-
-def cache_folders(variables: Iterable[str]) -> dict[str, int]:
-    """Descriptors of the folders that the user chose for caches, opened before any submission ran. Raises OSError."""
-    chosen = {name: os.environ[name] for name in variables if os.environ.get(name)}
-    with _folder_lock:
-        for folder in chosen.values():
-            if folder not in _caches:
-                Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-                _caches[folder] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        return {name: _caches[folder] for name, folder in chosen.items()}
 
 
 def log_file() -> tuple[int, int]:

@@ -1,5 +1,6 @@
-"""A seccomp filter: no access to other processes' memory, no new namespaces, no signals to the harness's processes.
+"""A seccomp filter: no access to other processes' memory, limits or processors, no new namespaces.
 
+What needs a capability, such as a mount, is not in it: the sandbox has none. Most signals are Landlock's.
 The filter is classic BPF over struct seccomp_data (linux/seccomp.h, linux/filter.h). It refuses with EPERM, so that
 programs that can do without such a call continue.
 """
@@ -9,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Sequence
 
 from eval.sandbox import kernel
 
@@ -19,8 +19,8 @@ _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
 
-# BPF: load a word at an absolute offset, mask it, jump, jump if equal, if larger, if any bit of a mask is set, return.
-_LOAD, _AND, _JUMP, _JUMP_EQUAL, _JUMP_LARGER, _JUMP_ANY, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x25, 0x45, 0x06
+# BPF: load a word at an absolute offset, mask it, jump if equal, if larger, if any bit of a mask is set, return.
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_LARGER, _JUMP_ANY, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x45, 0x06
 _AT_NUMBER, _AT_ARCH, _AT_ARGUMENTS = 0, 4, 16
 _ARGUMENT_BYTES = 8
 # mseal, of Linux 6.10, on every architecture. Later calls, which nobody has judged, have larger numbers, and so has
@@ -29,20 +29,14 @@ _NEWEST = 462
 
 REFUSED = (
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd", "kcmp",
-    "perf_event_open", "bpf", "userfaultfd", "io_uring_setup", "add_key", "request_key", "keyctl", "mount", "umount2",
-    "mount_setattr", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root", "chroot",
-    "setns", "unshare", "open_by_handle_at", "move_pages", "migrate_pages",
+    "perf_event_open", "bpf", "userfaultfd", "io_uring_setup", "add_key", "request_key", "keyctl", "unshare",
+    "open_by_handle_at", "move_pages", "migrate_pages",
     # System V objects and message queues outlive every process; those of other programs are open to whoever guesses
     # a number or a name.
     "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
     "mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify",
 )  # fmt: skip
-# Call -> index of the argument that names a process. Refused if it names a protected one.
-_BY_PROCESS = {
-    "kill": 0, "tkill": 0, "tgkill": 0, "rt_sigqueueinfo": 0, "rt_tgsigqueueinfo": 0, "sched_setaffinity": 0,
-}  # fmt: skip
-_EVERY_PROCESS = -1  # of kill
-# The same, but allowed only if it names the calling thread (0) or the worker.
+# Call -> index of the argument that names a process. Allowed only if it names the calling thread (0) or the worker.
 _OWN_ONLY = {
     "prlimit64": 0, "sched_setparam": 0, "sched_setscheduler": 0, "sched_setattr": 0, "setpriority": 1, "ioprio_set": 1,
 }  # fmt: skip
@@ -51,9 +45,9 @@ _WHICH = {"setpriority": 0, "ioprio_set": 1}
 # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID and NET (linux/sched.h).
 _NEW_NAMESPACES = 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
 _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF
-# Commands that have another process signalled (F_SETOWN, F_SETOWN_EX, F_NOTIFY, FIOSETOWN, SIOCSPGRP) or that hold up
-# whoever opens a file (F_SETLEASE).
-_COMMANDS = {"fcntl": (8, 15, 1024, 1026), "ioctl": (0x8901, 0x8902)}
+# Values of an argument: every process (kill); commands that have another process signalled (F_SETOWN, F_SETOWN_EX,
+# F_NOTIFY, FIOSETOWN, SIOCSPGRP) or that hold up whoever opens a file (F_SETLEASE).
+_VALUES = {"kill": (0, (-1,)), "fcntl": (1, (8, 15, 1024, 1026)), "ioctl": (1, (0x8901, 0x8902))}
 
 
 class _Instruction(ctypes.Structure):
@@ -94,38 +88,31 @@ def _rule(name: str, *body: _Instruction) -> list[_Instruction]:
     return [_instruction(_JUMP_EQUAL, kernel.number(name), 0, len(body)), *body]
 
 
-def _one_of(first: int, second: int) -> list[_Instruction]:
-    """Allows the call if the loaded word is one of the two."""
+def _one_of(first: int, second: int, code: int = errno.EPERM) -> list[_Instruction]:
+    """Allows the call if the loaded word is one of the two; else it returns an error."""
     return [
-        _instruction(_JUMP_EQUAL, first, 2, 0), _instruction(_JUMP_EQUAL, second, 1, 0), _refuse(), _ALLOWED,
+        _instruction(_JUMP_EQUAL, first, 2, 0), _instruction(_JUMP_EQUAL, second, 1, 0), _refuse(code), _ALLOWED,
     ]  # fmt: skip
 
 
-def program(machine: str, protected: Sequence[int], signals_scoped: bool, own: int) -> list[_Instruction]:
-    """The filter. Calls of _BY_PROCESS may not name `protected`: thread ids (positive) and process groups (negative).
-
-    own: the worker's process id.
-    """
-    head = _head(machine)
-    for name in REFUSED if signals_scoped else (*REFUSED, "pidfd_send_signal"):
-        head += _rule(name, _refuse())
-    head += _rule("clone", _load(0), _instruction(_JUMP_ANY, _NEW_NAMESPACES, 0, 1), _refuse(), _ALLOWED)
+def program(machine: str, own: int) -> list[_Instruction]:
+    """The filter of the worker with process id `own`."""
+    rules = _head(machine)
+    for name in REFUSED:
+        rules += _rule(name, _refuse())
+    rules += _rule("clone", _load(0), _instruction(_JUMP_ANY, _NEW_NAMESPACES, 0, 1), _refuse(), _ALLOWED)
     # Its flags are in memory, which a filter cannot read; the C library then uses clone.
-    head += _rule("clone3", _refuse(errno.ENOSYS))
-    for name, commands in _COMMANDS.items():
-        refused = [one for command in commands for one in (_instruction(_JUMP_EQUAL, command, 0, 1), _refuse())]
-        head += _rule(name, _load(1), *refused, _ALLOWED)
+    rules += _rule("clone3", _refuse(errno.ENOSYS))
+    for name, (argument, values) in _VALUES.items():
+        refused = [one for value in values for one in (_instruction(_JUMP_EQUAL, value, 0, 1), _refuse())]
+        rules += _rule(name, _load(argument), *refused, _ALLOWED)
     for name, argument in _OWN_ONLY.items():
         which = [_load(0), _instruction(_JUMP_EQUAL, _WHICH[name], 1, 0), _refuse()] if name in _WHICH else []
-        head += _rule(name, *which, _load(argument), *_one_of(0, own))
-    # One block for all calls of the kind, after everything else: it can be longer than a conditional jump reaches.
-    block = [_load(0)]
-    for process in (*protected, _EVERY_PROCESS):
-        block += [_instruction(_JUMP_EQUAL, process, 0, 1), _refuse()]
-    jumps: list[_Instruction] = []
-    for left, name in zip(range(len(_BY_PROCESS), 0, -1), _BY_PROCESS, strict=True):
-        jumps += _rule(name, _instruction(_JUMP, 2 * left - 1))
-    return [*head, *jumps, _ALLOWED, *block, _ALLOWED]
+        rules += _rule(name, *which, _load(argument), *_one_of(0, own))
+    # For others this does nothing and reports success: with OMP_PROC_BIND libgomp names threads that it has just made,
+    # which no filter tells from those of other programs, and ends the process after an error.
+    rules += _rule("sched_setaffinity", _load(0), *_one_of(0, own, code=0))
+    return [*rules, _ALLOWED]
 
 
 def sockets_program(machine: str) -> list[_Instruction]:
@@ -142,14 +129,11 @@ def _install(text: list[_Instruction]) -> None:
     kernel.call("seccomp", _SET_MODE_FILTER, _FILTER_FLAG_TSYNC, ctypes.byref(filled))
 
 
-def restrict(protected: Sequence[int], signals_scoped: bool) -> str:
-    """Puts every thread of this process under the filter. no_new_privs has to be on. Raises Refused.
-
-    `signals_scoped`: whether something else (Landlock) keeps signals within the sandbox.
-    """
+def restrict() -> str:
+    """Puts every thread of this process under the filter. no_new_privs has to be on. Raises Refused."""
     if kernel.MACHINE not in _AUDIT_ARCH:
         raise kernel.Refused(f"no filter for {kernel.MACHINE}")
-    _install(program(kernel.MACHINE, protected, signals_scoped, os.getpid()))
+    _install(program(kernel.MACHINE, os.getpid()))
     return f"{len(REFUSED)} system calls refused"
 
 

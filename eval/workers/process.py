@@ -43,13 +43,12 @@ class WorkerProcess:
             scratch, opened = lifetime.scratch_folder(str(submission))
         except OSError as error:
             raise Failure(f"the submission's folder for writing is gone: {error}") from None
-        caches = lifetime.cache_folders(sandbox.CACHES)
         self._log, log = lifetime.log_file()
         mine, theirs = channel.pair()
         self.channel = channel.Channel(mine)
-        setup = Setup(str(submission), shape, device, str(scratch), tuple(caches))
+        setup = Setup(str(submission), shape, device, str(scratch))
         lifeline, self._lifeline = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        descriptors = (theirs.fileno(), lifeline.fileno(), log, opened, *caches.values())
+        descriptors = (theirs.fileno(), lifeline.fileno(), log, opened)
         template.start(setup, descriptors)
         os.close(log)
         theirs.close()

@@ -7,6 +7,7 @@ clock and checks its own copies of the outputs; the worker's checks only help to
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib.machinery
 import importlib.util
@@ -17,23 +18,25 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 import torch
 
-from eval import sandbox, task
+import eval
+from eval import board_utils, sandbox, task
 from eval.lending.cuda import CudaBorrower
 from eval.lending.host import HostBorrower
 from eval.lending.layout import Layout, extent, paired
 from eval.output.text import shortened
 from eval.sandbox import keeper
+from eval.sandbox.privileges import FILE_BYTES, MORE_PROCESSES
 from eval.timing import CoreError
 from eval.workers.channel import Channel
 from eval.workers.guards import FunctionWatch, output_problem
-from reference.problems.interface import Output, Shape, parts
+from reference.problems.interface import Output, Problem, Shape, parts
 
 # At most this many extra untimed calls before a round, a random number: a submission cannot count its calls.
 MAX_EXTRA_CALLS = 3
@@ -46,14 +49,27 @@ PROFILE_ROWS = 20
 # On the leaderboard a submission is the module of this name.
 MODULE = "submission"
 PACKAGE = Path(__file__).resolve().parents[2] / MODULE
+# The beginnings of file names of frames: of the harness and the import system, of Python and its packages.
+NOT_OWN = (str(Path(eval.__file__).parent) + os.sep, "<frozen importlib")
+LIBRARIES = tuple(prefix + os.sep for prefix in {sys.prefix, sys.base_prefix})
 STUB = """import importlib.machinery, importlib.util, sys
 loader = importlib.machinery.SourceFileLoader({name!r}, {path!r})
 spec = importlib.util.spec_from_file_location({name!r}, {path!r}, loader=loader, submodule_search_locations={places!r})
 sys.modules[{name!r}] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[{name!r}])
 """
-# Added to a PermissionError.
-WRITES_HINT = "; a submission writes only where tempfile.gettempdir() says"
+# Added to an OSError, by its number. A refused call without a file's name is not about files.
+WRITES = "a submission writes only where tempfile.gettempdir() says"
+REFUSES = "the sandbox refuses this call: sockets but connected pairs, name spaces, and what concerns other processes"
+HINTS = {
+    errno.EPERM: WRITES,
+    errno.EACCES: f"{WRITES}, and among temporary files reads only its own and those beside it",
+    errno.EROFS: WRITES,
+    errno.ENOSPC: "the disk of the folder for temporary files is full; TMPDIR names another one",
+    errno.EFBIG: f"files are limited to {FILE_BYTES >> 30} GiB",
+    errno.EAGAIN: f"processes are limited to {MORE_PROCESSES} more than there were",
+}
+DEVICES_HINT = "on a CPU a worker's /dev and /dev/shm are its own; files that it needs must lie elsewhere"
 
 
 class _TextLoader(importlib.machinery.SourceFileLoader):
@@ -74,7 +90,6 @@ class Setup(NamedTuple):
     shape: Shape
     device: str
     scratch: str = ""  # the folder that it may write to
-    caches: tuple[str, ...] = ()  # variables of caches that the user chose, whose folders it may write to as well
 
 
 @contextlib.contextmanager
@@ -88,34 +103,62 @@ def _blamed(action: str) -> Iterator[None]:
         raise Failure(f"{action}: {_told(error)}") from None
 
 
+def _hint(error: BaseException) -> str:
+    """What the sandbox has to do with an error of the submission, if anything."""
+    if not isinstance(error, OSError):
+        return ""
+    if error.errno == errno.EPERM and error.filename is None:
+        return f"; {REFUSES}"
+    if error.errno == errno.ENOENT and str(error.filename).startswith("/dev/"):
+        return f"; {DEVICES_HINT}"
+    return f"; {HINTS[error.errno]}" if error.errno in HINTS else ""
+
+
+def _own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback from the first frame that is neither the harness's nor the import system's."""
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(NOT_OWN):
+        trace = trace.tb_next
+    return trace
+
+
 def _told(error: BaseException) -> str:
-    """An exception of the submission in one line, which its class may try to prevent; its traceback goes to the log."""
-    kind, said, where = type.__dict__["__name__"].__get__(type(error)), "(its message cannot be read)", ""
-    hint = WRITES_HINT if isinstance(error, PermissionError) else ""
+    """An exception of the submission in one line, which its class may try to prevent; its traceback goes to the log.
+
+    The line names the last place in the submission's own files, the traceback begins with the first.
+    """
+    kind, said, where, hint = type.__dict__["__name__"].__get__(type(error)), "(its message cannot be read)", "", ""
     with contextlib.suppress(BaseException):
         said = shortened(str.__str__(str(error)))  # a plain string, whatever __str__ returns
     with contextlib.suppress(BaseException):
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        hint = _hint(error)
+    with contextlib.suppress(BaseException):
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not frame.filename.startswith((*NOT_OWN, *LIBRARIES))]
+        place = (own or frames)[-1]
         where = f" ({Path(place.filename).name}:{place.lineno})"
     with contextlib.suppress(BaseException):  # the disk may be full
-        traceback.print_exc()
+        traceback.print_exception(type(error), error, _own_frames(error.__traceback__))
     return f"{kind}: {said}{where}{hint}"
 
 
-def _load(path: str, scratch: Path) -> ModuleType:
+def _load(path: str, scratch: Path, problem: Problem) -> ModuleType:
     """Imports a submission file under its name on the leaderboard.
 
     Processes that the submission starts can import it, and `task`, under these names too.
     """
-    sys.modules["task"] = task  # `from task import input_t, output_t`
-    # The leaderboard runs a submission as a script, which can import modules of its folder.
-    sys.path.insert(0, str(Path(path).resolve().parent))
+    # The leaderboard runs a submission as a script, which can import modules of its folder, and has these there.
+    board_utils.offer_reference(problem)
+    folder = Path(path).resolve().parent
+    sys.path.insert(0, str(folder))
     stubs = scratch / "modules"
     stubs.mkdir(exist_ok=True)
     # A submission may also import parts of the package of the same name.
     places = [str(PACKAGE)]
-    for name, file, within in ((MODULE, path, places), ("task", task.__file__, None)):
-        (stubs / f"{name}.py").write_text(STUB.format(name=name, path=str(Path(file).resolve()), places=within))
+    for name, module in (("task", task), ("utils", board_utils)):
+        if name == "task" or not (folder / f"{name}.py").exists():
+            sys.modules[name] = module
+            (stubs / f"{name}.py").write_text(STUB.format(name=name, path=module.__file__, places=None))
+    (stubs / f"{MODULE}.py").write_text(STUB.format(name=MODULE, path=str(Path(path).resolve()), places=places))
     sys.path.insert(0, str(stubs))
     loader = _TextLoader(MODULE, path)  # whatever the file's name ends in
     spec = importlib.util.spec_from_file_location(MODULE, path, loader=loader, submodule_search_locations=places)
@@ -174,7 +217,7 @@ class Worker:
     def load(self) -> str:
         """Imports the submission. Returns the backend that it reports, if any."""
         self._watch = FunctionWatch()
-        module = _load(self._submission, self._scratch)
+        module = _load(self._submission, self._scratch, self._shape.problem)
         self._kernel = module.custom_kernel
         self._check_watch()
         return _backend(module, self._device)
@@ -293,7 +336,7 @@ class Worker:
         return table.table(sort_by=f"self_{self._device.type}_time_total", row_limit=PROFILE_ROWS)
 
 
-def _isolate(setup: Setup, log: int, folders: Sequence[int], mounted: sandbox.State) -> sandbox.State:
+def _isolate(setup: Setup, log: int, folder: int, mounted: sandbox.State) -> sandbox.State:
     """Gives the process its own output and command line, and enters the sandbox. Returns the sandbox's state."""
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
@@ -304,9 +347,9 @@ def _isolate(setup: Setup, log: int, folders: Sequence[int], mounted: sandbox.St
     sys.argv = ["submission.py"]
     # The CuTe DSL must compile the kernel anew, as on the leaderboard.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
-    state = sandbox.enter(Path(setup.scratch), torch.device(setup.device).type, folders, setup.caches, mounted)
-    for folder in folders:
-        os.close(folder)
+    device, submission = torch.device(setup.device).type, Path(setup.submission)
+    state = sandbox.enter(Path(setup.scratch), device, folder, submission, mounted)
+    os.close(folder)
     return state
 
 
@@ -316,19 +359,19 @@ def serve(worker: Worker, channel: Channel) -> None:
         channel.send({"ok": getattr(worker, name)(**request)})
 
 
-def main(setup: Setup, end: int, lifeline: int, log: int, *folders: int) -> None:
+def main(setup: Setup, end: int, lifeline: int, log: int, folder: int) -> None:
     """Answers each request with {"ok": content}, until {"fail": message}, which is the last answer.
 
     The first answer's content is the state of the sandbox and the process id.
     """
-    mounted = sandbox.separate_mounts(torch.device(setup.device).type, folders)
-    keeper.keep(socket.socket(fileno=lifeline), (end, log, *folders))
+    mounted = sandbox.separate_mounts(torch.device(setup.device).type, Path(setup.scratch), folder)
+    keeper.keep(socket.socket(fileno=lifeline), (end, log, folder))
     channel = Channel(socket.socket(fileno=end))
-    state = _isolate(setup, log, folders, mounted)
+    state = _isolate(setup, log, folder, mounted)
     try:
         worker = Worker(setup, channel)
         sandbox.close_sockets(state)
-        channel.send({"ok": {"sandbox": state.text(), "pid": os.getpid()}})
+        channel.send({"ok": {"sandbox": state.message(), "pid": os.getpid()}})
         serve(worker, channel)
     except Failure as failure:
         _tell(channel, str(failure))

@@ -124,6 +124,15 @@ class Shape(ABC):
         """The name of output `index`; "" if it is the only one."""
 
     @abstractmethod
+    def tile(
+        self, inputs: Sequence[torch.Tensor], output: Output, choose: Callable[[int], int]
+    ) -> tuple[Shape, list[torch.Tensor], Output]:
+        """A part of a case that is a case itself: up to SCALE_TILE_ROWS rows of a, and all that they are multiplied by.
+
+        choose(n) chooses one of n parts.
+        """
+
+    @abstractmethod
     def generate(self, seed: int, kind: str, device: torch.device) -> list[torch.Tensor]:
         """Random inputs of a kind (KINDS).  The same seed gives the same inputs on the same kind of device."""
 
@@ -170,6 +179,19 @@ def judged_by(module: str) -> dict[str, Callable[..., Any]]:
         return lambda *arguments: getattr(import_module(f"reference.{module}"), name)(*arguments)
 
     return {"reference": call("ref_kernel"), "oracle": call("oracle_with_error")}
+
+
+def tile_of_rows(
+    inputs: Sequence[torch.Tensor], output: torch.Tensor, choose: Callable[[int], int]
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Some rows of the first operand and of the output; inputs are codes, scales and permuted scales by operand."""
+    tile = choose(-(-output.shape[0] // SCALE_TILE_ROWS))
+    rows = slice(tile * SCALE_TILE_ROWS, (tile + 1) * SCALE_TILE_ROWS)
+    part, operands = list(inputs), len(inputs) // 3
+    for index in (0, operands):
+        part[index] = inputs[index][rows]
+    part[2 * operands] = inputs[2 * operands][:, :, tile : tile + 1]
+    return part, output[rows]
 
 
 def parts(whole: Any) -> list[Any]:

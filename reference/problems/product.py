@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reference.problems import interface
@@ -99,6 +99,13 @@ class Product(interface.Shape):
     def output_name(self, index: int) -> str:
         """ "": there is one output."""
         return ""
+
+    def tile(
+        self, inputs: Sequence[torch.Tensor], output: torch.Tensor, choose: Callable[[int], int]
+    ) -> tuple[interface.Shape, list[torch.Tensor], torch.Tensor]:
+        """Some rows of a."""
+        part, rows = interface.tile_of_rows(inputs, output, choose)
+        return self._replace(m=rows.shape[0]), part, rows
 
     def generate(self, seed: int, kind: str, device: torch.device) -> list[torch.Tensor]:
         """product_reference.generate_inputs()'s tensors."""

@@ -12,10 +12,11 @@ import torch
 
 from eval import evaluation
 from eval.cases import parse_case, read_cases
-from eval.judge import judge_full, judges_of
+from eval.judge import codes_never_seen, judge_full, judges_of
 from eval.supervisor import Limits, run_test
+from reference.problems import PROBLEMS
 from reference.problems.dual_gemm import PROBLEM, DualGemm
-from reference.problems.interface import BOARD, FULL, KINDS
+from reference.problems.interface import BOARD, FULL, KINDS, blank, parts
 from reference.reference import check_against_oracle, generate_input, ref_kernel
 
 CPU = torch.device("cpu")
@@ -58,22 +59,52 @@ def test_each_kind_has_its_generator_and_its_judges():
     shape = DualGemm(4, 5, 64, 1)
     drawn, given = shape.generate(9, BOARD, CPU), generate_input(*shape, 9, device=CPU)
     assert all(torch.equal(x.view(torch.uint8), y.view(torch.uint8)) for x, y in zip(drawn, given[:-1], strict=True))
-    assert [judge.func.__name__ for judge in judges_of("board", shape)] == ["judge_as_board", "judge_fresh"]
-    assert [judge.func.__name__ for judge in judges_of("full", shape)] == ["judge_full"] * 2
+    assert [judge.__name__ for judge in judges_of("board")] == ["judge_as_board", "judge_fresh"]
+    assert [judge.__name__ for judge in judges_of("full")] == ["judge_full"] * 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_reference_is_right_and_one_wrong_element_is_not(kind):
     data = full_input(40, 72, 128, 1, 3, CPU, kind)
-    for judge in judges_of(kind, DualGemm(40, 72, 128, 1)):
+    shape = DualGemm(40, 72, 128, 1)
+    for judge in judges_of(kind):
         output = ref_kernel(data)
-        verdict = judge(data, output)
+        verdict = judge(shape, data, output)
         assert verdict.ok and verdict.message == "" and verdict.found.worst <= 1, verdict
         finite = output.isfinite().nonzero()[-1].tolist()
         output[tuple(finite)] = 60000.0 if output[tuple(finite)] < 0 else -60000.0
-        verdict = judge(data, output)
+        verdict = judge(shape, data, output)
         assert not verdict.ok and verdict.found.wrong == 1 and verdict.found.at == tuple(finite)
         assert f"in row {finite[0]}, column {finite[1]}" in verdict.message
+
+
+TILED = {
+    "dual_gemm": "m: 300; n: 72; k: 128; l: 2; seed: 1",
+    "gemm": "m: 300; n: 72; k: 128; l: 1; seed: 1",
+    "gemv": "m: 300; k: 128; l: 2; seed: 1",
+    "group_gemm": "m: [40, 0, 300]; n: [72, 8, 24]; k: [128, 64, 192]; g: 3; seed: 1",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TILED)
+def test_some_rows_of_a_case_are_a_case_of_their_own(name, kind):
+    """Of 300 rows the third tile has 44; a wrong element is seen where it is, and nowhere else."""
+    shape = parse_case(TILED[name], problem=PROBLEMS[name]).shape
+    inputs, fresh = shape.generate(5, kind, CPU), judges_of(kind)[1]
+    output = shape.problem.reference(shape.data(inputs, blank(shape, CPU)))
+    parts(output)[-1][290] = 60000.0
+    for tile, rows, right in ((0, 128, True), (1, 128, True), (2, 44, False)):
+        sub, tensors, part = shape.tile(inputs, output, lambda count, tile=tile: min(tile, 1) if count == 2 else tile)
+        if name == "group_gemm" and tile == 0:
+            rows = 40
+        assert parts(part)[0].shape[0] == rows, "of the last group that has as many tiles"
+        assert fresh(sub, sub.data(tensors, blank(sub, CPU)), part).ok == right
+
+
+@pytest.mark.parametrize(("name", "unseen"), [("dual_gemm", [2.0, 3.0, 4.0, 6.0]), ("gemm", [])])
+def test_the_codes_that_the_leaderboards_data_lack_are_known(name, unseen):
+    assert codes_never_seen(parse_case(TILED[name], problem=PROBLEMS[name]).shape) == unseen
 
 
 def test_a_fresh_inputs_cancelled_sum_is_right_and_the_boards_is_not(monkeypatch):

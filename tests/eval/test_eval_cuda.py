@@ -157,7 +157,7 @@ def test_spans_bound_what_the_boards_cases_may_claim(case):
 def test_how_a_calls_time_depends_on_the_spans_length():
     case = BOARD_CASES[0]
     most = spans.that_fit(case.shape, gpu(), 50, limits_for(gpu(), "benchmark").span_calls).calls
-    fresh = judges_of("board", case.shape)[1]
+    fresh = judges_of("board")[1]
     with Session(OWN, case, gpu(), 50, 120, span_calls=most) as session:
         for calls in (50, 500, most):
             null = session.null_overheads_us(calls, "span")

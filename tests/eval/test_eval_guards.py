@@ -73,7 +73,7 @@ CAUGHT = {
     "broken_import": "import failed: RuntimeError: nvcc failed",
 }
 PASSES = ("honest", "noisy", "remembers_contents")
-# What passes with the time that it took, not the one it claimed.
+# What is right and has no time, since it claims too little.
 CORRECTED = ("hides_some",)
 
 
@@ -113,9 +113,8 @@ def test_an_honest_submission_passes(results, name):
 
 def test_a_time_that_is_too_short_by_a_little_is_not_believed(results):
     result = results["hides_some"]
-    assert result.passed, result.error
-    assert result.doubted == len(result.rounds_us) >= 3
-    assert min(result.rounds_us) > 0.1e6 - result.tolerance_us
+    assert result.unmeasured and result.rounds_us == [] and result.doubted >= 3, result
+    assert "rounds do not count: the worker's clock shows less than the harness's" in result.error
 
 
 def test_one_call_of_a_wrong_kernel_fails_the_test_mode():

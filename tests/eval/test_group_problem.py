@@ -136,12 +136,12 @@ def made(kind, seed=3):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wrong_element_is_told_with_its_group(kind):
     data, output = made(kind)
-    for judge in judges_of(kind, SMALL):
-        assert judge(data, output).ok
+    for judge in judges_of(kind):
+        assert judge(SMALL, data, output).ok
         wrong = [part.clone() for part in output]
         row, column, _ = wrong[2].isfinite().nonzero()[-1].tolist()
         wrong[2][row, column] = -60000.0 if wrong[2][row, column] > 0 else 60000.0
-        verdict = judge(data, wrong)
+        verdict = judge(SMALL, data, wrong)
         name = "group 2 of 3 (M N K = 8 8 64)"
         assert not verdict.ok and verdict.message.startswith(
             f"{name}: 1 of 64 elements differ: at ({row}, {column}, 0)"

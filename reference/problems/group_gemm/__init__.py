@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reference.problems import interface
@@ -94,6 +94,16 @@ class GroupGemm(_Sizes, interface.Shape):
         """The group's number and sizes."""
         m, n, k = self.groups[index]
         return f"group {index} of {len(self.m)} (M N K = {m} {n} {k})"
+
+    def tile(
+        self, inputs: Sequence[torch.Tensor], output: Sequence[torch.Tensor], choose: Callable[[int], int]
+    ) -> tuple[interface.Shape, list[torch.Tensor], list[torch.Tensor]]:
+        """Some rows of a group that has any."""
+        having = [index for index, m in enumerate(self.m) if m]
+        group = having[choose(len(having))]
+        own = inputs[group * TENSORS_A_GROUP : (group + 1) * TENSORS_A_GROUP]
+        part, rows = interface.tile_of_rows(own, output[group], choose)
+        return GroupGemm((rows.shape[0],), (self.n[group],), (self.k[group],)), part, [rows]
 
     def generate(self, seed: int, kind: str, device: torch.device) -> list[torch.Tensor]:
         """group_reference.generate_input()'s tensors, six per group."""

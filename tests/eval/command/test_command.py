@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 
 from eval import command, evaluation
 from eval.cases import parse_case
+from eval.sandbox import State, Weakened
+from eval.stats import Bounds
 from eval.supervisor import Result
 
 SPEC = "m: 256; n: 4096; k: 7168; l: 1; seed: 1111"
@@ -136,7 +139,7 @@ def test_without_an_option_the_device_that_is_there_is_judged(runs, monkeypatch,
     monkeypatch.setattr(evaluation.chip, "name", lambda device: "some chip")
     monkeypatch.setattr(evaluation.capacity, "does_not_fit", lambda case, device: "")
     monkeypatch.setattr(evaluation.report, "header", lambda *given: "header")
-    monkeypatch.setattr(evaluation.report, "footer", lambda results: "footer")
+    monkeypatch.setattr(evaluation.report, "footer", lambda results, verbose: "footer")
     assert command.main(["test", str(one_case)]) == 0
     assert [str(asked[2]) for asked in runs] == [judged]
 
@@ -164,12 +167,12 @@ def test_a_report_stands_between_its_header_and_its_footer(runs, monkeypatch, on
     (tmp_path / "b.py").write_text("")
     shown = []
     monkeypatch.setattr(evaluation.report, "header", lambda *given: "header")
-    monkeypatch.setattr(evaluation.report, "footer", lambda results: f"footer of {len(results)}")
+    monkeypatch.setattr(evaluation.report, "footer", lambda results, verbose: f"footer of {len(results)}")
     monkeypatch.setattr(evaluation, "print_report", lambda mode, results, chip: shown.append((mode, len(results))))
     monkeypatch.setattr(evaluation.report, "print_comparisons", lambda compared, chip: shown.append(len(compared)))
     monkeypatch.setattr(evaluation, "compare", lambda *given: [])
     assert command.main([words[0], str(one_case), *words[1:], "--device", "cpu"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["header", f"footer of {int(len(words) == 1)}"]
+    assert capsys.readouterr().out.splitlines()[:2] == ["header", f"footer of {int(len(words) == 1)}"]
     assert shown == ([(words[0], 1)] if len(words) == 1 else [0])
 
 
@@ -180,7 +183,68 @@ def test_a_bad_case_file_is_told_before_anything_runs(runs, monkeypatch, tmp_pat
     assert runs == []
 
 
-def test_the_first_case_of_a_cheap_shape_and_the_cheapest_case_have_fresh_inputs():
-    small, large, larger = (parse_case(f"m: {m}; n: 4096; k: 7168; l: 1; seed: 1") for m in (8, 4096, 8192))
-    assert evaluation._fresh([small, small, large]) == [True, False, False]
-    assert evaluation._fresh([larger, large, larger]) == [False, True, False]
+@pytest.mark.parametrize(
+    ("words", "bounds"),
+    [
+        ([], Bounds(40, 60.0, 8)),
+        (["--pairs", "12"], Bounds(12, 60.0, 8)),
+        (["--seconds", "30"], Bounds(40, 30.0, 1)),
+        (["--pairs", "9", "--seconds", "30"], Bounds(9, 30.0, 1)),
+    ],
+)
+def test_the_user_bounds_pairs_and_seconds_of_a_comparison(monkeypatch, one_case, tmp_path, words, bounds):
+    monkeypatch.delenv("POPCORN_FD", raising=False)
+    (tmp_path / "b.py").write_text("")
+    given = ["benchmark", str(one_case), "--baseline", str(tmp_path / "b.py")]
+    assert command.parse_arguments([*given, *words]).bounds == bounds
+
+
+@pytest.mark.parametrize("words", [["--pairs", "7"], ["--pairs", "x"], ["--seconds", "0"]])
+def test_bounds_that_allow_no_verdict_are_wrong_usage(one_case, tmp_path, words):
+    (tmp_path / "b.py").write_text("")
+    with pytest.raises(SystemExit):
+        command.parse_arguments(["benchmark", str(one_case), "--baseline", str(tmp_path / "b.py"), *words])
+    with pytest.raises(SystemExit):
+        command.parse_arguments(["benchmark", str(one_case), "--pairs", "9"])
+
+
+def test_a_sandbox_that_loses_a_part_ends_the_run_with_a_failure_of_the_harness(monkeypatch, tmp_path, capsys):
+    """The record keeps what was judged before; the protocol says fail."""
+    path, record, lines = tmp_path / "c.txt", tmp_path / "out.json", tmp_path / "lines"
+    path.write_text("\n".join(f"m: {m}; n: 1; k: 64; l: 1; seed: 1" for m in (1, 2, 3)))
+
+    def runner(submission, case, device, limits, data):
+        if case.shape.m == 2:
+            raise Weakened("the sandbox lost a part")
+        return Result(case)
+
+    monkeypatch.setattr(evaluation, "RUNNERS", dict.fromkeys(evaluation.RUNNERS, runner))
+    with lines.open("w") as file:
+        monkeypatch.setenv("POPCORN_FD", str(os.dup(file.fileno())))
+        assert command.main(["test", str(path), "--json", str(record), "--device", "cpu"]) == 2
+    assert "eval.py: the sandbox lost a part" in capsys.readouterr().err
+    assert [result["passed"] for result in json.loads(record.read_text())["results"]] == [True]
+    ended = ["test.1.error: the sandbox lost a part", "check: fail"]
+    assert lines.read_text().splitlines()[-3:] == ["test.1.status: fail", *ended]
+
+
+def test_a_pass_on_the_leaderboards_data_names_the_codes_that_it_never_saw(runs, monkeypatch, one_case, capsys):
+    monkeypatch.delenv("POPCORN_FD", raising=False)
+    said = "the leaderboard's data never hold the codes of 2, 3, 4, 6: --data full judges those too"
+    for words, told in (
+        (["--problem", "dual_gemm"], True),
+        (["--problem", "gemm"], False),
+        (["--data", "full"], False),
+    ):
+        assert command.main(["test", str(one_case), "--device", "cpu", *words]) == 0
+        assert (said in capsys.readouterr().out) == told
+
+
+def test_the_protocol_says_what_lacked_and_what_did_not_count(monkeypatch, one_case):
+    result = Result(CASE, rounds_us=ROUNDS, notes=["1 of 9 rounds do not count"], sandbox=State({}, ["mounts: no"]))
+    monkeypatch.setattr(evaluation, "RUNNERS", dict.fromkeys(evaluation.RUNNERS, lambda *given: result))
+    monkeypatch.setattr(evaluation, "_tolerances", lambda cases, device, limits: [None] * len(cases))
+    out = Lines()
+    evaluation.evaluate("benchmark", Path("s.py"), cases(1), CPU, out)
+    assert ("benchmark.0.note", "1 of 9 rounds do not count") in out.lines
+    assert out.lines[-2:] == [("sandbox.lacking", "mounts: no"), ("check", "pass")]

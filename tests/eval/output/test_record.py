@@ -16,6 +16,7 @@ from eval.hardware import chip
 from eval.output import outlets, record
 from eval.output.origin import Library
 from eval.output.record import Given
+from eval.sandbox import State
 from eval.supervisor import Result
 
 SPEC = "m: 256; n: 4096; k: 7168; l: 1; seed: 1111"
@@ -35,12 +36,20 @@ def test_the_json_holds_everything_measured(monkeypatch, tmp_path):
     first = Result(CASE, rounds_us=[10.0, 20.0, 60.0], single_us=[1.5, 2.5], inputs=50, checked=7)
     first.clock_mhz, first.printed, first.seconds, first.worst_error = 1500.0, "hello", 4.5, 0.25
     first.tolerance_us, first.doubted = 0.25, 1
-    first.backend, first.sandbox, first.libraries = "hopper", "all of it", [Library("libx.so", "00ff")]
+    first.notes = ["one round does not count"]
+    first.backend, first.sandbox, first.libraries = (
+        "hopper",
+        State({"part": "on"}, ["another"]),
+        [Library("libx.so", "00ff")],
+    )
     other = Result(parse_case("m: 3; n: 4; k: 64; l: 2; seed: 9"), rounds_us=[5.0], inputs=1, checked=2)
-    found = record.run_record(Given("benchmark", submission, torch.device("cuda", 1), "board", 2), [first, other])
+    found = record.run_record(
+        Given("benchmark", "dual_gemm", submission, torch.device("cuda", 1), "board", 2), [first, other]
+    )
     results = found.pop("results")
     assert found == {
         "mode": "benchmark",
+        "problem": "dual_gemm",
         "data": "board",
         "submission": "s.py",
         "submission_sha256": hashlib.sha256(b"pass").hexdigest(),
@@ -50,7 +59,7 @@ def test_the_json_holds_everything_measured(monkeypatch, tmp_path):
         "clock_mhz": 1980,
         "backend": "hopper",
         "libraries": [{"name": "libx.so", "sha256": "00ff"}],
-        "sandbox": "all of it",
+        "sandbox": "part (on); LACKING: another",
         "complete": True,
         "torch": "9.8",
         "python": "7.6",
@@ -77,6 +86,7 @@ def test_the_json_holds_everything_measured(monkeypatch, tmp_path):
         "single_us": [1.5, 2.5],
         "tolerance_us": 0.25,
         "doubted_rounds": 1,
+        "notes": ["one round does not count"],
         "span_us": None,
         "span_calls": 0,
         "sm_clock_mhz": 1500.0,
@@ -91,7 +101,7 @@ def test_the_json_of_a_failure_has_no_times(monkeypatch):
     monkeypatch.setattr(chip, "name", lambda device: "some CPU")
     failed = Result(CASE, error="it broke", inputs=3)
     for results in ([failed], [Result(CASE, rounds_us=[1.0]), failed], [Result(CASE)]):
-        found = record.run_record(Given("test", Path("s.py"), CPU, "board", len(results)), results)
+        found = record.run_record(Given("test", "gemm", Path("s.py"), CPU, "board", len(results)), results)
         assert found["geomean_median_us"] is None
     assert found["submission_sha256"] == "" and found["driver"] is None
     failed.worst_error, failed.wrong = math.inf, {"elements": 3}
@@ -104,7 +114,9 @@ def test_the_json_of_a_failure_has_no_times(monkeypatch):
 
 def test_a_record_of_some_of_the_cases_is_not_complete(monkeypatch):
     monkeypatch.setattr(chip, "name", lambda device: "some CPU")
-    found = record.run_record(Given("benchmark", Path("s.py"), CPU, "board", 2), [Result(CASE, rounds_us=[1.0])])
+    found = record.run_record(
+        Given("benchmark", "gemv", Path("s.py"), CPU, "board", 2), [Result(CASE, rounds_us=[1.0])]
+    )
     assert (found["complete"], found["geomean_median_us"]) == (False, None)
     assert found["results"][0]["median_us"] == 1.0
 

@@ -22,7 +22,7 @@ import multiprocessing, os, signal, socket, subprocess, sys, time
 from eval.sandbox import keeper, lifetime
 
 if sys.argv[1] == "a survivor":
-    keeper.GIVE_UP_S, keeper._confine_signals, keeper._kill_what_proc_shows = 0.2, bool, bool
+    keeper.GIVE_UP_S, keeper._confine_signals, keeper._kill_children = 0.2, bool, bool
 
 def work(lifeline, connection, how):
     keeper.keep(lifeline, [])
@@ -273,19 +273,34 @@ print("ignored behind it")
     assert (done.stdout, done.returncode) == ("True\nignored behind it\n", 0), done.stderr
 
 
-@pytest.mark.parametrize(("blocks", "files", "kept"), [(1 << 20, 0, True), (1 << 20, 9, False), (9, 1 << 20, False)])
-def test_what_fills_the_disk_goes_before_the_next_worker_starts(tmp_path, monkeypatch, blocks, files, kept):
+@pytest.mark.parametrize(
+    ("first", "now", "kept"),
+    [
+        ((1 << 40, 0), (1 << 35, 0), True),  # bytes and files; files are not counted on this disk
+        ((1 << 40, 0), (1 << 33, 0), False),
+        ((200 << 20, 0), (66 << 20, 0), False),  # a small disk: less is free than at the start
+        ((66 << 20, 0), (67 << 20, 0), True),
+        ((1 << 40, 1 << 20), (1 << 40, 200_000), True),
+        ((1 << 40, 1 << 20), (1 << 40, 9), False),
+    ],
+)
+def test_what_takes_room_from_the_next_worker_goes_before_it_starts(tmp_path, monkeypatch, first, now, kept):
     from eval.sandbox import lifetime
+
+    def free(room):
+        count, files = room
+        found = SimpleNamespace(f_bavail=count >> 12, f_frsize=4096, f_files=files, f_favail=files)
+        monkeypatch.setattr(lifetime.os, "fstatvfs", lambda folder: found)
 
     monkeypatch.setattr(lifetime.tempfile, "tempdir", str(tmp_path))
     for name, value in (("_folder", None), ("_descriptor", -1), ("_scratch", {})):  # not an earlier test's
         monkeypatch.setattr(lifetime, name, value)
     try:
+        free(first)
         written = [lifetime.scratch_folder(name)[0] / "written" for name in ("one", "other")]
         for path in written:
             path.write_text("all of it")
-        free = SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_files=files, f_favail=files)
-        monkeypatch.setattr(lifetime.os, "fstatvfs", lambda folder: free)
+        free(now)
         assert lifetime.scratch_folder("other")[0] == written[1].parent
         assert [path.exists() for path in written] == [kept, kept]
     finally:

@@ -24,9 +24,13 @@ OWN_LIMITS = {"write a core", "make a file of a terabyte"}
 SOCKETS = {"connect to an abstract socket", "connect to a socket with a path", "send to a path from a pair"} | {
     "have a socket of the network"
 }
+SIGNALS = {"signal it", "signal its group", "signal its thread", "signal it by descriptor"}
 ELSEWHERE = {
     "write elsewhere", "change a file elsewhere", "remove a file elsewhere", "make a folder elsewhere",
     "link elsewhere",
+}  # fmt: skip
+PIPES = {
+    "read from a pipe elsewhere", "read from a pipe beside it", "read from another program's temporary file",
 }  # fmt: skip
 ATTRIBUTES = {"change a mode elsewhere", "change times elsewhere"}
 
@@ -38,10 +42,17 @@ def attempt(root, how, user=None):
         folder = Path(name)
         listener.bind(f"\0{folder.name}")
         listener.listen()
-        scratch, elsewhere = folder / "scratch", folder / "elsewhere"
-        for path in (scratch, elsewhere):
-            path.mkdir()
+        scratch, elsewhere, beside = folder / "run" / "scratch", folder / "elsewhere", folder / "submission"
+        for path in (scratch, elsewhere, beside / "more"):
+            path.mkdir(parents=True)
             path.chmod(0o777)
+        for path in (elsewhere / "pipe", beside / "pipe"):
+            os.mkfifo(path)
+            path.chmod(0o666)
+        for path in (beside / "beside.py", beside / "more" / "file"):
+            path.write_text("")
+        _, terminal = (stack.enter_context(os.fdopen(end, "r+b", buffering=0)) for end in os.openpty())
+        os.fchmod(terminal.fileno(), 0o666)
         folder.chmod(0o755)
         path_socket = stack.enter_context(socket.socket(socket.AF_UNIX))
         path_socket.bind(str(folder / "socket"))
@@ -50,12 +61,13 @@ def attempt(root, how, user=None):
         (elsewhere / "there").write_text("")
         (elsewhere / "gone").write_text("")
         (elsewhere / "there").chmod(0o666)
-        environment = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_DIR")}
-        environment |= {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"TRITON_CACHE_DIR": str(elsewhere), "XDG_CACHE_HOME": str(elsewhere)}
         # Another user may not reach a Python of ours; one of the system's will do.
         python = "/usr/bin/python3" if user else sys.executable
         done = subprocess.run(
-            [python, "-c", PARENT, INSIDE, how, scratch, elsewhere, folder.name],
+            [python, "-c", PARENT, INSIDE, how, scratch, elsewhere, folder.name, beside / "submission.py",
+             os.ttyname(terminal.fileno())],
             env=environment, user=user, capture_output=True, text=True, cwd="/",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -123,7 +135,7 @@ def test_a_missing_part_is_reported_and_the_others_hold(root):
     seen = attempt(root, "without Landlock")
     assert seen["lacking"] == ["Landlock: not in this kernel"] and "LACKING: Landlock" in seen["text"]
     works = {name for name in seen["tried"] if not seen["said"][name]}
-    assert works == set() or "mounts" not in seen["parts"], works
+    assert works == SIGNALS | PIPES or "mounts" not in seen["parts"], works
     seen = attempt(root, "without mounts")
     assert "mounts: not in this kernel" in seen["lacking"]
     works = {name for name in seen["tried"] if not seen["said"][name]}
@@ -139,10 +151,10 @@ def test_an_older_landlock_says_what_it_does_not_do(root, inside):
     if lacks_landlock(inside):
         pytest.skip(inside["text"])
     seen = attempt(root, "an old Landlock")
-    assert "signals and abstract sockets (Landlock ABI 6)" in seen["lacking"]
-    assert seen["parts"]["Landlock"] == "ABI 1: writes"
+    assert "signals (Landlock ABI 6)" in seen["lacking"]
+    assert seen["parts"]["Landlock"] == "ABI 1: files"
     works = {name for name in seen["tried"] if not seen["said"][name]}
-    assert works == set(), works
+    assert works <= SIGNALS, works
 
 
 def test_on_cuda_memory_can_be_lent_until_sockets_are_closed(root, inside):
@@ -151,7 +163,6 @@ def test_on_cuda_memory_can_be_lent_until_sockets_are_closed(root, inside):
     seen = attempt(root, "on CUDA")
     works = {name for name in seen["tried"] if not seen["said"][name]}
     assert works == {*SOCKETS, "leave a file in shared memory"}, works
-    assert "abstract sockets" not in seen["parts"]["Landlock"]
 
 
 def test_on_cuda_a_worker_names_its_threads_as_the_driver_does(root, inside):
@@ -161,18 +172,13 @@ def test_on_cuda_a_worker_names_its_threads_as_the_driver_does(root, inside):
     assert attempt(root, "on CUDA")["said"]["name its threads"] == ""
 
 
-def test_temporary_files_and_caches_lie_in_the_scratch_folder(inside):
-    names = ("TMPDIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_CACHE_HOME")
+def test_temporary_files_and_caches_lie_in_the_scratch_folder_whatever_the_user_chose(inside):
+    names = ("TMPDIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_CACHE_HOME", "TORCH_EXTENSIONS_DIR")
     paths = {Path(inside["environment"][name]) for name in names}
     assert len(paths) == len(names) and {path.parent.name for path in paths} == {"scratch"}
 
 
-def test_a_cache_that_the_user_chose_stands_but_for_cudas(root, tmp_path, monkeypatch):
-    from eval import sandbox
-
-    (tmp_path / "scratch").mkdir()
-    monkeypatch.setattr(os, "environ", {"TRITON_CACHE_DIR": str(tmp_path / "mine"), "CUDA_CACHE_PATH": "/x"})
-    sandbox.prepare_caches(tmp_path / "scratch", ["TRITON_CACHE_DIR"])
-    now = dict(os.environ)
-    assert now["TRITON_CACHE_DIR"] == str(tmp_path / "mine")
-    assert now["CUDA_CACHE_PATH"] == str(tmp_path / "scratch" / "cuda_cache_path")
+def test_a_worker_sees_no_other_devices_than_it_needs(inside):
+    if "mounts" not in inside["parts"]:
+        pytest.skip(inside["text"])
+    assert inside["devices"] == ["full", "null", "random", "shm", "urandom", "zero"]

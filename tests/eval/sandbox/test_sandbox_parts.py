@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest
 
 from eval import sandbox
-from eval.sandbox import kernel, landlock, mounts, privileges, processes, seccomp
+from eval.sandbox import kernel, landlock, mounts, places, privileges, seccomp
 
 ALLOW, REFUSE, ABSENT = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 ARCHITECTURES = {"x86_64": (0, 62 | 3 << 30), "aarch64": (1, 183 | 3 << 30)}  # column, ELF's machine, 64 bits, little
@@ -45,10 +45,10 @@ def test_each_system_call_has_the_number_of_the_kernels_headers(header, column):
     known = {name: numbers[column] for name, numbers in kernel._NUMBERS.items() if f"__NR_{name}" in told}
     assert known == {name: told[f"__NR_{name}"] for name in known} and len(known) > 35
     assert set(kernel._NUMBERS) == {
-        *(*seccomp.REFUSED, *seccomp._BY_PROCESS, *seccomp._OWN_ONLY, *seccomp._COMMANDS, "seccomp", "capset"),
-        "pidfd_send_signal",
+        *(*seccomp.REFUSED, *seccomp._OWN_ONLY, *seccomp._VALUES, "seccomp", "capset", "sched_setaffinity"),
         *("clone", "clone3", "socket", "socketpair"),
         *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"),
+        *("mount", "mount_setattr", "move_mount", "open_tree"),
     }
 
 
@@ -61,6 +61,7 @@ def test_constants_are_those_of_the_headers():
     rights = {name: value for name, value in told.items() if name.startswith("LANDLOCK_ACCESS_FS_")}
     changes = sum(value for name, value in rights.items() if re.search("_REMOVE_|_MAKE_", name))
     assert changes == landlock._CHANGE_FOLDERS and rights["LANDLOCK_ACCESS_FS_WRITE_FILE"] == landlock._WRITE_FILE
+    assert rights["LANDLOCK_ACCESS_FS_READ_FILE"] == landlock._READ_FILE
     for name in ("REFER", "TRUNCATE", "IOCTL_DEV"):
         value = rights.get(f"LANDLOCK_ACCESS_FS_{name}", getattr(landlock, f"_{name}"))  # of an older kernel's headers
         assert getattr(landlock, f"_{name}") == value, name
@@ -97,26 +98,19 @@ def run_filter(program, machine_bits, number, arguments=()):
             return one.k
 
 
-@pytest.mark.parametrize("scoped", [True, False])
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_the_filter_refuses_its_list_and_what_names_a_protected_process(monkeypatch, machine, scoped):
+def test_the_filter_refuses_its_list_and_what_it_does_not_know(monkeypatch, machine):
     column, bits = ARCHITECTURES[machine]
     monkeypatch.setattr(kernel, "_COLUMN", column)
-    program = seccomp.program(machine, [4321, -77], scoped, 99)
+    program = seccomp.program(machine, 99)
     refused = {kernel._NUMBERS[name][column] for name in seccomp.REFUSED}
-    refused |= set() if scoped else {kernel._NUMBERS["pidfd_send_signal"][column]}
-    by_process = {kernel._NUMBERS[name][column]: place for name, place in seccomp._BY_PROCESS.items()}
-    assert len(refused) == len(seccomp.REFUSED) + (not scoped) and len(by_process) == len(seccomp._BY_PROCESS)
-    special = {kernel._NUMBERS[name][column] for name in (*seccomp._OWN_ONLY, *seccomp._COMMANDS, "clone", "clone3")}
+    assert len(refused) == len(seccomp.REFUSED)
+    by_argument = (*seccomp._OWN_ONLY, *seccomp._VALUES, "clone", "clone3", "sched_setaffinity")
+    special = {kernel._NUMBERS[name][column] for name in by_argument}
     assert run_filter(program, bits, 463) == run_filter(program, bits, 9999) == ABSENT, "later than the filter"
     for number in set(range(463)) - special:
-        for process in (4321, -77, -1, 4320, 1, 77):
-            for place in (0, 1, 2):
-                arguments = [5, 5, 5]
-                arguments[place] = process
-                named = by_process.get(number) == place and process in (4321, -77, -1)
-                want = REFUSE if number in refused or named else ALLOW
-                assert run_filter(program, bits, number, arguments) == want, (number, process, place)
+        for arguments in ((5, 5, 5), (4321, 0, 0)):
+            assert run_filter(program, bits, number, arguments) == (REFUSE if number in refused else ALLOW), number
         assert run_filter(program, bits ^ 1, number) == ABSENT
     assert run_filter(program, bits, 0x40000000 | 39) == ABSENT, "x32"
 
@@ -125,6 +119,8 @@ def test_the_filter_refuses_its_list_and_what_names_a_protected_process(monkeypa
     ("name", "arguments", "code"),
     [
         ("prlimit64", (0, 7), "allow"), ("prlimit64", (99, 7), "allow"), ("prlimit64", (98, 7), "refuse"),
+        ("sched_setaffinity", (0,), "allow"), ("sched_setaffinity", (99,), "allow"),
+        ("sched_setaffinity", (98,), "pass"),
         ("sched_setscheduler", (0,), "allow"), ("sched_setattr", (5,), "refuse"), ("sched_setparam", (99,), "allow"),
         # PRIO_PROCESS is 0, IOPRIO_WHO_PROCESS 1: groups and users are refused, whoever is meant.
         ("setpriority", (0, 0), "allow"), ("setpriority", (0, 5), "refuse"), ("setpriority", (2, 0), "refuse"),
@@ -133,6 +129,7 @@ def test_the_filter_refuses_its_list_and_what_names_a_protected_process(monkeypa
         ("clone", (17 | 0x10000000,), "refuse"), ("clone", (0x20000,), "refuse"), ("clone", (0x40000000,), "refuse"),
         ("clone", (0x20000000,), "refuse"), ("clone", (0x8000000,), "refuse"), ("clone3", (), "absent"),
         # F_SETFD and F_SETLK, F_SETOWN and F_SETLEASE; TCGETS, FIOSETOWN.
+        ("kill", (-1, 9), "refuse"), ("kill", (0, 9), "allow"), ("kill", (98, 9), "allow"),
         ("fcntl", (3, 2), "allow"), ("fcntl", (3, 6, 8), "allow"), ("fcntl", (3, 8, 77), "refuse"),
         ("fcntl", (3, 1024, 1), "refuse"), ("ioctl", (3, 0x5401), "allow"), ("ioctl", (3, 0x8901), "refuse"),
     ],
@@ -141,8 +138,10 @@ def test_the_filter_refuses_its_list_and_what_names_a_protected_process(monkeypa
 def test_calls_are_limited_to_the_worker_and_make_no_namespace(monkeypatch, machine, name, arguments, code):
     column, bits = ARCHITECTURES[machine]
     monkeypatch.setattr(kernel, "_COLUMN", column)
-    want = {"allow": ALLOW, "refuse": REFUSE, "absent": ABSENT}[code]
-    assert run_filter(seccomp.program(machine, [4321], True, 99), bits, kernel.number(name), arguments) == want
+    want = {"allow": ALLOW, "refuse": REFUSE, "absent": ABSENT, "pass": 0x00050000}[
+        code
+    ]  # an error of 0: it does nothing
+    assert run_filter(seccomp.program(machine, 99), bits, kernel.number(name), arguments) == want
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_calls_are_limited_to_the_worker_and_make_no_namespace(monkeypatch, mach
         ("socket", (1, 1), False), ("socket", (1, 2), False), ("socket", (2, 1), False), ("socket", (16, 3), False),
         ("socketpair", (1, 1), True), ("socketpair", (1, 5 | 0o2000000), True), ("socketpair", (1, 2), False),
         ("socketpair", (1, 3), False), ("socketpair", (30, 5), False),
-        ("clone", (0x10000000,), True), ("kill", (-1,), True),
+        ("clone", (0x10000000,), True), ("prlimit64", (98,), True),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("machine", ARCHITECTURES)
@@ -160,10 +159,6 @@ def test_unix_sockets_are_refused_except_connected_pairs(monkeypatch, machine, n
     monkeypatch.setattr(kernel, "_COLUMN", column)
     found = run_filter(seccomp.sockets_program(machine), bits, kernel.number(name), arguments)
     assert found == (ALLOW if allowed else REFUSE)
-
-
-def test_signals_and_affinity_name_their_process_first():
-    assert set(seccomp._BY_PROCESS.values()) == {0}
 
 
 def test_the_filter_is_put_on_every_thread(monkeypatch):
@@ -177,11 +172,11 @@ def test_the_filter_is_put_on_every_thread(monkeypatch):
     monkeypatch.setattr(kernel, "call", call)
     monkeypatch.setattr(kernel, "MACHINE", "x86_64")
     monkeypatch.setattr(kernel, "_COLUMN", 0)
-    assert seccomp.restrict([9], True) == f"{len(seccomp.REFUSED)} system calls refused"
-    assert asked == [("seccomp", (1, 1), len(seccomp.program("x86_64", [9], True, 1)), ALLOW)]
+    assert seccomp.restrict() == f"{len(seccomp.REFUSED)} system calls refused"
+    assert asked == [("seccomp", (1, 1), len(seccomp.program("x86_64", 1)), ALLOW)]
     monkeypatch.setattr(kernel, "MACHINE", "riscv64")
     with pytest.raises(kernel.Refused, match=r"^no filter for riscv64$"):
-        seccomp.restrict([9], True)
+        seccomp.restrict()
     monkeypatch.setattr(kernel, "_COLUMN", None)
     with pytest.raises(kernel.Refused, match=r"^ptrace: its number is unknown on riscv64$"):
         kernel.number("ptrace")
@@ -191,20 +186,18 @@ def test_the_filter_is_put_on_every_thread(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("version", "sockets", "held", "lacking", "rights", "scoped"),
+    ("version", "held", "lacking", "rights", "scoped"),
     [
-        (1, True, "writes", [6, 3, 5], 0x1FF2, None),
-        (2, True, "writes", [6, 3, 5], 0x3FF2, None),
-        (4, True, "writes, truncation", [6, 5], 0x7FF2, None),
-        (5, False, "writes, truncation, ioctl of devices", [6], 0xFFF2, None),
-        (6, False, "writes, signals, truncation, ioctl of devices", [], 0xFFF2, 2),
-        (7, True, "writes, signals, abstract sockets, truncation, ioctl of devices", [], 0xFFF2, 3),
+        (1, "files", [6, 3, 5], 0x1FF6, None),
+        (2, "files", [6, 3, 5], 0x3FF6, None),
+        (4, "files, truncation", [6, 5], 0x7FF6, None),
+        (5, "files, truncation, ioctl of devices", [6], 0xFFF6, None),
+        (7, "files, signals, truncation, ioctl of devices", [], 0xFFF6, 2),
     ],
 )
-def test_landlock_is_asked_for_what_its_version_knows(
-    monkeypatch, tmp_path, version, sockets, held, lacking, rights, scoped
-):
+def test_landlock_is_asked_for_what_its_version_knows(monkeypatch, tmp_path, version, held, lacking, rights, scoped):
     (tmp_path / "folder").mkdir()
+    (tmp_path / "read").mkdir()
     (tmp_path / "file").touch()
     rulesets, rules, ended = [], [], []
     ruleset = os.open(tmp_path, os.O_PATH)
@@ -227,17 +220,42 @@ def test_landlock_is_asked_for_what_its_version_knows(
     monkeypatch.setattr(kernel, "call", call)
     writable = [tmp_path / name for name in ("none", "folder", "file")]
     missing = []
-    said = landlock.restrict(writable, sockets, missing)
+    said = landlock.restrict(writable, [tmp_path / "read"], missing)
     assert said == f"ABI {version}: {held}"
-    words = {6: "signals and abstract sockets", 3: "truncation", 5: "ioctl of devices"}
+    words = {6: "signals", 3: "truncation", 5: "ioctl of devices"}
     assert missing == [f"{words[since]} (Landlock ABI {since})" for since in lacking]
     assert rulesets == [(rights, 0, scoped or 0, 8 if scoped is None else 24, 0)]
-    of_file = rights & (2 | 1 << 14 | 1 << 15)
-    assert rules == [(True, 1, "folder", rights, 0), (True, 1, "file", of_file, 0)]
+    of_file = rights & (2 | 4 | 1 << 14 | 1 << 15)
+    assert rules == [(True, 1, "read", 4, 0), (True, 1, "folder", rights, 0), (True, 1, "file", of_file, 0)]
     assert ended == [("landlock_restrict_self", (ruleset, 0))]
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(ruleset)
     assert ctypes.sizeof(landlock._PathBeneath) == 12
+
+
+# --- what may be read -------------------------------------------------------------------------------------------
+
+
+def test_everything_is_readable_but_what_programs_keep_and_pipes_beside_the_submission(monkeypatch, tmp_path):
+    """tmp_path is the folder for temporary files here, and the other folders lie in it or beside it."""
+    root, temporary = tmp_path / "root", tmp_path / "root" / "temporary"
+    for folder in ("system", "temporary/own/more", "temporary/python/bin", "temporary/other", "home/config", "work"):
+        (root / folder).mkdir(parents=True)
+    for file in ("file", "home/profile", "temporary/own/beside.py", "temporary/loose", "temporary/python/bin/cc"):
+        (root / file).touch()
+    for pipe in ("pipe", "home/pipe", "temporary/own/pipe", "temporary/pipe"):
+        os.mkfifo(root / pipe)
+    (root / "link").symlink_to(temporary)
+    monkeypatch.setattr(places, "_OF_PROGRAMS", ())
+    monkeypatch.setattr(places, "_needed", lambda: {temporary / "python", temporary})
+    monkeypatch.setattr(places.Path, "home", lambda: root / "home")
+    monkeypatch.chdir(root / "work")
+    found = places.readable(temporary / "own" / "kernel.py", temporary)
+    assert sorted(str(path.relative_to(root)) for path in found if path.is_relative_to(root)) == [
+        "file", "home/config", "home/profile", "system", "temporary/loose", "temporary/own/beside.py",
+        "temporary/own/more", "temporary/python/bin",
+    ]  # fmt: skip
+    assert Path("/usr") in found and not any(path in tmp_path.parents for path in found)
 
 
 # --- privileges and limits --------------------------------------------------------------------------------------
@@ -304,45 +322,6 @@ def test_no_fewer_threads_are_counted_than_this_user_has():
     assert privileges._threads() + 50 > own > 0
 
 
-# --- processes --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def proc(monkeypatch, tmp_path):
-    """1 has 10 and 20; 10 has 100, whose name holds a parenthesis, and that has 200 and 201; 100 has three threads."""
-    for pid, parent in {1: 0, 10: 1, 20: 1, 100: 10, 200: 100, 201: 100}.items():
-        (tmp_path / f"{pid}/task/{pid}").mkdir(parents=True)
-        (tmp_path / f"{pid}/stat").write_text(f"{pid} (a) b ({pid})) S {parent} 5 6 7\n")
-    for thread in (101, 102):
-        (tmp_path / f"100/task/{thread}").mkdir()
-    (tmp_path / "self").mkdir()
-    monkeypatch.setattr(processes, "_PROC", tmp_path)
-    return tmp_path
-
-
-def test_who_is_above_and_below_a_process(proc):
-    assert [processes.parent_of(pid) for pid in (1, 10, 100, 200, 999)] == [0, 1, 10, 100, 0]
-    assert sorted(processes.descendants(10)) == [100, 200, 201]
-    assert sorted(processes.descendants(1)) == [10, 20, 100, 200, 201] and processes.descendants(20) == []
-    assert processes.ancestors(200) == [100, 10, 1] and processes.ancestors(1) == []
-
-
-def test_a_process_may_not_name_those_above_their_threads_or_groups(proc, monkeypatch):
-    monkeypatch.setattr(processes.os, "getpgid", {100: 100, 10: 10, 1: 1}.__getitem__)
-    found = processes.protected_from(200)
-    assert found[:3] == [-100, -10, 100] and sorted(found[3:5]) == [101, 102] and found[5:] == [10, 1]
-    monkeypatch.setattr(processes.os, "getpgid", {100: 10, 10: 10, 1: 0}.__getitem__)
-    assert [group for group in processes.protected_from(200) if group < 0] == [-10], "each once, and never every one"
-
-    def gone(pid):
-        raise ProcessLookupError
-
-    monkeypatch.setattr(processes.os, "getpgid", gone)
-    assert sorted(processes.protected_from(200)) == [1, 10, 100, 101, 102]
-    monkeypatch.setattr(processes, "MOST_PROTECTED", 2)
-    assert len(processes.protected_from(200)) == 2
-
-
 # --- together ---------------------------------------------------------------------------------------------------
 
 
@@ -356,62 +335,52 @@ def test_the_sandbox_is_entered_part_by_part(monkeypatch, tmp_path, device):
     tasks = tmp_path / "tasks"
     for thread in ("1", "2", "3"):
         (tasks / thread).mkdir(parents=True)
-    places = {"/dev": dev, "/proc/self/task": tasks}
+    places_of = {"/dev": dev, "/proc/self/task": tasks}
     asked = []
-    for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("CUDA_CACHE_PATH", "TMPDIR"):
+    for name in sandbox.SCRATCH_VARIABLES:
         monkeypatch.setenv(name, "/of/the/user")
-    monkeypatch.setenv("NVFP4_CACHE", str(tmp_path / "mine"))
-    monkeypatch.setattr(sandbox, "Path", lambda path: places.get(path) or Path(path))
+    monkeypatch.setattr(sandbox, "Path", lambda path: places_of.get(path) or Path(path))
     monkeypatch.setattr(mounts, "restrict", lambda *given: asked.append(("mounts", *given)) or "read-only")
     (tmp_path / "scratch").mkdir()
-    monkeypatch.setattr(processes, "protected_from", lambda pid: [pid])
+    monkeypatch.setattr(places, "readable", lambda *given: asked.append(("places", *given)) or [Path("/usr")])
     monkeypatch.setattr(privileges, "limit_resources", lambda on_cpu: asked.append(("limits", on_cpu)) or "some")
     monkeypatch.setattr(privileges, "drop_capabilities", lambda: "none")
     monkeypatch.setattr(privileges, "forbid_new_privileges", lambda: "on")
 
-    def files(writable, scope_sockets, lacking):
-        folders, paths = [one for one in writable if one in (71, 72)], [one for one in writable if one not in (71, 72)]
-        asked.append(("writable", folders, sorted(str(path.relative_to(tmp_path)) if path.is_relative_to(tmp_path)
-            else str(path) for path in paths), scope_sockets))  # fmt: skip
+    def files(writable, readable, lacking):
+        paths = [one for one in writable if one != 71]
+        asked.append(("files", sorted(str(path.relative_to(tmp_path)) if path.is_relative_to(tmp_path)
+            else str(path) for path in paths), 71 in writable, readable))  # fmt: skip
         lacking.append("ioctl")
-        return "ABI 6: writes, signals"
+        return "ABI 6: files, signals"
 
     monkeypatch.setattr(landlock, "restrict", files)
-    monkeypatch.setattr(seccomp, "restrict", lambda *given: asked.append(("seccomp", *given)) or "thirty")
-    state = sandbox.enter(tmp_path / "scratch", device, [71, 72], ["NVFP4_CACHE"])
+    monkeypatch.setattr(seccomp, "restrict", lambda: asked.append("seccomp") or "thirty")
+    state = sandbox.enter(tmp_path / "scratch", device, 71, Path("kernel.py"))
     devices = ["full", "null", "random", "shm", "urandom", "zero"]
     more = ["dri", "gdrdrv", "infiniband", "nvidia0", "nvidiactl"] if device == "cuda" else []
     own = ["/proc/self"] if device == "cuda" else []
     writable = sorted([*(f"dev/{name}" for name in [*devices, *more]), *own])
     assert asked == [
-        ("mounts", [71, 72], device == "cuda"),
+        ("mounts", tmp_path / "scratch", 71, device == "cuda"),
+        ("places", Path("kernel.py"), tmp_path.parent),
         ("limits", device == "cpu"),
-        ("writable", [71, 72], writable, device != "cuda"),
-        ("seccomp", [os.getpid()], True),
+        ("files", writable, True, [Path("/usr")]),
+        "seccomp",
     ]
     assert state.text() == (
         "mounts (read-only); limits (some); capabilities (none); no new privileges (on); "
-        "Landlock (ABI 6: writes, signals); seccomp (thirty); LACKING: 2 threads started before the sandbox; ioctl"
+        "Landlock (ABI 6: files, signals); seccomp (thirty); LACKING: 2 threads started before the sandbox; ioctl"
     )
-    made = ("triton_cache_dir", "torch_extensions_dir", "torchinductor_cache_dir", "xdg_cache_home", "cuda_cache_path")
-    assert {path.name for path in (tmp_path / "scratch").iterdir()} == {*made, "tmpdir"}
-    for name in (*made, "tmpdir"):
+    made = [name.lower() for name in sandbox.SCRATCH_VARIABLES]
+    assert {path.name for path in (tmp_path / "scratch").iterdir()} == {*made}
+    for name in made:
         folder = tmp_path / "scratch" / name
         assert dict(os.environ)[name.upper()] == str(folder) and folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_refused_parts_are_reported_and_dependent_parts_skipped(monkeypatch, tmp_path):
-    for name in (
-        "TRITON_CACHE_DIR",
-        "TORCH_EXTENSIONS_DIR",
-        "TORCHINDUCTOR_CACHE_DIR",
-        "XDG_CACHE_HOME",
-        "NVFP4_CACHE",
-    ):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    for name in ("CUDA_CACHE_PATH", "TMPDIR"):
+    for name in sandbox.SCRATCH_VARIABLES:
         monkeypatch.setenv(name, "/of/the/user")
 
     def refuse(*_):
@@ -420,23 +389,33 @@ def test_refused_parts_are_reported_and_dependent_parts_skipped(monkeypatch, tmp
     def wrong(*_):
         raise ValueError("wrong")
 
-    monkeypatch.setattr(processes, "protected_from", lambda pid: [])
     monkeypatch.setattr(privileges, "limit_resources", wrong)
     monkeypatch.setattr(privileges, "drop_capabilities", lambda: "none")
     monkeypatch.setattr(privileges, "forbid_new_privileges", refuse)
-    monkeypatch.setattr(seccomp, "restrict", lambda *given: pytest.fail("without no_new_privs"))
+    monkeypatch.setattr(seccomp, "restrict", lambda: pytest.fail("without no_new_privs"))
     monkeypatch.setattr(seccomp, "refuse_sockets", lambda: pytest.fail("without no_new_privs"))
     monkeypatch.setattr(mounts, "restrict", refuse)
     (tmp_path / "scratch").mkdir()
-    state = sandbox.enter(tmp_path / "scratch", "cpu", [])
+    state = sandbox.enter(tmp_path / "scratch", "cpu", 71, tmp_path / "kernel.py")
     sandbox.close_sockets(state)
     assert state.parts == {"capabilities": "none"}
     lacking = [line for line in state.lacking if "threads started" not in line]
     assert lacking == ["mounts: not here", "limits: wrong", "no new privileges: not here"]
     assert sandbox.State().text() == "" and sandbox.State(lacking=["all"]).text() == "nothing; LACKING: all"
     monkeypatch.setattr(sandbox.sys, "platform", "plan9")
-    assert sandbox.enter(tmp_path / "other", "cpu", []).lacking == ["everything: not built for plan9"]
+    assert sandbox.enter(tmp_path / "other", "cpu", 71, tmp_path).lacking == ["everything: not built for plan9"]
     assert not (tmp_path / "other").exists()
+
+
+def test_a_part_that_was_on_stays_on_or_the_run_ends(monkeypatch):
+    monkeypatch.setattr(sandbox, "_first", {})
+    both, one = {"mounts": "read-only", "limits": "some"}, {"limits": "others"}
+    sandbox.hold("cpu", sandbox.State(both, ["Landlock: none"]))
+    sandbox.hold("cpu", sandbox.State({**both, "more": "x"}))
+    sandbox.hold("cuda", sandbox.State(one))
+    with pytest.raises(sandbox.Weakened, match=r"lost a part .* \(mounts\): mounts: File name too long\."):
+        sandbox.hold("cpu", sandbox.State(one, ["mounts: File name too long"]))
+    sandbox.hold("cuda", sandbox.State(one))
 
 
 def test_the_harness_itself_is_not_to_be_looked_into(monkeypatch):
@@ -455,7 +434,7 @@ from eval.sandbox import landlock, privileges
 folder = Path(sys.argv[1])
 privileges.forbid_new_privileges()
 landlock.scope_signals()
-landlock.restrict([folder], scope_sockets=True, lacking=[])
+landlock.restrict([folder], [Path("/")], lacking=[])
 (folder / "below").mkdir()
 (folder / "file").write_text("moved")
 (folder / "file").rename(folder / "below/file")

@@ -11,14 +11,17 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from eval import sandbox
 from eval.cases import parse_case
 from eval.output.text import clean
+from eval.sandbox import kernel, landlock
 from eval.supervisor import Limits, run_test
 from eval.workers.process import SURVIVED
 from eval.workers.worker import Failure, _blamed
@@ -35,9 +38,16 @@ def mounts_allowed():
     """Whether a process here may have mounts of its own."""
     program = (
         "import os; from pathlib import Path; from eval.sandbox import mounts; "
-        "mounts.restrict([os.open(Path.cwd(), os.O_RDONLY)], False)"
+        "mounts.restrict(Path.cwd(), os.open(Path.cwd(), os.O_RDONLY), False)"
     )
     return subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 0
+
+
+def scopes_signals() -> bool:
+    try:
+        return landlock.abi() >= 6
+    except kernel.Refused:
+        return False
 
 
 def judged(name, within_s=math.inf):
@@ -49,8 +59,8 @@ def judged(name, within_s=math.inf):
         if (seconds := time.monotonic() - begin) < within_s:
             break
     assert seconds < within_s
-    if name in NEEDS_LANDLOCK and "LACKING" in result.sandbox:
-        pytest.skip(result.sandbox)
+    if name in NEEDS_LANDLOCK and result.sandbox.lacking:
+        pytest.skip(result.sandbox.text())
     return result
 
 
@@ -58,9 +68,8 @@ def test_each_result_reports_the_sandbox():
     result = judged("leaves_daemon")
     assert result.passed, result.error
     if mounts_allowed():
-        assert "mounts (read-only" in result.sandbox, "the keeper's own Landlock must not stand in the way"
-    for part in ("limits", "capabilities (none)", "no new privileges (on)", "Landlock (ABI", "seccomp ("):
-        assert part in result.sandbox, result.sandbox
+        assert "mounts" in result.sandbox.parts, "the keeper's own Landlock must not stand in the way"
+    assert result.sandbox.parts.keys() >= {"limits", "capabilities", "no new privileges", "Landlock", "seccomp"}
     (pid,) = re.findall(r"daemon (\d+)", result.printed)
     assert not Path(f"/proc/{pid}").exists(), "it outlived the case"
     assert result.worst_error is not None and result.worst_error <= 1 and result.wrong is None
@@ -68,7 +77,7 @@ def test_each_result_reports_the_sandbox():
 
 def test_a_short_timeout_does_not_limit_the_start_of_a_worker():
     result = run_test(ADVERSARIAL / "honest" / "honest.py", CASE, CPU, Limits(answer_s=1e-3))
-    assert result.sandbox and "the submission hangs" in result.error, result.error
+    assert result.sandbox.parts and "the submission hangs" in result.error, result.error
 
 
 def test_a_backend_that_names_itself_in_two_lines_forges_none(tmp_path):
@@ -95,7 +104,7 @@ def test_a_chain_of_forks_is_ended_or_fails_the_case():
     result = judged("forks_a_chain")
     (program,) = re.findall(r"program (\S+)", result.printed)
     left = running(program)
-    if "signals" in result.sandbox:
+    if "signals" in result.sandbox.text():
         assert result.passed and not left, result.error
     assert result.error == (SURVIVED if left else "")
 
@@ -142,6 +151,59 @@ def test_nothing_of_the_harness_is_within_reach(root, tmp_path):
     assert {path: path.read_bytes() for path in (root / "eval").rglob("*.py")} == before
 
 
+def files_of(folder):
+    return {str(path): (path.lstat().st_mode, path.is_symlink()) for path in [folder, *folder.rglob("*")]}
+
+
+def test_no_cache_that_the_user_chose_is_a_way_to_a_later_run(monkeypatch, tmp_path):
+    """Two runs: what the first one leaves, the second one would follow."""
+    for index, name in enumerate(sandbox.SCRATCH_VARIABLES[:-1]):
+        (tmp_path / "chosen" / f"cache-{index}" / "inner").mkdir(parents=True)
+        monkeypatch.setenv(name, str(tmp_path / "chosen" / f"cache-{index}" / ("inner" if index % 2 else "")))
+    monkeypatch.setenv("CHOSEN_BY_USER", str(tmp_path / "chosen"))
+    before = files_of(tmp_path)
+    for _ in range(2):
+        result = judged("leaves_in_caches")
+        assert result.passed and "the user's" not in result.printed, result
+        assert result.printed.count("is the run's") >= len(sandbox.SCRATCH_VARIABLES) - 1
+        assert "changed" not in result.printed or not mounts_allowed()
+        assert files_of(tmp_path) == before or not mounts_allowed()
+
+
+@pytest.mark.skipif(not scopes_signals(), reason="this kernel's Landlock is too old")
+def test_what_others_wait_for_in_pipes_and_terminals_is_left_to_them(monkeypatch, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    pipe = os.open(tmp_path / "pipe", os.O_RDWR)
+    ours, terminal = os.openpty()
+    os.write(pipe, b"a message")
+    os.write(ours, b"a line\n")
+    monkeypatch.setenv("READ_BY_OTHERS", os.pathsep.join((str(tmp_path / "pipe"), os.ttyname(terminal))))
+    result = judged("takes_from_readers")
+    assert result.passed and "took" not in result.printed, result.printed
+    assert (os.read(pipe, 100), os.read(terminal, 100)) == (b"a message", b"a line\n")
+    for descriptor in (pipe, ours, terminal):
+        os.close(descriptor)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_the_users_programs_stay_on_their_processors(monkeypatch):
+    with subprocess.Popen(["sleep", "1000"]) as program:
+        monkeypatch.setenv("PROGRAM_OF_USER", str(program.pid))
+        result = judged("moves_programs")
+        now = os.sched_getaffinity(program.pid)
+        program.kill()
+    assert result.passed and now == os.sched_getaffinity(0), result.printed
+
+
+def test_a_submission_in_shared_memory_is_refused_with_the_reason(root):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder) / "kernel.py"
+        path.write_bytes((ADVERSARIAL / "honest" / "honest.py").read_bytes())
+        command = [sys.executable, root / "eval" / "eval.py", "test", "--device", "cpu", "--submission", path]
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and f"{path} lies in /dev, and a worker on a CPU has a /dev of its own" in done.stderr
+
+
 def test_a_submission_that_kills_whatever_it_can_kills_itself_alone():
     result = judged("kills_all", within_s=60)
     assert re.match("the worker ended by itself: signal SIGKILL", result.error), result.error
@@ -180,9 +242,35 @@ def test_a_long_error_is_told_in_short_and_by_its_ends():
     assert "the end of the log (test_reaching.py:" in said and "characters ...]" in said
 
 
-def test_a_write_elsewhere_is_told_where_to_write():
-    said = blamed(PermissionError(13, "Permission denied", "/tmp/kernel.cu"))
-    assert said.endswith("; a submission writes only where tempfile.gettempdir() says")
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (
+            PermissionError(13, "Permission denied", "/tmp/kernel.cu"),
+            "a submission writes only where tempfile.gettempdir() says, and",
+        ),
+        (OSError(30, "Read-only file system", "/home/x"), "a submission writes only where tempfile.gettempdir() says"),
+        (PermissionError(1, "Operation not permitted"), "the sandbox refuses this call: sockets"),
+        (PermissionError(1, "Operation not permitted", "x"), "a submission writes only where"),
+        (FileNotFoundError(2, "No such file", "/dev/shm/x"), "on a CPU a worker's /dev and /dev/shm are its own"),
+        (OSError(28, "No space left on device"), "the disk of the folder for temporary files is full; TMPDIR"),
+        (FileNotFoundError(2, "No such file", "/x"), None),
+        (ValueError("Permission denied"), None),
+    ],
+)
+def test_a_refusal_of_the_sandbox_is_told_by_its_number(error, hint):
+    said = blamed(error)
+    assert f"; {hint}" in said if hint else ";" not in said
+
+
+def test_a_traceback_begins_and_the_place_ends_in_the_submissions_own_files(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text("import json\n\n\ndef custom_kernel(data):\n    return json.loads('{')\n")
+    result = run_test(path, CASE, CPU, LIMITS)
+    assert "(kernel.py:5)" in result.error
+    first, second, *_ = result.printed.splitlines()
+    assert first == "Traceback (most recent call last):" and second.strip().startswith(f'File "{path}", line 5')
+    assert "eval" not in result.printed.replace(str(path), "")
 
 
 class Hostile(type):
@@ -210,6 +298,31 @@ class Word(str):
 def test_an_error_that_will_not_be_told_is_told_all_the_same(words, more, said):
     error = Hostile("Mute", (BaseException,), {"__str__": words, **more})
     assert blamed(error()).startswith(f"import failed: {said}")
+
+
+def test_the_leaderboards_modules_are_there(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(
+        "from reference import check_implementation, generate_input, ref_kernel\n"
+        "from utils import make_match_reference, verbose_allclose, verbose_allequal\n"
+        "data = generate_input(m=8, n=16, k=64, l=1, seed=5)\n"
+        "right, wrong = ref_kernel(data), ref_kernel(data) + 9\n"
+        "matches = make_match_reference(ref_kernel, rtol=1e-3, atol=1e-3)\n"
+        "print(check_implementation(data, right), check_implementation(data, wrong)[0])\n"
+        "print(matches(data, right), matches(data, wrong)[0], verbose_allequal(right, right))\n"
+        "print(verbose_allclose(right, wrong, atol=10.0)[0], verbose_allclose(right, wrong)[0])\n"
+        "custom_kernel = ref_kernel\n"
+    )
+    result = run_test(path, CASE, CPU, LIMITS)
+    assert result.passed, result.error
+    assert result.printed.splitlines() == ["(True, '') False", "(True, '') False (True, [])", "True False"]
+
+
+def test_a_utils_of_the_submissions_own_comes_first(tmp_path):
+    (tmp_path / "utils.py").write_text("from reference import ref_kernel as mine\n")
+    (tmp_path / "kernel.py").write_text("from utils import mine as custom_kernel\n")
+    result = run_test(tmp_path / "kernel.py", CASE, CPU, LIMITS)
+    assert result.passed, result.error
 
 
 def test_the_text_of_a_submission_runs_and_not_what_lies_in_a_cache_beside_it(tmp_path):

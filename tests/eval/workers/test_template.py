@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from eval.cases import parse_case
-from eval.sandbox.processes import parent_of
 from eval.session import Session
 from eval.workers import template
 from eval.workers.worker import Failure
@@ -24,6 +23,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
 
 HONEST = Path(__file__).resolve().parents[2] / "adversarial/honest/honest.py"
 CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1")
+
+
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 class Running:

@@ -171,10 +171,10 @@ def test_a_file_that_is_no_submission_is_told(tmp_path, monkeypatch, text, reaso
     path = tmp_path / "submission.py"
     path.write_text(text)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for name in ("submission", "task"):
+    for name in ("submission", "task", "utils"):
         monkeypatch.setitem(sys.modules, name, sys.modules.get(name))
     with pytest.raises(Failure, match=reason):
-        worker_module._load(str(path), tmp_path)
+        worker_module._load(str(path), tmp_path, CASE.problem)
 
 
 INSIDE = """

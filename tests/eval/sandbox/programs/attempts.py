@@ -43,7 +43,7 @@ libc.shmctl(segment, 0, None)  # removed when this process ends
 state = sandbox.State()
 if how != "outside":
     folder = os.open(scratch, os.O_RDONLY)
-    state = sandbox.enter(scratch, "cuda" if how == "on CUDA" else "cpu", [folder])
+    state = sandbox.enter(scratch, "cuda" if how == "on CUDA" else "cpu", folder, Path(sys.argv[5]))
     if how != "on CUDA":
         sandbox.close_sockets(state)
 
@@ -108,9 +108,28 @@ def share_memory():
     shared_file.unlink()
 
 
+def move_it():
+    before = os.sched_getaffinity(victim)
+    os.sched_setaffinity(victim, {min(before)} if len(before) > 1 else before)
+    moved = len(before) == 1 or os.sched_getaffinity(victim) != before
+    os.sched_setaffinity(victim, before)
+    if not moved:
+        raise OSError("it is where it was")
+
+
+def read_what_others_read(path):
+    """Opens it as a reader that takes something away would: without waiting."""
+    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY))
+
+
 def system_call(name, *arguments):
     if libc.syscall(kernel.number(name), *map(ctypes.c_long, arguments)) < 0:
         raise OSError(ctypes.get_errno(), name)
+
+
+def signal_its_thread():
+    if libc.tgkill(victim, victim, 0) < 0:
+        raise OSError(ctypes.get_errno(), "tgkill")
 
 
 def trace():
@@ -132,13 +151,17 @@ TRIED = {
     "signal it": lambda: os.kill(victim, 0),
     "signal its group": lambda: os.killpg(os.getpgid(victim), 0),
     "signal everything": lambda: os.kill(-1, 0),
-    "signal its thread": lambda: system_call("tgkill", victim, victim, 0),
+    "signal its thread": signal_its_thread,
     "signal it by descriptor": lambda: signal.pidfd_send_signal(os.pidfd_open(victim), 0),
     "limit it": lambda: resource.prlimit(victim, resource.RLIMIT_CORE),
     "schedule it": lambda: os.sched_setscheduler(victim, os.SCHED_OTHER, os.sched_param(0)),
     "slow its user": lambda: os.setpriority(os.PRIO_USER, 0, 0),
     "slow it": lambda: os.setpriority(os.PRIO_PROCESS, victim, os.getpriority(os.PRIO_PROCESS, victim)),
-    "move it": lambda: os.sched_setaffinity(victim, os.sched_getaffinity(victim)),
+    "move it": move_it,
+    "read from a pipe elsewhere": lambda: read_what_others_read(elsewhere / "pipe"),
+    "read from a pipe beside it": lambda: read_what_others_read(Path(sys.argv[5]).with_name("pipe")),
+    "read from a terminal": lambda: read_what_others_read(sys.argv[6]),
+    "read from another program's temporary file": lambda: (elsewhere / "there").read_text(),
     "trace a child": trace,
     "compare processes": lambda: system_call("kcmp", os.getpid(), os.getpid(), 2, 0, 0),
     "read by process_vm_readv": lambda: system_call("process_vm_readv", os.getpid(), 0, 0, 0, 0, 0),
@@ -174,6 +197,8 @@ WORKS = {
     "move itself": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
     "limit itself": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
     "have connected pairs": lambda: [end.close() for end in socket.socketpair()],
+    "import what lies beside it": lambda: Path(sys.argv[5]).with_name("beside.py").read_text(),
+    "read what lies in a folder beside it": lambda: (Path(sys.argv[5]).parent / "more" / "file").read_text(),
     "have threads": lambda: (one := threading.Thread(target=int), one.start(), one.join()),
     "read files": lambda: Path("/etc/passwd").read_text(),
     "compile": lambda: subprocess.run(["sh", "-c", COMPILE], check=True, capture_output=True),
@@ -197,6 +222,7 @@ print(
             "tried": list(TRIED),
             "works": list(WORKS),
             "said": said,
+            "devices": sorted(path.name for path in Path("/dev").iterdir()),
             "environment": dict(os.environ),
         }
     )
