@@ -51,6 +51,10 @@ LIMITS = {  # seconds
 }
 
 
+class NoDevice(Exception):
+    """Nothing can be measured here."""
+
+
 class Day:
     """One run of the protocol: its steps, and the report that they fill."""
 
@@ -112,12 +116,14 @@ class Day:
         self.save()
 
     def prepare(self) -> None:
-        """Reports the machine, builds the library and reports it."""
+        """Reports the machine, builds the library and reports it.  Raises NoDevice where torch sees no GPU."""
         script = (sys.executable, "-m", "scripts.bring_up.environment")
         path = self.folder / "environment.json"
         command = (*script, "machine", str(path), *(["--without-device"] if self.dry else []))
         environment = Step("environment", command, LIMITS["environment"], {}, path)
         self.report["environment"] = found = self.session.run(environment).result
+        if found and not found["device"] and not self.dry:
+            raise NoDevice("torch sees no CUDA device; `--dry blackwell` rehearses the steps on the simulator")
         if found and found["device"] and not self.dry:
             self.backend = backend_of_major(found["device"]["capability"][0]) or self.backend
         self.report["backend"] = self.backend
@@ -327,7 +333,7 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the protocol; returns 0 if every step that ran passed."""
+    """Runs the protocol; returns 0 if every step that ran passed, 2 without a device."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bring_up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -348,7 +354,11 @@ def main(arguments: list[str]) -> int:
     for variable in [name for name in os.environ if name.startswith("NVFP4_") and name != "NVFP4_LIBRARY"]:
         del os.environ[variable]  # the report is about the library's own choices
     day = Day(options, progress("bring-up", STEPS_WITHOUT_FAULTS))
-    day.run()
+    try:
+        day.run()
+    except NoDevice as error:
+        print(f"bring-up: {error}", file=sys.stderr)
+        return 2
     print_report(day.report)
     problems = schema_problems(day.report)
     for problem in problems or []:

@@ -58,13 +58,23 @@ def test_the_backend_is_that_of_the_card(day, capability, backend):
 
 
 def test_the_protocol_goes_on_without_facts_about_the_machine(day):
-    for answer in ((TIMED_OUT, None), (PASSED, {"device": None, "compute_sanitizer": None})):
-        made = day()
-        made.session.answers["environment"] = answer
+    made = day()
+    made.session.answers["environment"] = (TIMED_OUT, None)
+    made.run()
+    assert made.report["environment"] is None and made.backend == "blackwell"
+    assert [step.skip for step in made.session.steps if step.skip] == ["no compute-sanitizer here"] * 3
+
+
+def test_without_a_device_the_protocol_ends_at_its_first_step(day, command):
+    made = day(capability=None)
+    with pytest.raises(protocol.NoDevice, match="torch sees no CUDA device"):
         made.run()
-        assert made.report["environment"] is answer[1] and made.backend == "blackwell"
-        skipped = [step.skip for step in made.session.steps if step.skip]
-        assert skipped == ["no compute-sanitizer here"] * 3
+    assert [step.name for step in made.session.steps] == ["environment"]
+    rehearsed = day(capability=None, dry="blackwell")
+    rehearsed.run()
+    assert len(rehearsed.session.steps) > 1
+    done = command(error=protocol.NoDevice("no card"))
+    assert done.status == 2 and done.said.err == "bring-up: no card\n" and done.said.out == ""
 
 
 @pytest.mark.parametrize(("outcome", "again"), [(FAILED, True), (TIMED_OUT, True), (PASSED, False), (SKIPPED, False)])
@@ -107,7 +117,7 @@ def test_samples_of_an_earlier_day_are_not_taken(day, tmp_path):
 def command(monkeypatch, tmp_path, capsys):
     """Runs the command line with a protocol that does nothing; returns its options, output and exit status."""
 
-    def run(*words, outcomes=(), problems=()):
+    def run(*words, outcomes=(), problems=(), error=None):
         seen = {}
 
         class Nothing:
@@ -118,6 +128,8 @@ def command(monkeypatch, tmp_path, capsys):
 
             def run(self):
                 seen["ran"] = True
+                if error:
+                    raise error
 
         monkeypatch.setattr(protocol, "Day", Nothing)
         monkeypatch.setattr(protocol, "print_report", lambda report: print("the report"))
