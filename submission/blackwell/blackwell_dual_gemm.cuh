@@ -91,12 +91,12 @@ template <class T, class Epilogue, class P> struct one_tile {
     }
 
     __device__ __forceinline__ void load_tiles(shared_t<T> shared) const {
-        struct ring ring = {0, 0};
+        struct ring ring = ring_to_use();
         load<T>(shared, coord, p, ring, 0);
     }
 
     __device__ __forceinline__ void multiply_tiles(shared_t<T> shared, struct tmem_addr acc) const {
-        struct ring ring = {0, 0};
+        struct ring ring = ring_to_use();
         multiply<T>(shared, acc, 0, coord, ring, false, up_full_barrier<T>(shared));
     }
 

@@ -206,7 +206,7 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
         from[i] =
             scale_word_at((product % 2 * T::b_scale_tiles + row / SCALE_TILE_ROWS) * STAGE_SCALE_BYTES, row);
     }
-    struct ring ring = {0, 0};
+    struct ring ring = ring_to_use();
 #pragma unroll 1
     for (int i = 0; i < stages; i++, advance<T::stages>(ring)) {
         if (ring.stage % gathering<T>::groups != group) {

@@ -27,8 +27,7 @@ static __device__ __forceinline__ void copy_scales(uint32_t to, const uint8_t *s
  * signals full[s]: one arrival and the stage's bytes. */
 template <class T, class P> static __device__ __forceinline__ void load(shared_t<T> shared, const P &p) {
     constexpr int fp4_bytes = (T::tile_m + 2 * T::tile_n) * STAGE_FP4_BYTES;
-    struct ring ring = {
-        0, 1}; /* the first lap does not wait: the phase before a barrier's first counts as complete */
+    struct ring ring = ring_to_fill();
     griddepcontrol_wait();
 #pragma unroll 1
     for (int32_t index = blockIdx.x; index < p.tiles; index += gridDim.x) {
@@ -210,7 +209,7 @@ static __device__ __forceinline__ void multiply_stage(struct accumulators<T> &ac
  * reads of stage s are complete; stores its part of C at the end of K. */
 template <class T, class Epilogue, class P>
 static __device__ __forceinline__ void multiply(shared_t<T> shared, const P &p) {
-    struct ring ring = {0, 0};
+    struct ring ring = ring_to_use();
 #pragma unroll 1
     for (int32_t index = blockIdx.x; index < p.tiles; index += gridDim.x) {
         const auto &gemm = gemm_of(p, index);

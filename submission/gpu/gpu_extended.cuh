@@ -6,8 +6,8 @@
 #include "gpu_extended.h"
 #include "instructions/ptx.cuh"
 
-static __device__ __forceinline__ float number_or_one(const float *pointer) {
-    return pointer != nullptr ? *pointer : 1.0f;
+static __device__ __forceinline__ float number_or_one(const float *pointer, int32_t index = 0) {
+    return pointer != nullptr ? pointer[index] : 1.0f;
 }
 
 /* The factors of a row's accumulators. */

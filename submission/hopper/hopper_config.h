@@ -66,6 +66,9 @@ struct hopper_config {
     ((tile_m) * STAGE_K * FP16_BYTES + 2 * (tile_n) * STAGE_FP4_BYTES +                                        \
      2 * SCALE_TILES_TOUCHED(tile_n) * STAGE_SCALE_BYTES)
 
+/* Scale tiles of a stage if both operands are rows of one tensor. */
+#define JOINT_SCALE_TILES(tile_n) SCALE_TILES_TOUCHED(2 * (tile_n))
+
 /* Stages, two barriers for each, and room to align their start. */
 #define SHARED_BYTES(tile_n, tile_m, stages)                                                                   \
     ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) + SWIZZLE_ATOM_BYTES)
@@ -91,14 +94,14 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
 
 /* ---- persistent tiles (hopper_persistent_gemm.cuh) ---- */
 
-/* Shared memory: a ring as above, a chunk of outputs for each warpgroup (32 rows of C by the warpgroup's 32
+/* Shared memory: a ring as above, a strip of outputs for each warpgroup (32 rows of C by the warpgroup's 32
  * columns), and a word, padded.  The linker aligns the start. */
-#define OUTPUT_CHUNK_ROWS  32
-#define OUTPUT_CHUNK_BYTES (WGMMA_M_BLOCK_B_ROWS * FP16_BYTES) /* bytes of a row */
+#define OUTPUT_STRIP_ROWS  32
+#define OUTPUT_STRIP_BYTES (WGMMA_M_BLOCK_B_ROWS * FP16_BYTES) /* bytes of a row */
 #define PADDED_WORD_BYTES  16
 #define PERSISTENT_SHARED_BYTES(tile_n, tile_m, stages, warpgroups)                                            \
     ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) +                                           \
-     (warpgroups) * OUTPUT_CHUNK_ROWS * OUTPUT_CHUNK_BYTES + PADDED_WORD_BYTES)
+     (warpgroups) * OUTPUT_STRIP_ROWS * OUTPUT_STRIP_BYTES + PADDED_WORD_BYTES)
 
 /* The CTAs dequantize A themselves, item by item; an item is a part of K of a few rows.  The rows of tiles that
  * run at once are a band.  Tiles need the parts of a band in order, then the next band's.  The kernel before

@@ -16,8 +16,7 @@
 
 namespace hopper {
 
-#define STORE_BARRIER 2 /* the first of one named barrier a warpgroup, after CONSUMER_BARRIER */
-#define AHEAD_WARPS   3 /* warps of the producer's warpgroup that dequantize A; one more copies */
+#define AHEAD_WARPS 3 /* warps of the producer's warpgroup that dequantize A; one more copies */
 #define BANDS_AHEAD                                                                                            \
     1 /* bands before the own tile's: three are no faster (measured:H200), and L2 would keep less */
 #define THROTTLE_NS 1000
@@ -27,17 +26,17 @@ namespace hopper {
 
 template <class T> struct persistent_storage {
     struct shared_storage<T> ring;
-    unsigned char output[T::warpgroups][OUTPUT_CHUNK_ROWS][OUTPUT_CHUNK_BYTES];
+    unsigned char output[T::warpgroups][OUTPUT_STRIP_ROWS][OUTPUT_STRIP_BYTES];
     uint32_t wave; /* number of the tile that the producer copies for, counted on this CTA */
 
     static_assert(sizeof(shared_storage<T>) % sizeof(uint4) == 0, "the output is aligned for 16-byte stores");
-    static_assert(OUTPUT_CHUNK_ROWS == WARP_THREADS, "stmatrix takes a row's address from each lane");
-    static_assert(OUTPUT_CHUNK_BYTES == WGMMA_M_BLOCK_B_ROWS * FP16_BYTES,
-                  "an output chunk's row holds a warpgroup's columns");
+    static_assert(OUTPUT_STRIP_ROWS == WARP_THREADS, "stmatrix takes a row's address from each lane");
+    static_assert(OUTPUT_STRIP_BYTES == WGMMA_M_BLOCK_B_ROWS * FP16_BYTES,
+                  "an output strip's row holds a warpgroup's columns");
     static_assert(T::m_blocks == 1 && T::split_k == 1 && T::warpgroups_k == 1 && T::chains == 1,
                   "a warpgroup has one block's accumulators over all of K");
-    static_assert(T::tile_m % OUTPUT_CHUNK_ROWS == 0 && T::tile_m % A_ITEM_ROWS == 0,
-                  "a tile's rows are whole output chunks and whole items");
+    static_assert(T::tile_m % OUTPUT_STRIP_ROWS == 0 && T::tile_m % A_ITEM_ROWS == 0,
+                  "a tile's rows are whole output strips and whole items");
     static_assert(WARPGROUP_THREADS * (AHEAD_REGISTERS + T::warpgroups * REGISTERS_BESIDE_AHEAD) <=
                       T::threads * LAUNCH_REGISTERS(T::threads),
                   "the launch's registers suffice for what all warpgroups ask for");
@@ -45,22 +44,35 @@ template <class T> struct persistent_storage {
                   "a consumer's registers hold accumulators and fragments");
 };
 
-/* The place of tile number `tile`: columns count fastest, then rows of A, then batches. */
-template <class T>
-static __device__ __forceinline__ struct tile_coord tile_number(const struct hopper_persistent_params &p,
-                                                                int32_t tile) {
-    const int32_t row = tile / p.tiles_n;
-    struct tile_coord coord;
-    coord.n = p.gemm.first_n + tile % p.tiles_n * T::tile_n;
-    coord.first_row = row % p.tiles_m * T::tile_m;
-    coord.m = min(coord.first_row, p.gemm.m - p.gemm.a_box_rows); /* find_tile does the same */
-    coord.batch = row / p.tiles_m;
-    coord.scale_tile = coord.n / SCALE_TILE_ROWS;
-    coord.rank = 0;
-    coord.first_stage = 0;
-    coord.stages = p.gemm.stages_k;
-    return coord;
-}
+/* The types above, checked: sizes that the host computes too. */
+template <class T> struct persistent_layout_of {
+    using storage = struct persistent_storage<T>;
+    static_assert(sizeof(storage) == PERSISTENT_SHARED_BYTES(T::tile_n, T::tile_m, T::stages, T::warpgroups),
+                  "shared memory has the bytes that the host asks for");
+    static_assert(sizeof(storage) <= MAX_SHARED_BYTES, "a CTA has at most MAX_SHARED_BYTES of shared memory");
+};
+
+/* The tiles of the dual GEMM: columns count fastest, then rows of A, then batches. */
+template <class T> struct dual_tiles {
+    const struct hopper_persistent_params &p;
+
+    __device__ __forceinline__ const struct hopper_persistent_params &schedule(void) const {
+        return p;
+    }
+
+    __device__ __forceinline__ const struct hopper_dual_gemm_params &operands(void) const {
+        return p.gemm;
+    }
+
+    __device__ __forceinline__ struct tile_coord place(int32_t tile) const {
+        const int32_t row = tile / p.tiles_n;
+        return place_tile<T>(p.gemm, p.gemm.first_n + tile % p.tiles_n * T::tile_n, row % p.tiles_m,
+                             row / p.tiles_m, 0);
+    }
+
+    /* What a warp that dequantizes does first. */
+    __device__ __forceinline__ void ask_for_scales(void) const {}
+};
 
 /* ---- A, ahead of its tiles ---- */
 
@@ -162,24 +174,23 @@ static __device__ __forceinline__ void wait_for_a(const struct hopper_persistent
     fence_proxy_async_global();
 }
 
-/* Producer, one thread: load() for one tile after another.  In the ring's first lap nothing has to be waited
- * for: the phase before a barrier's first counts as complete, and has parity 1.  The stages filled ahead belong
- * to the first part of the first band, which the kernel before has made. */
-template <class T>
-static __device__ __forceinline__ void
-load_tiles(shared_t<T> shared, uint32_t wave, const typename T::persistent_params &all, const CUtensorMap *a,
-           const CUtensorMap *b1, const CUtensorMap *b2) {
-    const struct hopper_persistent_params &p = T::schedule_of(all);
+/* Producer, one thread: load() for one tile after another.  The stages filled ahead belong to the first part of
+ * the first band, which the kernel before has made. */
+template <class T, class Tiles>
+static __device__ __forceinline__ void load_tiles(shared_t<T> shared, uint32_t wave, const Tiles &tiles,
+                                                  const CUtensorMap *a, const CUtensorMap *b1,
+                                                  const CUtensorMap *b2) {
+    const struct hopper_persistent_params &p = tiles.schedule();
     if (p.gemm.scales_by_previous_kernel) {
         griddepcontrol_wait();
     }
-    typename T::coord coord = T::place_of_tile(all, blockIdx.x);
+    typename T::coord coord = tiles.place(blockIdx.x);
     const int ahead = min(T::stages, coord.stages);
     for (int i = 0; i < ahead; i++) {
-        load_b<T>(shared, coord, T::operands_of(all), b1, b2, i, i);
+        load_b<T>(shared, coord, tiles.operands(), b1, b2, i, i);
     }
     griddepcontrol_wait();
-    struct ring ring = {0, 1};
+    struct ring ring = ring_to_fill();
     for (int i = 0; i < ahead; i++) {
         load_a<T>(shared, coord, a, i, i);
         advance<T::stages>(ring);
@@ -187,10 +198,10 @@ load_tiles(shared_t<T> shared, uint32_t wave, const typename T::persistent_param
     int32_t first = ahead;
     for (int32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
         const int32_t row_tile = tile / p.tiles_n;
-        coord = T::place_of_tile(all, tile);
+        coord = tiles.place(tile);
         for (int32_t i = first; i < coord.stages; i++) {
             wait(empty_barrier(shared, ring.stage), ring.parity);
-            load_b<T>(shared, coord, T::operands_of(all), b1, b2, ring.stage, i);
+            load_b<T>(shared, coord, tiles.operands(), b1, b2, ring.stage, i);
             load_a<T>(shared, coord, a, ring.stage, i);
             advance<T::stages>(ring);
             if (i % A_PART_STAGES == A_PART_STAGES - 1) { /* wait here, while the ring is full */
@@ -200,69 +211,74 @@ load_tiles(shared_t<T> shared, uint32_t wave, const typename T::persistent_param
         first = 0;
         const int32_t next = tile + gridDim.x;
         if (next < p.tiles) {
-            wait_for_a<T>(p, T::place_of_tile(all, next), next / p.tiles_n, 0);
+            wait_for_a<T>(p, tiles.place(next), next / p.tiles_n, 0);
         }
         red_add_relaxed_cta_shared(wave, 1);
     }
 }
 
-/* A warpgroup's accumulators -> C, 32 rows of C at a time: stmatrix transposes them into the warpgroup's chunk,
- * where each warp fills 16 bytes of a row; from there each thread stores 16 bytes.  The 16 bytes of a row are
- * swizzled, because two rows fill all banks and eight rows are written at once. */
-template <class T>
-static __device__ __forceinline__ void store_by_chunks(float (&acc)[T::m_blocks][T::accs], unsigned char *chunk,
-                                                       const struct tile_coord &coord,
-                                                       const struct hopper_dual_gemm_params &p, int warpgroup) {
-    constexpr int units = OUTPUT_CHUNK_BYTES / (int)sizeof(uint4);
-    const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
-    const int thread = threadIdx.x % WARPGROUP_THREADS, row = thread / units, unit = thread % units;
-    const uint32_t to =
-        cvta_to_shared(chunk) + lane * OUTPUT_CHUNK_BYTES + (warp ^ lane / 2 % units) * (int)sizeof(uint4);
-    const unsigned char *from =
-        chunk + row * OUTPUT_CHUNK_BYTES + (unit ^ row / 2 % units) * (int)sizeof(uint4);
-    const int32_t column = coord.n + warpgroup * WGMMA_M_BLOCK_B_ROWS + unit * VECTOR_HALVES;
-#pragma unroll
-    for (int first = 0; first < T::tile_m; first += OUTPUT_CHUNK_ROWS) {
-        uint32_t halves[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            halves[i] = silu_times_up(&acc[0][(first / 8 + i) * 4]);
+/* ---- kernel ---- */
+
+/* A CTA with tile after tile: its copies, and the dequantization of A ahead of them. */
+template <class T, class Tiles> struct persistent_work {
+    using storage = typename persistent_layout_of<T>::storage;
+    static constexpr int copying_registers = AHEAD_REGISTERS, multiplying_registers = REGISTERS_BESIDE_AHEAD;
+    const CUtensorMap &a, &b1, &b2;
+    const Tiles tiles;
+
+    __device__ __forceinline__ void start(storage *storage) const {
+        if (threadIdx.x == 0) {
+            start_pipeline<T>(ring_of<T>(storage), T::consumers, a, b1, b2);
+            storage->wave = 0;
         }
-        bar_sync(STORE_BARRIER + warpgroup, WARPGROUP_THREADS); /* the previous chunk has been read */
-        stmatrix_x4_trans(to, halves);
-        bar_sync(STORE_BARRIER + warpgroup, WARPGROUP_THREADS);
-        const int32_t row_of_a = coord.m + first + row;
-        if (row_of_a < coord.first_row || row_of_a >= p.m || column >= p.n) {
-            continue;
-        }
-        uint16_t *c = p.c + ((int64_t)coord.batch * p.m + row_of_a) * p.n + column;
-        if (p.n % VECTOR_HALVES == 0) {
-            *(uint4 *)c = *(const uint4 *)from;
-        } else {
-            for (int half = 0; half < VECTOR_HALVES && column + half < p.n; half++) {
-                c[half] = ((const uint16_t *)from)[half];
+    }
+
+    __device__ __forceinline__ void copy(storage *storage) const {
+        const uint32_t wave = cvta_to_shared(&storage->wave);
+        if (threadIdx.x == 0) {
+            load_tiles<T>(ring_of<T>(storage), wave, tiles, &a, &b1, &b2);
+        } else if (threadIdx.x >= WARPGROUP_THREADS - AHEAD_WARPS * WARP_THREADS) {
+            tiles.ask_for_scales();
+            if (tiles.schedule().items > 0) {
+                dequantize_ahead<T>(wave, tiles.schedule());
             }
         }
     }
-}
 
-/* Consumer warpgroup.  Gives a tile's last stage back before it makes the tile's outputs. */
-template <class T>
-static __device__ __forceinline__ void consume_tiles(shared_t<T> shared, struct persistent_storage<T> *storage,
-                                                     const struct hopper_persistent_params &p) {
-    const int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
-    struct consumed consumed = {{0, 0}, -1};
-    for (int32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        const struct tile_coord coord = tile_number<T>(p, tile);
-        float acc[T::m_blocks][T::accs];
-        multiply_stages<T>(acc, consumed, shared, coord, 0, coord.stages);
-        wgmma_wait_group<0>();
-        keep_all<T>(acc);
-        mbarrier_arrive(empty_barrier(shared, consumed.previous));
-        consumed.previous = -1;
-        store_by_chunks<T>(acc, &storage->output[warpgroup][0][0], coord, p.gemm, warpgroup);
+    __device__ __forceinline__ typename T::coord place(int32_t tile, storage *) const {
+        return tiles.place(tile);
     }
-}
+
+    __device__ __forceinline__ void multiply_tile(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed,
+                                                  shared_t<T> shared, const typename T::coord &coord) const {
+        multiply_whole<T>(acc, consumed, shared, coord);
+    }
+};
+
+template <class T> struct persistent_dual_work : persistent_work<T, dual_tiles<T>> {
+    using storage = struct persistent_storage<T>;
+
+    __device__ __forceinline__ void multiply(storage *storage) const {
+        consume_tiles<T>(*this, storage, this->tiles.p.tiles);
+    }
+
+    __device__ __forceinline__ void store_tile(float (&acc)[T::m_blocks][T::accs],
+                                               const struct tile_coord &coord, storage *storage) const {
+        const struct hopper_dual_gemm_params &p = this->tiles.p.gemm;
+        const int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+        const struct strip_place place = {&storage->output[warpgroup][0][0], STORE_BARRIER + warpgroup, coord.m,
+                                          coord.first_row, coord.n + warpgroup * WGMMA_M_BLOCK_B_ROWS};
+#pragma unroll
+        for (int first = 0; first < T::tile_m; first += OUTPUT_STRIP_ROWS) {
+            uint32_t packed[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                packed[i] = silu_times_up(&acc[0][(first / 8 + i) * 4]);
+            }
+            store_strip(place, first, packed, p.c, (int64_t)coord.batch * p.m, p.m, p.n);
+        }
+    }
+};
 
 /* The linker aligns the ring's start, because shared memory has no bytes left for doing it here. */
 template <class T>
@@ -271,31 +287,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
                                 const __grid_constant__ CUtensorMap b2,
                                 const __grid_constant__ hopper_persistent_params p) {
     extern __shared__ __align__(SWIZZLE_ATOM_BYTES) unsigned char aligned_memory[];
-    struct persistent_storage<T> *storage = (struct persistent_storage<T> *)aligned_memory;
-    shared_t<T> shared = {cvta_to_shared(aligned_memory)};
-    static_assert(sizeof *storage == PERSISTENT_SHARED_BYTES(T::tile_n, T::tile_m, T::stages, T::warpgroups),
-                  "shared memory has the bytes that the host asks for");
-    static_assert(sizeof *storage <= MAX_SHARED_BYTES, "a CTA has at most MAX_SHARED_BYTES of shared memory");
-
-    if (threadIdx.x == 0) {
-        start_pipeline<T>(shared, T::consumers, a, b1, b2);
-        storage->wave = 0;
-    }
-    __syncthreads();
-    griddepcontrol_launch_dependents();
-
-    if (threadIdx.x < WARPGROUP_THREADS) {
-        setmaxnreg_dec<AHEAD_REGISTERS>();
-        const uint32_t wave = cvta_to_shared(&storage->wave);
-        if (threadIdx.x == 0) {
-            load_tiles<T>(shared, wave, p, &a, &b1, &b2);
-        } else if (threadIdx.x >= WARPGROUP_THREADS - AHEAD_WARPS * WARP_THREADS && p.items > 0) {
-            dequantize_ahead<T>(wave, p);
-        }
-    } else {
-        setmaxnreg_inc<REGISTERS_BESIDE_AHEAD>();
-        consume_tiles<T>(shared, storage, p);
-    }
+    run_tiles(aligned_memory, persistent_dual_work<T>{{a, b1, b2, {p}}});
 }
 
 } // namespace hopper

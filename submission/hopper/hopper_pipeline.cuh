@@ -3,12 +3,10 @@
  * Read the first comment of hopper_dual_gemm.cuh before.  T is a GEMM's tile, made of hopper_tile.cuh's and
  *
  *   T::coord, T::params   types: the tile's place, and the kernel's parameters
- *   T::gemm_of(params)    the dual GEMM's part of the parameters
  *   T::copy_b(...)        copies B of stage s; arrives on full[s] with all bytes of s
  *   T::copy_scales(...)   copies the scale factors of stage s
- *   T::second_scales      bytes from a row's scale factors of the first operand to those of the second
- *   T::interleaves        whether both operands may be rows of one tensor in turn; then coord.piece_mask and
- *                         coord.second_scales say where in a stage a row's scale factors are
+ *   T::second_scales      bytes from a row's scale factors of the first operand to those of the second, unless
+ *                         the coord has them
  */
 #ifndef HOPPER_PIPELINE_CUH
 #define HOPPER_PIPELINE_CUH
@@ -68,10 +66,10 @@ static __device__ __forceinline__ void load_b(shared_t<T> shared, const typename
  * HW: ptxas' code of 14 kernels changes if the types of coord and p are template parameters besides T; it stays
  * if they are T's names (compare_sass). */
 template <class T>
-static __device__ __forceinline__ void load(shared_t<T> shared, const typename T::coord &coord,
-                                            const typename T::params &p, const CUtensorMap *a,
-                                            const CUtensorMap *b1, const CUtensorMap *b2) {
-    if (T::gemm_of(p).scales_by_previous_kernel) {
+static __device__ __forceinline__ void
+load(shared_t<T> shared, const typename T::coord &coord, const typename T::params &p, const CUtensorMap *a,
+     const CUtensorMap *b1, const CUtensorMap *b2, bool scales_by_previous_kernel) {
+    if (scales_by_previous_kernel) {
         griddepcontrol_wait();
     }
     int ahead = min(T::stages, coord.stages);
@@ -82,7 +80,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const typename T
     for (int i = 0; i < ahead; i++) {
         load_a<T>(shared, coord, a, i, coord.first_stage + i);
     }
-    struct ring ring = {0, 0};
+    struct ring ring = second_lap();
     for (int32_t i = ahead; i < coord.stages; i++) {
         wait(empty_barrier(shared, ring.stage), ring.parity);
         load_b<T>(shared, coord, p, b1, b2, ring.stage, coord.first_stage + i);
@@ -100,11 +98,12 @@ enum { COPIES_B, COPIES_SCALES, COPIES_A, COPYING_WARPS };
 template <class T>
 static __device__ __forceinline__ void load_by_warps(shared_t<T> shared, const typename T::coord &coord,
                                                      const typename T::params &p, const CUtensorMap *a,
-                                                     const CUtensorMap *b1, const CUtensorMap *b2, int warp) {
-    if (warp == COPIES_A || (warp == COPIES_SCALES && T::gemm_of(p).scales_by_previous_kernel)) {
+                                                     const CUtensorMap *b1, const CUtensorMap *b2, int warp,
+                                                     bool scales_by_previous_kernel) {
+    if (warp == COPIES_A || (warp == COPIES_SCALES && scales_by_previous_kernel)) {
         griddepcontrol_wait(); /* the previous kernel makes this operand */
     }
-    struct ring ring = {0, 1};
+    struct ring ring = ring_to_fill();
     for (int32_t k = coord.first_stage; k < coord.first_stage + coord.stages; k++) {
         wait(empty_barrier(shared, ring.stage), ring.parity);
         if (elect_sync()) {
@@ -138,18 +137,13 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
     int row = lane / 4, quad_lane = lane % 4;
     /* Consecutive lanes read consecutive 16 bytes: no bank conflict. */
     uint32_t fp4 = SHARED_MEMBER(stage, fp4) + (block_row + row) * STAGE_FP4_BYTES + quad_lane * LANE_FP4_BYTES;
-    int in_tiles = scale_row + row, second = T::second_scales;
-    if constexpr (T::interleaves) {
-        in_tiles += (block_row + row) & coord.piece_mask;
-        second = coord.second_scales;
-    }
+    const int in_tiles = scale_row + row + ((block_row + row) & piece_mask_of(coord)),
+              second = second_scales_of<T>(coord);
     uint32_t scale_tile = SHARED_MEMBER(stage, scales) + in_tiles / SCALE_TILE_ROWS * STAGE_SCALE_BYTES +
                           quad_lane / 2 * SCALE_TILE_BYTES;
     uint32_t scales = scale_word_at(scale_tile, in_tiles) + quad_lane % 2 * 2;
-    if constexpr (T::may_have_row_scales) {
-        if (coord.row_scales) {
-            scales = SHARED_MEMBER(stage, scales) + in_tiles * STAGE_ROW_SCALES + quad_lane * 2;
-        }
+    if (has_row_scales(coord)) {
+        scales = SHARED_MEMBER(stage, scales) + in_tiles * STAGE_ROW_SCALES + quad_lane * 2;
     }
     for (int which = 0; which < 2; which++) {
         packed.fp4[which] = ld_shared_v4(fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
@@ -201,6 +195,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
     int first_row = warpgroup % T::warpgroups_n * T::m_blocks * WGMMA_M_BLOCK_B_ROWS;
     int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+    constexpr int parts = A_BOXES * GROUP_STEPS / T::fragment_steps; /* fragment buffers of a stage */
     uint32_t fragments[2][T::fragment_steps][4];
     struct ring ring = consumed.ring;
     int previous = consumed.previous;
@@ -210,12 +205,12 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
         const uint64_t tile_of_a = wgmma_swizzled_atoms_descriptor(SHARED_MEMBER(stage, a), T::a_atom_step);
         struct packed_m_block packed[T::m_blocks];
 #pragma unroll
-        for (int i = 0; i < T::m_blocks * T::parts; i++) {
-            int block = T::blocks_in_turn ? i / T::parts : i % T::m_blocks,
-                part = T::blocks_in_turn ? i % T::parts : i / T::m_blocks;
+        for (int i = 0; i < T::m_blocks * parts; i++) {
+            int block = T::blocks_in_turn ? i / parts : i % T::m_blocks,
+                part = T::blocks_in_turn ? i % parts : i / T::m_blocks;
             uint32_t (&fragment)[T::fragment_steps][4] = fragments[i % 2];
             for (int j = 0; j < T::m_blocks; j++) {
-                if (T::blocks_in_turn ? i == j * T::parts : i == 0) {
+                if (T::blocks_in_turn ? i == j * parts : i == 0) {
                     int row = first_row + j * WGMMA_M_BLOCK_B_ROWS + warp * 8;
                     read_m_block<T>(packed[j], stage, coord, row,
                                     coord.n - coord.scale_tile * SCALE_TILE_ROWS + row, lane);
@@ -255,6 +250,16 @@ template <class T> static __device__ __forceinline__ void keep_all(float (&acc)[
     }
 }
 
+/* The products of a tile that no other warpgroup shares. */
+template <class T>
+static __device__ __forceinline__ void multiply_whole(float (&acc)[T::m_blocks][T::accs],
+                                                      struct consumed &consumed, shared_t<T> shared,
+                                                      const typename T::coord &coord) {
+    multiply_stages<T>(acc, consumed, shared, coord, 0, coord.stages);
+    wgmma_wait_group<0>();
+    keep_all<T>(acc);
+}
+
 /* The tile's products.  HW: each wgmma step truncates its sum, so the error grows with the length of the chain
  * of steps: if registers allow, each half of K has accumulators of its own, and the sums are added at the end.
  */
@@ -262,7 +267,7 @@ template <class T>
 static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
                                                 const typename T::coord &coord) {
     int turn = T::warpgroups_k == 1 ? 0 : (threadIdx.x / WARPGROUP_THREADS - 1) / T::warpgroups_n;
-    struct consumed consumed = {{turn, 0}, -1};
+    struct consumed consumed = {ring_to_use(turn), -1};
     if constexpr (T::chains > 1) {
         float parts[T::chains - 1][T::m_blocks][T::accs];
 #pragma unroll

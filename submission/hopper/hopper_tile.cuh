@@ -29,9 +29,7 @@ struct tile {
     static constexpr int warpgroups = warpgroups_n * warpgroups_k;
     static constexpr int m_blocks = m_blocks_, tile_m = tile_m_, stages = stages_;
     static constexpr int wgmma_rows = tile_m; /* rows of A that are multiplied */
-    /* Whether coord.row_scales may say that a stage's scale factors follow each other row by row. */
-    static constexpr bool may_have_row_scales = false;
-    static constexpr int split_k = split_k_; /* CTAs of a cluster that share the tile's K */
+    static constexpr int split_k = split_k_;  /* CTAs of a cluster that share the tile's K */
     static constexpr int tile_n = TILE_N(warpgroups_n, m_blocks), threads = CTA_THREADS(warpgroups);
     static constexpr int consumers = warpgroups * WARPGROUP_THREADS;   /* threads */
     static constexpr int finishers = warpgroups_n * WARPGROUP_THREADS; /* threads that run the epilogue */
@@ -49,7 +47,6 @@ struct tile {
     }
     static constexpr int fragment_steps = m_blocks * accs > registers_left(GROUP_STEPS) ? GROUP_STEPS / 2
                                                                                         : GROUP_STEPS;
-    static constexpr int parts = A_BOXES * GROUP_STEPS / fragment_steps; /* fragment buffers of a stage */
     /* Sets of accumulators, each over its own part of K (multiply). */
     static constexpr int chains_that_fit = registers_left(fragment_steps) / (m_blocks * accs);
     static constexpr int chains = warpgroups_k > 1                ? 1
@@ -57,9 +54,9 @@ struct tile {
                                                                   : chains_that_fit;
     /* A stage's m blocks are multiplied one after another if registers hold the fp4 of only one of them. */
     static constexpr bool blocks_in_turn = m_blocks > 1 && fragment_steps < GROUP_STEPS;
+    static constexpr int a_type = CUSTOM_KERNEL_A_FP16; /* of A in shared memory, and of B's fragments */
     /* Three warpgroups are faster with a dequantization of fewer products and more integer instructions, and
      * with A's descriptor built anew for each step (measured:H200, round 61). */
-    static constexpr int a_type = CUSTOM_KERNEL_A_FP16; /* of A in shared memory, and of B's fragments */
     static constexpr bool dequantizes_by_bytes = warpgroups == 3, rebuilds_descriptors = warpgroups == 3;
 
     /* With split K, each CTA runs the epilogue for its share of A's rows. */
@@ -67,9 +64,7 @@ struct tile {
     static constexpr int received_vectors = split_k == 1 ? 0 : m_blocks * output_accs / 4; /* float4 a thread */
     static constexpr int stage_vectors = A_BOXES * tile_m * A_BOX_BYTES / (finishers * (int)sizeof(float4));
     static constexpr int received_stages = (received_vectors + stage_vectors - 1) / stage_vectors;
-    static constexpr int output_boxes =
-        (output_m + WARP_THREADS - 1) / WARP_THREADS; /* boxes of 32 rows of C */
-    static constexpr int columns = tile_n;            /* columns of C */
+    static constexpr int columns = tile_n; /* of C */
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
 
     /* One thread's copies of a stage take 0.3 us (simulated:H200), longer than products with few rows of A. */
@@ -120,6 +115,13 @@ template <class T> struct shared_storage {
 template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
 template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
 
+/* True if the staged output, in boxes of 32 rows, has room behind received accumulators. */
+template <class T>
+constexpr bool output_fits =
+    T::received_stages * sizeof(struct shared_stage<T>) +
+        (T::output_m + WARP_THREADS - 1) / WARP_THREADS * WARP_THREADS * T::output_row_bytes <=
+    T::stages * sizeof(struct shared_stage<T>);
+
 /* The types above, checked: sizes that the host computes too, and what has to fit. */
 template <class T> struct layout_of {
     using stage = struct shared_stage<T>;
@@ -133,10 +135,13 @@ template <class T> struct layout_of {
     static_assert(sizeof(stage) % SWIZZLE_ATOM_BYTES == 0 && T::tile_m * A_BOX_BYTES % SWIZZLE_ATOM_BYTES == 0,
                   "every box of A starts a swizzle atom");
     static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier has MBARRIER_BYTES bytes");
-    static_assert(T::received_stages * sizeof(stage) + T::output_boxes * WARP_THREADS * T::output_row_bytes <=
-                      T::stages * sizeof(stage),
-                  "received accumulators and the staged output fit over the stages");
+    static_assert(output_fits<T>, "received accumulators and the staged output fit over the stages");
 };
+
+/* The ring at the start of a kernel's shared memory. */
+template <class T> static __device__ __forceinline__ shared_t<T> ring_of(const void *storage) {
+    return {cvta_to_shared(storage)};
+}
 
 /* ---- place ---- */
 
@@ -148,6 +153,61 @@ struct tile_coord {
     int32_t rank;                /* rank of this CTA among the CTAs that share the tile */
     int32_t first_stage, stages; /* stages may be 0 */
 };
+
+/* Both operands may be rows of one tensor: each half of the tile's columns, or pieces that alternate. */
+struct joint_coord : tile_coord {
+    int32_t column;        /* the first column of C */
+    int32_t piece_mask;    /* the bits of a row in the tile that count pieces of interleaved rows */
+    int32_t second_scales; /* bytes from a row's scale factors of the first operand to those of the second */
+};
+
+/* HW: a box that reaches past the end of A is slow if all SMs copy at once (measured:H200: 160 rows took half
+ * as long again as 256 with tiles of 128).  So the last tile of rows is moved up to end with A. */
+template <class T>
+static __device__ __forceinline__ struct tile_coord
+place_tile(const struct hopper_dual_gemm_params &p, int32_t n, int32_t row, int32_t batch, int32_t rank) {
+    struct tile_coord coord;
+    coord.n = n;
+    coord.first_row = row * T::tile_m;
+    coord.m = min(coord.first_row, p.m - p.a_box_rows);
+    coord.batch = batch;
+    coord.scale_tile = coord.n / SCALE_TILE_ROWS;
+    coord.rank = rank;
+    coord.first_stage = p.stages_k * coord.rank / T::split_k;
+    coord.stages = p.stages_k * (coord.rank + 1) / T::split_k - coord.first_stage;
+    return coord;
+}
+
+/* joint_coord's second_scales if pieces of `piece` rows alternate: the second operand's factors lie whole scale
+ * tiles after the first one's for pieces of 128 rows, quarters of a tile from 32 rows on, and entries for
+ * smaller pieces. */
+static __device__ __forceinline__ int32_t second_scales_of_pieces(int32_t piece) {
+    return piece >= SCALE_TILE_ROWS ? STAGE_SCALE_BYTES
+           : piece >= SCALE_ENTRIES ? piece / SCALE_ENTRIES * SCALE_WORD_BYTES
+                                    : piece * SCALE_ENTRY_BYTES;
+}
+
+/* Where a row's scale factors are in a stage.  Of a tile_coord, both operands have tensors, and T says it. */
+template <class T> static __device__ __forceinline__ int32_t second_scales_of(const struct tile_coord &) {
+    return T::second_scales;
+}
+
+template <class T> static __device__ __forceinline__ int32_t second_scales_of(const struct joint_coord &coord) {
+    return coord.second_scales;
+}
+
+static __device__ __forceinline__ int32_t piece_mask_of(const struct tile_coord &) {
+    return 0;
+}
+
+static __device__ __forceinline__ int32_t piece_mask_of(const struct joint_coord &coord) {
+    return coord.piece_mask;
+}
+
+/* True if a stage's scale factors follow each other row by row. */
+static __device__ __forceinline__ bool has_row_scales(const struct tile_coord &) {
+    return false;
+}
 
 } // namespace hopper
 

@@ -92,7 +92,7 @@ static __device__ __forceinline__ void copy_weights(stage_t<T> stage, const stru
 template <class T>
 static __device__ __forceinline__ void load_codes(shared_t<T> shared, const struct blackwell_experts_params &p,
                                                   const struct expert_table *table) {
-    struct ring ring = {0, 1};
+    struct ring ring = ring_to_fill();
     for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t, bool) {
         const uint32_t bytes = (T::ctas * TILE_M + coord.columns) * STAGE_FP4_BYTES;
         const struct pieces pieces = find_pieces(p, coord);
@@ -140,7 +140,7 @@ static __device__ __forceinline__ void multiply_experts(shared_t<T> shared, stru
                                                         const struct blackwell_experts_params &p,
                                                         const struct expert_table *table) {
     using tiles = transposed_tiles<T, struct blackwell_few_groups>;
-    struct ring ring = {0, 0};
+    struct ring ring = ring_to_use();
     struct acc_columns before = {0, 0};
     for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t pass, bool more) {
         const struct acc_columns columns = next_columns<T>(before, coord.columns);

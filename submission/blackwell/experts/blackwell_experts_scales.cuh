@@ -109,7 +109,7 @@ template <class T>
 static __device__ __forceinline__ void load_scales(shared_t<T> shared, const struct blackwell_experts_params &p,
                                                    const struct expert_table *table, int warp) {
     constexpr int under_way = T::stages >= 2 * EXPERTS_SCALE_WARPS ? 2 : 1;
-    struct ring filling = {0, 1};
+    struct ring filling = ring_to_fill();
     int32_t turn = 0; /* the warp whose stage comes next */
     int before = -1;  /* this warp's stage before */
     for_each_tile<T>(p, table, [&](const struct experts_coord &coord, int32_t, bool) {

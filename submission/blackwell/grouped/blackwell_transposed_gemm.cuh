@@ -189,7 +189,7 @@ template <class T, class P> struct transposed_tiles {
     }
 
     __device__ __forceinline__ void load_tiles(shared_t<T> shared) const {
-        struct ring ring = {0, 0};
+        struct ring ring = ring_to_use();
         int32_t filled = 0;
         for_each([&](const struct tile_coord &coord, const struct blackwell_group &group, int32_t, bool) {
             load<T>(shared, coord, group, ring, filled);
@@ -205,7 +205,7 @@ template <class T, class P> struct transposed_tiles {
     }
 
     __device__ __forceinline__ void multiply_tiles(shared_t<T> shared, struct tmem_addr tmem) const {
-        struct ring ring = {0, 0};
+        struct ring ring = ring_to_use();
         struct acc_columns before = {0, 0};
         for_each([&](const struct tile_coord &coord, const struct blackwell_group &, int32_t pass, bool more) {
             const struct acc_columns acc = next_columns<T>(before, coord.columns);

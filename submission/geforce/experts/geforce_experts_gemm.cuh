@@ -89,7 +89,7 @@ static __device__ __forceinline__ void load_tiles(shared_t<T> shared, const stru
     constexpr int fp4_bytes = (T::tile_m + 2 * T::tile_n) * STAGE_FP4_BYTES;
     const int32_t tiles = number_of_tiles(p, table);
     const bool interleaved = p.interleave != 0, copies = copies_tiles(p);
-    struct ring ring = {0, 1};
+    struct ring ring = ring_to_fill();
 #pragma unroll 1
     for (int32_t number = blockIdx.x; number < tiles; number += gridDim.x) {
         const struct experts_coord coord = find_tile_of_experts<T>(p, table, number);
@@ -157,7 +157,7 @@ static __device__ __forceinline__ void load_words(shared_t<T> shared, const stru
     const int32_t tiles = number_of_tiles(p, table);
     const int32_t a_step = scale_step_bytes(p.sfa), b_step = scale_step_bytes(p.sfb1);
     const int rows = copies_tiles(p) ? T::tile_m : T::word_rows;
-    struct ring ring = {0, 1};
+    struct ring ring = ring_to_fill();
 #pragma unroll 1
     for (int32_t number = blockIdx.x; number < tiles; number += gridDim.x) {
         const struct experts_coord coord = find_tile_of_experts<T>(p, table, number);
@@ -217,7 +217,7 @@ template <class T>
 static __device__ __forceinline__ void
 multiply_experts(shared_t<T> shared, const struct geforce_experts_params &p, const struct expert_table *table) {
     const int32_t tiles = number_of_tiles(p, table);
-    struct ring ring = {0, 0};
+    struct ring ring = ring_to_use();
 #pragma unroll 1
     for (int32_t number = blockIdx.x; number < tiles; number += gridDim.x) {
         const struct experts_coord coord = find_tile_of_experts<T>(p, table, number);

@@ -7,12 +7,27 @@
 #include "../instructions/ptx.cuh"
 #include "shared_address.cuh"
 
-/* A position in the ring, and the parity of its lap: a stage's barriers complete one phase a lap.  The warp
- * that fills stages need not wait in the first lap. */
+/* A position in the ring, and the parity of its lap: a stage's barriers complete one phase a lap. */
 struct ring {
     int stage;
     uint32_t parity;
 };
+
+/* At the start, for who waits until stages are full. */
+static __device__ __forceinline__ struct ring ring_to_use(int stage = 0) {
+    return {stage, 0};
+}
+
+/* At the start, for who fills stages and waits until they are empty.  In the first lap nothing has to be waited
+ * for: the phase before a barrier's first counts as complete, and has parity 1. */
+static __device__ __forceinline__ struct ring ring_to_fill(void) {
+    return {0, 1};
+}
+
+/* The same after a lap without waiting. */
+static __device__ __forceinline__ struct ring second_lap(void) {
+    return {0, 0};
+}
 
 /* Moves on by `step` stages; their number is a multiple of `step`. */
 template <int stages, int step = 1> static __device__ __forceinline__ void advance(struct ring &ring) {

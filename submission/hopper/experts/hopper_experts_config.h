@@ -29,26 +29,28 @@ struct hopper_experts_tile {
 
 /* Outputs are staged 32 rows at a time, of both halves of a plain product's columns, in fp32 or in 16 bits;
  * rows are padded against bank conflicts. */
-#define EXPERTS_CHUNK_ROWS      WARP_THREADS
+#define EXPERTS_STRIP_ROWS      WARP_THREADS
 #define EXPERTS_WIDE_ROW_BYTES  (2 * EXPERTS_TILE_N(1) * 4 + 16)
 #define EXPERTS_SHORT_ROW_BYTES (2 * EXPERTS_TILE_N(1) * FP16_BYTES + OUTPUT_PAD_BYTES)
 #define EXPERTS_WIDE_BYTES(tile_m)                                                                             \
-    (((tile_m) < EXPERTS_CHUNK_ROWS ? (tile_m) : EXPERTS_CHUNK_ROWS) * EXPERTS_WIDE_ROW_BYTES)
-#define EXPERTS_OUTPUT_BYTES(tile_m)                                                                           \
-    (EXPERTS_WIDE_BYTES(tile_m) > EXPERTS_CHUNK_ROWS * EXPERTS_SHORT_ROW_BYTES                                 \
+    (((tile_m) < EXPERTS_STRIP_ROWS ? (tile_m) : EXPERTS_STRIP_ROWS) * EXPERTS_WIDE_ROW_BYTES)
+#define SMALL_OUTPUT_BYTES(tile_m)                                                                             \
+    (EXPERTS_WIDE_BYTES(tile_m) > EXPERTS_STRIP_ROWS * EXPERTS_SHORT_ROW_BYTES                                 \
          ? EXPERTS_WIDE_BYTES(tile_m)                                                                          \
-         : EXPERTS_CHUNK_ROWS * EXPERTS_SHORT_ROW_BYTES)
+         : EXPERTS_STRIP_ROWS * EXPERTS_SHORT_ROW_BYTES)
 
 /* In a large tile each warpgroup stages 32 rows of its own 64 columns. */
 #define LARGE_COLUMNS         (2 * WGMMA_M_BLOCK_B_ROWS)
 #define LARGE_WIDE_ROW_BYTES  (LARGE_COLUMNS * 4 + 16)
 #define LARGE_SHORT_ROW_BYTES (LARGE_COLUMNS * FP16_BYTES + OUTPUT_PAD_BYTES)
-#define LARGE_OUTPUT_BYTES    (EXPERTS_CHUNK_ROWS * LARGE_WIDE_ROW_BYTES)
+#define LARGE_OUTPUT_BYTES    (EXPERTS_STRIP_ROWS * LARGE_WIDE_ROW_BYTES)
+
+#define EXPERTS_OUTPUT_BYTES(tile_m, m_blocks)                                                                 \
+    ((m_blocks) == 1 ? SMALL_OUTPUT_BYTES(tile_m) : EXPERTS_WARPGROUPS * LARGE_OUTPUT_BYTES)
 
 /* The ring, room to align its start, staged outputs, and the table of experts. */
 #define EXPERTS_SHARED_BYTES(tile_m, m_blocks, stages)                                                         \
-    (SHARED_BYTES(EXPERTS_TILE_N(m_blocks), tile_m, stages) +                                                  \
-     ((m_blocks) == 1 ? EXPERTS_OUTPUT_BYTES(tile_m) : EXPERTS_WARPGROUPS * LARGE_OUTPUT_BYTES) +              \
+    (SHARED_BYTES(EXPERTS_TILE_N(m_blocks), tile_m, stages) + EXPERTS_OUTPUT_BYTES(tile_m, m_blocks) +         \
      2 * CUSTOM_KERNEL_MAX_EXPERTS * 4)
 
 /* ---- the dequantization of A ---- */

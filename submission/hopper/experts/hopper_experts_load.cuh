@@ -10,14 +10,16 @@ namespace hopper {
 
 /* ---- tiles ---- */
 
-/* A tile, the first of its columns of C, its expert, and where its scale factors are in a stage. */
-struct experts_coord : tile_coord {
-    int32_t column, expert, row_end; /* row_end: the row after the tile's last one */
-    int32_t width;                   /* rows of A that are copied and multiplied */
+/* A tile and its expert. */
+struct experts_coord : joint_coord {
+    int32_t expert, row_end; /* row_end: the row after the tile's last one */
+    int32_t width;           /* rows of A that are copied and multiplied */
     bool row_scales; /* a stage's scale factors follow each other by rows: the first operand's, the second's */
-    int32_t piece_mask;    /* the bits of a row in the tile that count pieces of interleaved rows */
-    int32_t second_scales; /* bytes from a row's scale factors of the first operand to those of the second */
 };
+
+static __device__ __forceinline__ bool has_row_scales(const struct experts_coord &coord) {
+    return coord.row_scales;
+}
 
 /* One chain of accumulators, whatever registers allow, so that all tiles sum alike. */
 template <int tile_m, int least_rows_, int m_blocks, int stages, int ctas_per_sm_>
@@ -27,15 +29,7 @@ struct experts_tile : tile<EXPERTS_WARPGROUPS, m_blocks, tile_m, stages, 1, 1> {
     static constexpr int least_rows = least_rows_;
     static_assert(!large || (least_rows % LARGE_UNIT_ROWS == 0 && tile_m % LARGE_UNIT_ROWS == 0),
                   "a large tile has a main loop for each multiple of LARGE_UNIT_ROWS");
-    static constexpr bool interleaves = true, may_have_row_scales = true;
-    static constexpr int second_scales = 0; /* experts_coord has it */
     static constexpr int chains = 1, ctas_per_sm = ctas_per_sm_;
-    static constexpr int copying_registers = ctas_per_sm == 1 ? 40 : 32,
-                         multiplying_registers = ctas_per_sm == 1 ? 232 : 104;
-    static_assert(WARPGROUP_THREADS * (copying_registers + EXPERTS_WARPGROUPS * multiplying_registers) <=
-                      CTA_THREADS(EXPERTS_WARPGROUPS) *
-                          LAUNCH_REGISTERS(ctas_per_sm * CTA_THREADS(EXPERTS_WARPGROUPS)),
-                  "the launch's registers suffice for what all warpgroups ask for");
 };
 
 /* True if both operands' rows are in one tensor. */
@@ -73,9 +67,7 @@ find_tile_of_experts(const struct hopper_experts_params &p, const struct expert_
     coord.stages = p.stages_k;
     const int32_t piece = plain || p.interleave == 0 ? T::tile_n : p.interleave;
     coord.piece_mask = p.interleave != 0 ? -p.interleave : 0;
-    coord.second_scales = piece >= SCALE_TILE_ROWS ? STAGE_SCALE_BYTES
-                          : piece >= SCALE_ENTRIES ? piece / SCALE_ENTRIES * SCALE_WORD_BYTES
-                                                   : piece * SCALE_ENTRY_BYTES;
+    coord.second_scales = second_scales_of_pieces(piece);
     coord.row_scales = p.scales_by_rows;
     if (coord.row_scales) {
         coord.n = coord.scale_tile = coord.piece_mask = 0;
@@ -207,7 +199,7 @@ static __device__ __forceinline__ void load_experts(shared_t<T> shared, const st
                                                     const struct expert_table *table, const CUtensorMap *a,
                                                     const CUtensorMap *b1, const CUtensorMap *b2, int warp) {
     const int32_t tiles = expert_tiles(p.tokens, table) * p.tiles_n;
-    struct ring ring = {0, 1};
+    struct ring ring = ring_to_fill();
     if (warp == EXPERTS_COPY_A) {
         griddepcontrol_wait();
     }

@@ -12,20 +12,13 @@
 #ifndef HOPPER_EXTENDED_GEMM_CUH
 #define HOPPER_EXTENDED_GEMM_CUH
 
-#include "../../gpu/gpu_extended.cuh"
 #include "../hopper_dual_gemm.cuh"
 #include "hopper_extended_kernels.h"
+#include "hopper_extended_outputs.cuh"
 
 namespace hopper {
 
 /* ---- operands ---- */
-
-/* A tile, the first of its columns of C, and where its scale factors are in a stage. */
-struct extended_coord : tile_coord {
-    int32_t column;
-    int32_t piece_mask;    /* the bits of a row in the tile that count pieces of interleaved rows */
-    int32_t second_scales; /* bytes from a row's scale factors of the first operand to those of the second */
-};
 
 /* Copies one row of scale tiles, of one tensor, to a stage. */
 static __device__ __forceinline__ void copy_scale_tile(uint32_t to, const uint8_t *scales, int64_t tile,
@@ -36,41 +29,17 @@ static __device__ __forceinline__ void copy_scale_tile(uint32_t to, const uint8_
     cp_async_bulk(to, scales + offset * SCALE_TILE_BYTES, STAGE_SCALE_BYTES, full);
 }
 
-template <class T>
-static __device__ __forceinline__ struct extended_coord
-place_extended_tile(const struct hopper_extended_params &p, int32_t number, int32_t row, int32_t rank);
-
 /* Base: the dual GEMM's tile; bf16: A is bf16, and B is dequantized to it. */
 template <class Base, bool bf16> struct extended_tile : Base {
-    using coord = struct extended_coord;
+    using coord = struct joint_coord;
     using params = struct hopper_extended_params;
-    static constexpr bool interleaves = true;
     static constexpr bool short_stages = Base::tile_m <= 128; /* copies have more options here */
     static constexpr int a_type = bf16 ? CUSTOM_KERNEL_A_BF16 : CUSTOM_KERNEL_A_FP16;
-    using persistent_params = struct hopper_extended_persistent_params;
     static constexpr int joint_scale_tiles = JOINT_SCALE_TILES(Base::tile_n);
     static_assert(joint_scale_tiles <= 2 * Base::b_scale_tiles, "joint scale tiles fit the places of both");
 
-    static __device__ __forceinline__ const struct hopper_dual_gemm_params &gemm_of(const params &p) {
-        return p.gemm;
-    }
-
-    static __device__ __forceinline__ const struct hopper_persistent_params &
-    schedule_of(const persistent_params &p) {
-        return p.schedule;
-    }
-
-    static __device__ __forceinline__ const params &operands_of(const persistent_params &p) {
-        return p.extended;
-    }
-
-    static __device__ __forceinline__ coord place_of_tile(const persistent_params &p, int32_t tile) {
-        return place_extended_tile<extended_tile>(p.extended, tile % p.schedule.tiles_n,
-                                                  tile / p.schedule.tiles_n, 0);
-    }
-
     static __device__ __forceinline__ void copy_b(shared_t<extended_tile> shared,
-                                                  const struct extended_coord &coord, const params &p,
+                                                  const struct joint_coord &coord, const params &p,
                                                   const CUtensorMap *b1, const CUtensorMap *b2, int stage,
                                                   int32_t k_stage) {
         struct mbarrier full = full_barrier(shared, stage);
@@ -84,7 +53,7 @@ template <class Base, bool bf16> struct extended_tile : Base {
     }
 
     static __device__ __forceinline__ void copy_scales(shared_t<extended_tile> shared,
-                                                       const struct extended_coord &coord, const params &p,
+                                                       const struct joint_coord &coord, const params &p,
                                                        int stage, int32_t k_stage) {
         struct mbarrier full = full_barrier(shared, stage);
         const uint32_t scales = SHARED_MEMBER(stage_of(shared, stage), scales);
@@ -104,36 +73,17 @@ template <class Base, bool bf16> struct extended_tile : Base {
 
 /* Tile number `number` along the launch's columns of C, in row `row` of tiles; rank: of this CTA in it. */
 template <class T>
-static __device__ __forceinline__ struct extended_coord
+static __device__ __forceinline__ struct joint_coord
 place_extended_tile(const struct hopper_extended_params &p, int32_t number, int32_t row, int32_t rank) {
-    struct extended_coord coord;
-    struct tile_coord &tile = coord;
+    struct joint_coord coord;
     const bool joint = p.epilogue.plain || p.interleave != 0;
     coord.column = p.gemm.first_n + number * (p.epilogue.plain ? 2 * T::tile_n : T::tile_n);
-    tile.n = p.interleave != 0 ? 2 * coord.column : coord.column;
-    tile.first_row = row * T::tile_m;
-    tile.m = min(tile.first_row, p.gemm.m - p.gemm.a_box_rows);
-    tile.batch = 0;
-    tile.scale_tile = tile.n / SCALE_TILE_ROWS;
-    tile.rank = rank;
-    tile.first_stage = p.gemm.stages_k * tile.rank / T::split_k;
-    tile.stages = p.gemm.stages_k * (tile.rank + 1) / T::split_k - tile.first_stage;
-    /* A plain product's piece is half of the tile.  The second operand's factors lie whole scale tiles after
-     * the first one's for pieces of 128 rows, quarters of a tile from 32 rows on, and entries for smaller
-     * pieces. */
-    const int32_t piece = p.epilogue.plain ? T::tile_n : p.interleave;
+    (struct tile_coord &)coord =
+        place_tile<T>(p.gemm, p.interleave != 0 ? 2 * coord.column : coord.column, row, 0, rank);
     coord.piece_mask = p.interleave != 0 ? -p.interleave : 0;
-    coord.second_scales = !joint                     ? (int32_t)sizeof(shared_stage<T>::scales[0])
-                          : piece >= SCALE_TILE_ROWS ? STAGE_SCALE_BYTES
-                          : piece >= SCALE_ENTRIES   ? piece / SCALE_ENTRIES * SCALE_WORD_BYTES
-                                                     : piece * SCALE_ENTRY_BYTES;
+    coord.second_scales = joint ? second_scales_of_pieces(p.epilogue.plain ? T::tile_n : p.interleave)
+                                : (int32_t)sizeof(shared_stage<T>::scales[0]);
     return coord;
-}
-
-template <class T>
-static __device__ __forceinline__ struct extended_coord
-find_extended_tile(const struct hopper_extended_params &p) {
-    return place_extended_tile<T>(p, blockIdx.x / T::split_k, blockIdx.y, blockIdx.x % T::split_k);
 }
 
 /* ---- epilogue ---- */
@@ -145,55 +95,32 @@ template <class T, int columns_, bool fp32> struct staged : T {
     static constexpr int columns = columns_;
     static constexpr int output_row_bytes =
         fp32 ? (columns_ + STAGED_PAD_FLOATS) * (int)sizeof(float) : columns_ * FP16_BYTES + OUTPUT_PAD_BYTES;
-    static_assert(T::received_stages * sizeof(struct shared_stage<T>) +
-                          T::output_boxes * WARP_THREADS * output_row_bytes <=
-                      T::stages * sizeof(struct shared_stage<T>),
-                  "received accumulators and the staged output fit over the stages");
 };
-
-/* Two outputs of neighbouring rows of A: from gate and up, or from one half of a plain product's columns. */
-template <bool plain>
-static __device__ __forceinline__ void finish_two(const struct extended_params &p, float correction,
-                                                  const float *acc, int half,
-                                                  const struct row_factors (&factors)[2], float (&outputs)[2]) {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        if constexpr (plain) {
-            outputs[i] = acc[2 * half + i] * correction * factors[i].gate;
-        } else {
-            outputs[i] = activate(p, __fmul_rn(acc[i] * correction, factors[i].gate),
-                                  __fmul_rn(acc[2 + i] * correction, factors[i].up));
-        }
-    }
-}
 
 /* Accumulators -> outputs in shared memory, [row of A][column of C], over stages that are free. */
 template <class T, bool plain, bool fp32>
 static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][T::accs], uint32_t output,
                                                       int warpgroup, int32_t tile_row,
                                                       const struct extended_params &p, float correction) {
-    constexpr int halves = plain ? 2 : 1;
-    using S = staged<T, halves * T::tile_n, fp32>;
+    constexpr int parts = plain ? 2 : 1; /* of tile_n columns */
+    using S = staged<T, parts * T::tile_n, fp32>;
+    static_assert(output_fits<S>, "received accumulators and the staged output fit over the stages");
     const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
     const float scale_gate = number_or_one(p.scale_gate), scale_up = number_or_one(p.scale_up);
 #pragma unroll
     for (int row = 0; row < T::output_m; row += WARP_THREADS) {
         struct row_factors factors[4][2];
+        find_lane_factors(factors, p, scale_gate, scale_up, tile_row + row);
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            factors[i / 2][i % 2] =
-                find_factors(p, scale_gate, scale_up, tile_row + row + i / 2 * 8 + lane % 4 * 2 + i % 2);
-        }
-#pragma unroll
-        for (int j = 0; j < T::m_blocks * halves; j++) {
-            const int block = j % T::m_blocks, half = j / T::m_blocks;
+        for (int j = 0; j < T::m_blocks * parts; j++) {
+            const int block = j % T::m_blocks, part = j / T::m_blocks;
             const int column =
-                half * T::tile_n + (warpgroup * T::m_blocks + block) * WGMMA_M_BLOCK_B_ROWS + warp * 8;
+                part * T::tile_n + (warpgroup * T::m_blocks + block) * WGMMA_M_BLOCK_B_ROWS + warp * 8;
             uint32_t packed[4] = {0, 0, 0, 0};
 #pragma unroll
             for (int i = 0; i < 4 && row + i * 8 < T::output_m; i++) {
                 float two[2];
-                finish_two<plain>(p, correction, &acc[block][(row / 8 + i) * 4], half, factors[i], two);
+                finish_two<plain>(two, &acc[block][(row / 8 + i) * 4], part, factors[i], p, correction);
                 if constexpr (fp32) {
                     const uint32_t to = output + (row + i * 8 + lane % 4 * 2) * S::output_row_bytes +
                                         (column + lane / 4) * (int)sizeof(float);
@@ -214,7 +141,7 @@ static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][
 template <class S>
 static __device__ __forceinline__ void store_nvfp4(const unsigned char *output, const struct tile_coord &tile,
                                                    const struct extended_params &p) {
-    constexpr int groups = S::columns / NVFP4_GROUP_ELEMS, quarters = NVFP4_GROUP_ELEMS / 4;
+    constexpr int groups = S::columns / NVFP4_GROUP_ELEMS;
     const int32_t tile_row = tile.m + tile.rank * S::output_m;
     const int thread = threadIdx.x - WARPGROUP_THREADS;
     const float scale_c = number_or_one(p.scale_c);
@@ -223,17 +150,8 @@ static __device__ __forceinline__ void store_nvfp4(const unsigned char *output, 
         if (tile_row + row < tile.first_row || tile_row + row >= p.m || tile.n + column >= p.n) {
             continue;
         }
-        const float4 *from = (const float4 *)(output + row * S::output_row_bytes + column * (int)sizeof(float));
-        float values[NVFP4_GROUP_ELEMS];
-#pragma unroll
-        for (int quarter = 0; quarter < quarters; quarter++) {
-            const float4 four = from[quarter];
-            values[4 * quarter] = four.x;
-            values[4 * quarter + 1] = four.y;
-            values[4 * quarter + 2] = four.z;
-            values[4 * quarter + 3] = four.w;
-        }
-        store_group(p, tile_row + row, tile.n + column, quantize_group(values, scale_c));
+        quantize_row(p, tile_row + row, tile.n + column, scale_c,
+                     output + row * S::output_row_bytes + column * (int)sizeof(float));
     }
     if (tile_row < p.m && tile_row + S::output_m >= p.m) {
         pad_scales(p, tile.n, S::columns, thread, S::finishers);
@@ -277,29 +195,30 @@ static __device__ __forceinline__ void ask_for_scales(const struct extended_para
     }
 }
 
-/* Consumer warpgroup: the tile's products, then its rows of C. */
-template <class T>
-static __device__ __forceinline__ void consume_extended(shared_t<T> shared, struct shared_storage<T> *storage,
-                                                        const struct extended_coord &coord,
-                                                        const struct hopper_extended_params &p) {
-    int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
-    float acc[T::m_blocks][T::accs];
-    if (!accumulate<T>(acc, shared, coord, warpgroup)) {
-        return;
+template <class T> struct extended_tile_work : one_tile<T> {
+    __device__ __forceinline__ void copy(typename one_tile<T>::storage *storage) const {
+        one_tile<T>::copy(storage);
+        if (threadIdx.x / WARP_THREADS == SCALES_WARP) {
+            ask_for_scales(this->p.epilogue, this->coord.m);
+        }
     }
-    griddepcontrol_wait(); /* a kernel before this call's may have made the scales */
-    unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
-    struct tile_coord tile = coord;
-    tile.n = coord.column;
-    const bool nvfp4 = p.epilogue.output == CUSTOM_KERNEL_NVFP4;
-    if (p.epilogue.plain) {
-        nvfp4 ? finish_extended<T, true, true>(acc, output, warpgroup, tile, p)
-              : finish_extended<T, true, false>(acc, output, warpgroup, tile, p);
-    } else {
-        nvfp4 ? finish_extended<T, false, true>(acc, output, warpgroup, tile, p)
-              : finish_extended<T, false, false>(acc, output, warpgroup, tile, p);
+
+    /* Consumer warpgroup: the tile's products, then its rows of C. */
+    __device__ __forceinline__ void multiply(typename one_tile<T>::storage *storage) const {
+        int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+        float acc[T::m_blocks][T::accs];
+        if (!accumulate<T>(acc, ring_of<T>(storage), this->coord, warpgroup)) {
+            return;
+        }
+        griddepcontrol_wait(); /* a kernel before this call's may have made the scales */
+        unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
+        struct tile_coord tile = this->coord;
+        tile.n = this->coord.column;
+        with_outputs(this->p.epilogue, [&](auto plain, auto nvfp4) {
+            finish_extended<T, plain.value, nvfp4.value>(acc, output, warpgroup, tile, this->p);
+        });
     }
-}
+};
 
 template <class T>
 static __global__ void __launch_bounds__(T::threads, 1)
@@ -307,35 +226,10 @@ static __global__ void __launch_bounds__(T::threads, 1)
                          const __grid_constant__ CUtensorMap b2,
                          const __grid_constant__ hopper_extended_params p) {
     extern __shared__ unsigned char memory[];
-    const struct extended_coord coord = find_extended_tile<T>(p);
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM_BYTES;
-    unsigned char *aligned = memory + (SWIZZLE_ATOM_BYTES - misaligned) % SWIZZLE_ATOM_BYTES;
-    typename layout_of<T>::storage *storage = (typename layout_of<T>::storage *)aligned;
-    const shared_t<T> shared = {cvta_to_shared(aligned)};
-
-    if (threadIdx.x == 0) {
-        start_pipeline<T>(shared, T::finishers, a, b1, b2);
-    }
-    __syncthreads();
-    griddepcontrol_launch_dependents();
-
-    if (threadIdx.x < WARPGROUP_THREADS) {
-        setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if constexpr (T::short_stages) {
-            const int warp = __shfl_sync(~0u, threadIdx.x / WARP_THREADS, 0);
-            if (warp < COPYING_WARPS) {
-                load_by_warps<T>(shared, coord, p, &a, &b1, &b2, warp);
-            }
-        } else if (threadIdx.x == 0) {
-            load<T>(shared, coord, p, &a, &b1, &b2);
-        }
-        if (threadIdx.x / WARP_THREADS == SCALES_WARP) {
-            ask_for_scales(p.epilogue, coord.m);
-        }
-    } else {
-        setmaxnreg_inc<CONSUMER_REGISTERS(T::warpgroups)>();
-        consume_extended<T>(shared, storage, coord, p);
-    }
+    const struct joint_coord coord =
+        place_extended_tile<T>(p, blockIdx.x / T::split_k, blockIdx.y, blockIdx.x % T::split_k);
+    run_tiles(first_atom(memory),
+              extended_tile_work<T>{{a, b1, b2, p, coord, p.gemm.scales_by_previous_kernel}});
 }
 
 } // namespace hopper

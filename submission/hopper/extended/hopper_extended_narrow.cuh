@@ -10,9 +10,9 @@
 #ifndef HOPPER_EXTENDED_NARROW_CUH
 #define HOPPER_EXTENDED_NARROW_CUH
 
-#include "../../gpu/gpu_extended.cuh"
 #include "../narrow/hopper_narrow_dual_gemm.cuh"
 #include "hopper_extended_kernels.h"
+#include "hopper_extended_outputs.cuh"
 
 namespace hopper {
 
@@ -100,65 +100,13 @@ find_two_factors(const struct hopper_extended_narrow_params &p, int32_t row) {
              find_factors(p.epilogue, scale_gate, scale_up, row + 1)}};
 }
 
-/* Adds up a vector's partial sums in the order of K. */
-static __device__ __forceinline__ void add_up(float (&sum)[4], uint32_t from, int sources) {
-    sum[0] = sum[1] = sum[2] = sum[3] = 0;
-#pragma unroll 4
-    for (int source = 0; source < sources; source++) {
-        const uint4 part = ld_shared_v4(from + source * NARROW_VECTOR_BYTES);
-        sum[0] += __uint_as_float(part.x);
-        sum[1] += __uint_as_float(part.y);
-        sum[2] += __uint_as_float(part.z);
-        sum[3] += __uint_as_float(part.w);
-    }
-}
-
-/* Two outputs of neighbouring rows of A, from a vector's gate and up or from half `half` of a plain product's.
- */
-template <bool plain>
-static __device__ __forceinline__ void finish_rows(const struct hopper_extended_narrow_params &p,
-                                                   const float (&sum)[4], int half,
-                                                   const struct narrow_factors &factors, float (&outputs)[2]) {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        if constexpr (plain) {
-            outputs[i] = sum[2 * half + i] * p.correction * factors.of[i].gate;
-        } else {
-            outputs[i] = activate(p.epilogue, __fmul_rn(sum[i] * p.correction, factors.of[i].gate),
-                                  __fmul_rn(sum[2 + i] * p.correction, factors.of[i].up));
-        }
-    }
-}
-
-/* Stores two outputs of a column, in 16 bits each. */
-static __device__ __forceinline__ void store_rows(const struct extended_params &p, int32_t row, int32_t column,
-                                                  const float (&outputs)[2]) {
-    const uint32_t halves = two_halves(p, outputs[0], outputs[1]);
-    uint16_t *to = (uint16_t *)p.c + (int64_t)row * p.n + column;
-    if (column < p.n && row < p.m) {
-        to[0] = (uint16_t)halves;
-    }
-    if (column < p.n && row + 1 < p.m) {
-        to[p.n] = (uint16_t)(halves >> 16);
-    }
-}
-
 #define GROUP_ROW_BYTES (NVFP4_GROUP_ELEMS * 4) /* a group of fp32 outputs in shared memory */
 
 /* Eight rows of a group in shared memory -> codes and scale factors, by eight lanes. */
 static __device__ __forceinline__ void store_groups(const struct extended_params &p, uint32_t from, int32_t row,
                                                     int32_t column, float scale_c) {
-    float values[NVFP4_GROUP_ELEMS];
-#pragma unroll
-    for (int i = 0; i < NVFP4_GROUP_ELEMS / 4; i++) {
-        const uint4 four = ld_shared_v4(from + i * 16);
-        values[4 * i] = __uint_as_float(four.x);
-        values[4 * i + 1] = __uint_as_float(four.y);
-        values[4 * i + 2] = __uint_as_float(four.z);
-        values[4 * i + 3] = __uint_as_float(four.w);
-    }
     if (row < p.m && column < p.n) {
-        store_group(p, row, column, quantize_group(values, scale_c));
+        quantize_outputs(p, row, column, scale_c, [&](int i) { return ld_shared_floats(from + i * 16); });
     }
 }
 
@@ -171,7 +119,7 @@ stage_vector(const struct hopper_extended_narrow_params &p, const struct narrow_
 #pragma unroll
     for (int i = 0; i < (plain ? 2 : 1); i++) {
         float outputs[2];
-        finish_rows<plain>(p, sum, i, factors, outputs);
+        finish_two<plain>(outputs, sum, i, factors.of, p.epilogue, p.correction);
         const uint32_t to = place + coord.quad_lane * 2 * GROUP_ROW_BYTES + ((half + i) * 8 + coord.quad) * 4;
         st_shared_f32(to, outputs[0]);
         st_shared_f32(to + GROUP_ROW_BYTES, outputs[1]);
@@ -214,11 +162,13 @@ finish_vectors(uint32_t shared, const struct hopper_extended_narrow_params &p, c
             }
         } else {
 #pragma unroll
-            for (int half = 0; half < (plain ? 2 : 1); half++) {
-                float outputs[2];
-                finish_rows<plain>(p, sum[0], half, factors, outputs);
-                store_rows(p.epilogue, vector.row,
-                           column_of(p.columns, vector.unit, vector.sub + half, coord.quad), outputs);
+            for (int part = 0; part < (plain ? 2 : 1); part++) {
+                const struct extended_params &e = p.epilogue;
+                const int32_t column = column_of(p.columns, vector.unit, vector.sub + part, coord.quad);
+                float two[2];
+                finish_two<plain>(two, sum[0], part, factors.of, e, p.correction);
+                store_two_rows((uint16_t *)e.c + (int64_t)vector.row * e.n + column,
+                               two_halves(e, two[0], two[1]), vector.row, e.m, column, e.n);
             }
         }
     }

@@ -23,8 +23,8 @@
 #ifndef HOPPER_GROUPED_GEMM_CUH
 #define HOPPER_GROUPED_GEMM_CUH
 
-#include "../hopper_epilogue.cuh"
-#include "../hopper_pipeline.cuh"
+#include "../hopper_outputs.cuh"
+#include "../hopper_run_tiles.cuh"
 #include "hopper_grouped_config.h"
 
 namespace hopper {
@@ -44,7 +44,6 @@ namespace hopper {
 template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1> {
     using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
     using coord = struct tile_coord;
-    static constexpr bool interleaves = false;
     static constexpr int second_scales = base::tile_n / SCALE_ENTRIES * SCALE_WORD_BYTES;
     static constexpr int chains = 1;
     static constexpr int a_atom_step = A_BOXES * SWIZZLE_ATOM_BYTES, a_box_step = SWIZZLE_ATOM_BYTES;
@@ -162,7 +161,7 @@ static __device__ __forceinline__ void load_operand(const struct stages_of_group
     if (warp == COPIES_A || p.scales_by_previous_kernel) {
         griddepcontrol_wait(); /* the previous kernel makes this operand */
     }
-    struct ring ring = {0, 1};
+    struct ring ring = ring_to_fill();
     for (int32_t k = 0; k < coord.stages; k++) {
         wait(empty_of(stages, ring.stage), ring.parity);
         const struct mbarrier full = full_of(stages, ring.stage);
@@ -237,45 +236,19 @@ static __device__ __forceinline__ bool sum_parts(float (&acc)[T::m_blocks][T::ac
 
 /* ---- epilogue ---- */
 
-/* Two accumulators as halves. */
-static __device__ __forceinline__ uint32_t plain_outputs(const float *acc) {
-    return cvt_rn_f16x2_f32(acc[0] * PRODUCT_CORRECTION, acc[1] * PRODUCT_CORRECTION);
-}
-
-/* stage_output for one product: columns tile_n.. occupy the accumulators of `up`. */
-template <class T>
-static __device__ __forceinline__ void stage_plain_output(float (&acc)[T::m_blocks][T::accs], uint32_t output,
-                                                          int warpgroup) {
-    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
-#pragma unroll
-    for (int i = 0; i < T::m_blocks * (T::columns / T::tile_n); i++) {
-        int block = i % T::m_blocks, half = i / T::m_blocks;
-        int column = half * T::tile_n + (warpgroup * T::m_blocks + block) * WGMMA_M_BLOCK_B_ROWS + warp * 8;
-#pragma unroll
-        for (int row = 0; row < T::output_m; row += WARP_THREADS) {
-            uint32_t halves[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                halves[j] =
-                    row + j * 8 < T::output_m ? plain_outputs(&acc[block][(row / 8 + j) * 4 + 2 * half]) : 0;
-            }
-            stmatrix_x4_trans(output + (row + lane) * T::output_row_bytes + column * FP16_BYTES, halves);
-        }
-    }
-}
-
 /* store_output of the dual GEMM in fewer instructions, since fetching them in each CTA is what takes the time.
  * A thread stores the same columns of every 16th row. */
 template <class T>
-static __device__ __forceinline__ void store_rows(const unsigned char *output, const struct tile_coord &coord,
-                                                  const struct hopper_dual_gemm_params &p) {
-    constexpr int vectors = T::columns / VECTOR_HALVES, step = T::finishers / vectors;
+static __device__ __forceinline__ void store_every_16th(const unsigned char *output,
+                                                        const struct tile_coord &coord,
+                                                        const struct hopper_dual_gemm_params &p) {
+    constexpr int vectors = T::columns / VECTOR_OUTPUTS, step = T::finishers / vectors;
     const int thread = threadIdx.x - WARPGROUP_THREADS, first = thread / vectors,
-              column = thread % vectors * VECTOR_HALVES, rows = min(T::tile_m, p.m - coord.m),
+              column = thread % vectors * VECTOR_OUTPUTS, rows = min(T::tile_m, p.m - coord.m),
               columns = p.n - coord.n - column;
     const unsigned char *from = output + first * T::output_row_bytes + column * FP16_BYTES;
     uint16_t *to = p.c + (int64_t)(coord.m + first) * p.n + coord.n + column;
-    const bool vectorized = p.n % VECTOR_HALVES == 0;
+    const bool vectorized = p.n % VECTOR_OUTPUTS == 0;
     if (columns <= 0) {
         return;
     }
@@ -285,7 +258,7 @@ static __device__ __forceinline__ void store_rows(const unsigned char *output, c
             *(uint4 *)to = *(const uint4 *)from;
         } else {
 #pragma unroll 1
-            for (int half = 0; half < min(VECTOR_HALVES, columns); half++) {
+            for (int half = 0; half < min(VECTOR_OUTPUTS, columns); half++) {
                 to[half] = ((const uint16_t *)from)[half];
             }
         }
@@ -296,16 +269,7 @@ static __device__ __forceinline__ void store_rows(const unsigned char *output, c
 
 /* ---- kernel ---- */
 
-/* One thread: initializes a tile's barriers. */
-static __device__ __forceinline__ void init_barriers(const struct stages_of_group &stages) {
-    for (int stage = 0; stage < stages.stages; stage++) {
-        mbarrier_init(full_of(stages, stage), 1);
-        mbarrier_init(empty_of(stages, stage), GROUPED_WARPGROUPS * WARPGROUP_THREADS);
-    }
-    fence_mbarrier_init();
-}
-
-/* Consumer warpgroup: the products of the tile, or of its part of K, then its rows of C. */
+/* The products of a tile, or of its part of K, then its rows of C. */
 template <class T, bool shares>
 static __device__ __forceinline__ void consume_grouped(shared_t<T> shared, struct shared_storage<T> *storage,
                                                        const struct tile_coord &coord,
@@ -320,42 +284,55 @@ static __device__ __forceinline__ void consume_grouped(shared_t<T> shared, struc
     }
     static_assert(sizeof(checked_stages<T>) > 0, "checks the sizes of a stage");
     unsigned char *output = (unsigned char *)&storage->stages[0];
-    stage_plain_output<T>(acc, cvta_to_shared(output), threadIdx.x / WARPGROUP_THREADS - 1);
+    stage_output<T>(cvta_to_shared(output), threadIdx.x / WARPGROUP_THREADS - 1,
+                    [&](int block, int eight, int part) {
+                        const float *two = &acc[block][eight * 4 + 2 * part];
+                        return cvt_rn_f16x2_f32(two[0] * PRODUCT_CORRECTION, two[1] * PRODUCT_CORRECTION);
+                    });
     bar_sync(CONSUMER_BARRIER, T::finishers);
-    store_rows<T>(output, coord, group.gemm);
+    store_every_16th<T>(output, coord, group.gemm);
 }
+
+/* A CTA with one tile of a group. */
+template <bool shares> struct grouped_work {
+    using storage = unsigned char; /* a ring, whose type is the tile's */
+    static constexpr int copying_registers = COPYING_REGISTERS, multiplying_registers = MULTIPLYING_REGISTERS;
+    const struct hopper_group &group;
+
+    __device__ __forceinline__ void start(storage *memory) const {
+        if (threadIdx.x == 0) {
+            const struct stages_of_group stages = stages_of(group, cvta_to_shared(memory));
+            prefetch_tensormap(&group.b);
+            for (int stage = 0; stage < stages.stages; stage++) {
+                mbarrier_init(full_of(stages, stage), 1);
+                mbarrier_init(empty_of(stages, stage), GROUPED_WARPGROUPS * WARPGROUP_THREADS);
+            }
+            fence_mbarrier_init();
+        }
+    }
+
+    __device__ __forceinline__ void copy(storage *memory) const {
+        const int warp = uniform_warp();
+        if (warp < COPYING_WARPS) {
+            load_operand(stages_of(group, cvta_to_shared(memory)), find_grouped_tile<shares>(group), group,
+                         warp);
+        }
+    }
+
+    __device__ __forceinline__ void multiply(storage *memory) const {
+        with_tile(group.tile, [&](auto tile) {
+            using T = decltype(tile);
+            consume_grouped<T, shares>(ring_of<T>(memory), (typename layout_of<T>::storage *)memory,
+                                       find_grouped_tile<shares>(group), group);
+        });
+    }
+};
 
 template <class P, bool shares>
 static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
     grouped_gemm_kernel(const __grid_constant__ P p) {
     extern __shared__ unsigned char memory[];
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM_BYTES;
-    unsigned char *aligned = memory + (SWIZZLE_ATOM_BYTES - misaligned) % SWIZZLE_ATOM_BYTES;
-    const uint32_t address = cvta_to_shared(aligned);
-    const struct hopper_group &group = find_group(p);
-
-    if (threadIdx.x == 0) {
-        prefetch_tensormap(&group.b);
-        init_barriers(stages_of(group, address));
-    }
-    __syncthreads();
-    griddepcontrol_launch_dependents();
-
-    if (threadIdx.x < WARPGROUP_THREADS) {
-        setmaxnreg_dec<COPYING_REGISTERS>();
-        const int warp =
-            __shfl_sync(~0u, threadIdx.x / WARP_THREADS, 0); /* known to be one of the whole warp */
-        if (warp < COPYING_WARPS) {
-            load_operand(stages_of(group, address), find_grouped_tile<shares>(group), group, warp);
-        }
-    } else {
-        setmaxnreg_inc<MULTIPLYING_REGISTERS>();
-        with_tile(group.tile, [&](auto tile) {
-            using T = decltype(tile);
-            struct tile_coord coord = find_grouped_tile<shares>(group);
-            consume_grouped<T, shares>({address}, (typename layout_of<T>::storage *)aligned, coord, group);
-        });
-    }
+    run_tiles(first_atom(memory), grouped_work<shares>{find_group(p)});
 }
 
 } // namespace hopper

@@ -25,7 +25,7 @@
 #define HOPPER_NARROW_DUAL_GEMM_CUH
 
 #include "../../gpu/device/ring.cuh"
-#include "../hopper_epilogue.cuh"
+#include "../hopper_outputs.cuh"
 #include "hopper_narrow_a.cuh"
 
 namespace hopper {
@@ -211,6 +211,19 @@ static __device__ __forceinline__ void exchange_sums(const struct narrow_accumul
 
 /* ---- epilogue ---- */
 
+/* Adds up a vector's partial sums in the order of K. */
+static __device__ __forceinline__ void add_up(float (&sum)[4], uint32_t from, int sources) {
+    sum[0] = sum[1] = sum[2] = sum[3] = 0;
+#pragma unroll 4
+    for (int source = 0; source < sources; source++) {
+        const uint4 part = ld_shared_v4(from + source * NARROW_VECTOR_BYTES);
+        sum[0] += __uint_as_float(part.x);
+        sum[1] += __uint_as_float(part.y);
+        sum[2] += __uint_as_float(part.z);
+        sum[3] += __uint_as_float(part.w);
+    }
+}
+
 /* The warps take this CTA's vectors in turn: each adds a vector's partial sums in the order of K, and stores
  * two outputs a lane.
  */
@@ -220,27 +233,14 @@ static __device__ __forceinline__ void finish(uint32_t shared, const struct hopp
     const int sources = T::split_k * p.layout.warps_k, count = T::places(p.layout.warps_n, coord.rank);
     for (int i = coord.warp; i < count; i += coord.warps) {
         uint32_t from = shared + p.layout.sums_offset + i * sources * NARROW_VECTOR_BYTES + coord.lane * 16;
-        float sum[4] = {0, 0, 0, 0};
-#pragma unroll 4
-        for (int source = 0; source < sources; source++) {
-            uint4 part = ld_shared_v4(from + source * NARROW_VECTOR_BYTES);
-            sum[0] += __uint_as_float(part.x);
-            sum[1] += __uint_as_float(part.y);
-            sum[2] += __uint_as_float(part.z);
-            sum[3] += __uint_as_float(part.w);
-        }
+        float sum[4];
+        add_up(sum, from, sources);
         int vector = i * T::split_k + coord.rank, a_block = vector % T::a_blocks;
         int block = vector / T::a_blocks % T::blocks, warp_n = vector / T::vectors;
         int32_t column = b_row<T>(coord.tile_n * p.layout.warps_n + warp_n, block, coord.quad);
         int32_t row = coord.m + a_block * NARROW_A_ROWS + coord.quad_lane * 2;
-        uint32_t halves = silu_times_up(sum);
-        uint16_t *to = p.c + ((int64_t)coord.batch * p.m + row) * p.n + column;
-        if (column < p.n && row < p.m) {
-            to[0] = (uint16_t)halves;
-        }
-        if (column < p.n && row + 1 < p.m) {
-            to[p.n] = (uint16_t)(halves >> 16);
-        }
+        store_two_rows(p.c + ((int64_t)coord.batch * p.m + row) * p.n + column, silu_times_up(sum), row, p.m,
+                       column, p.n);
     }
 }
 

@@ -1,0 +1,82 @@
+/* The outputs of the extended GEMM and of experts: accumulators, scaled and activated, and NVFP4 groups. */
+#ifndef HOPPER_EXTENDED_OUTPUTS_CUH
+#define HOPPER_EXTENDED_OUTPUTS_CUH
+
+#include <type_traits>
+
+#include "../../gpu/gpu_extended.cuh"
+#include "../hopper_outputs.cuh"
+
+namespace hopper {
+
+/* Two outputs of neighbouring rows of A, from accumulators [gate, gate, up, up]; of a plain product, whose
+ * operands are two parts of its columns, those of part `part`. */
+template <bool plain>
+static __device__ __forceinline__ void finish_two(float (&outputs)[2], const float *acc, int part,
+                                                  const struct row_factors (&factors)[2],
+                                                  const struct extended_params &p, float correction) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if constexpr (plain) {
+            outputs[i] = acc[2 * part + i] * correction * factors[i].gate;
+        } else {
+            outputs[i] = activate(p, __fmul_rn(acc[i] * correction, factors[i].gate),
+                                  __fmul_rn(acc[2 + i] * correction, factors[i].up));
+        }
+    }
+}
+
+/* The factors of a lane's rows among 32 from `first` on: two of each eight. */
+static __device__ __forceinline__ void find_lane_factors(struct row_factors (&factors)[4][2],
+                                                         const struct extended_params &p, float scale_gate,
+                                                         float scale_up, int32_t first) {
+    const int lane = threadIdx.x % WARP_THREADS;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        factors[i / 2][i % 2] = find_factors(p, scale_gate, scale_up, first + i / 2 * 8 + lane % 4 * 2 + i % 2);
+    }
+}
+
+/* A group of fp32 outputs in shared memory -> a row's codes and scale factor.  four(i): outputs 4 * i to
+ * 4 * i + 3. */
+template <class Four>
+static __device__ __forceinline__ void quantize_outputs(const struct extended_params &p, int32_t row,
+                                                        int32_t column, float scale_c, Four four) {
+    float values[NVFP4_GROUP_ELEMS];
+#pragma unroll
+    for (int i = 0; i < NVFP4_GROUP_ELEMS / 4; i++) {
+        const float4 found = four(i);
+        values[4 * i] = found.x;
+        values[4 * i + 1] = found.y;
+        values[4 * i + 2] = found.z;
+        values[4 * i + 3] = found.w;
+    }
+    store_group(p, row, column, quantize_group(values, scale_c));
+}
+
+/* The same from consecutive outputs. */
+static __device__ __forceinline__ void quantize_row(const struct extended_params &p, int32_t row,
+                                                    int32_t column, float scale_c, const unsigned char *from) {
+    quantize_outputs(p, row, column, scale_c, [&](int i) { return ((const float4 *)from)[i]; });
+}
+
+static __device__ __forceinline__ float4 ld_shared_floats(uint32_t address) {
+    const uint4 four = ld_shared_v4(address);
+    return make_float4(__uint_as_float(four.x), __uint_as_float(four.y), __uint_as_float(four.z),
+                       __uint_as_float(four.w));
+}
+
+/* Calls work(plain, nvfp4), two types with a constant bool `value`: code for each kind of outputs. */
+template <class Work>
+static __device__ __forceinline__ void with_outputs(const struct extended_params &p, Work work) {
+    const bool nvfp4 = p.output == CUSTOM_KERNEL_NVFP4;
+    if (p.plain) {
+        nvfp4 ? work(std::true_type(), std::true_type()) : work(std::true_type(), std::false_type());
+    } else {
+        nvfp4 ? work(std::false_type(), std::true_type()) : work(std::false_type(), std::false_type());
+    }
+}
+
+} // namespace hopper
+
+#endif
