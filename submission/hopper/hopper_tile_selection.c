@@ -63,13 +63,6 @@ static int cheapest_tile(uint32_t allowed, int64_t m, int64_t n, int64_t k, int6
     return best;
 }
 
-int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    const int best = cheapest_tile(ALL_TILES, m, n, k, l, sms);
-    const int narrow =
-        hopper_select_narrow_tile(m, n, k, l, sms, hopper_tile_cost_ps(&hopper_configs[best], m, n, k, l, sms));
-    return narrow >= 0 ? HOPPER_TILES + narrow : best;
-}
-
 /* Columns that `waves` whole waves of a configuration compute, in whole scale tiles; maybe 0. */
 static int64_t columns_of_waves(const struct hopper_config *config, int64_t m, int64_t l, int64_t waves,
                                 int sms) {
@@ -112,15 +105,17 @@ static struct hopper_choice with_rest(uint32_t allowed, int tile, int64_t m, int
     return choice;
 }
 
-struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    const int tile = hopper_select_tile(m, n, k, l, sms);
-    return tile >= HOPPER_TILES ? (struct hopper_choice){.tile = tile, .first_columns = n}
-                                : with_rest(ALL_TILES, tile, m, n, k, l, sms);
-}
-
 struct hopper_choice hopper_select_among(uint32_t allowed, int64_t m, int64_t n, int64_t k, int64_t l,
                                          int sms) {
-    return with_rest(allowed, cheapest_tile(allowed, m, n, k, l, sms), m, n, k, l, sms);
+    const int tile = cheapest_tile(allowed, m, n, k, l, sms);
+    const int narrow =
+        hopper_select_narrow_tile(m, n, k, l, sms, hopper_tile_cost_ps(&hopper_configs[tile], m, n, k, l, sms));
+    return narrow >= 0 ? (struct hopper_choice){.tile = HOPPER_TILES + narrow, .first_columns = n}
+                       : with_rest(allowed, tile, m, n, k, l, sms);
+}
+
+struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    return hopper_select_among(ALL_TILES, m, n, k, l, sms);
 }
 
 const char *hopper_tile_name(int index) {

@@ -36,11 +36,6 @@ int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, in
 int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms);
 
-/* The index of the tile for a problem: the cheapest configuration; among equals the larger tile, which reads
- * less, then the first listed.  Few rows of A take a narrow tile (hopper_select_narrow_tile), whose index
- * is HOPPER_TILES plus its own. */
-int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
-
 /* The tiles that a problem runs with: one for columns 0 to first_columns - 1, and another for the rest, if any.
  */
 struct hopper_choice {
@@ -49,11 +44,13 @@ struct hopper_choice {
     int rest_tile;
 };
 
-/* The tile of hopper_select_tile; or two launches if that tile's last wave would be far from full: whole waves
- * of one tile, and the columns that are left with the tile that is cheapest for them. */
+/* The cheapest configuration; among equals the larger tile, which reads less, then the first listed.  If its
+ * last wave would be far from full, two launches: whole waves of one tile, and the columns that are left with
+ * the tile that is cheapest for them.  Few rows of A take a narrow tile if that is cheaper than the cheapest
+ * configuration (hopper_select_narrow_tile); its index is HOPPER_TILES plus its own. */
 struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
-/* The same among the tiles in `allowed`, bit i for tile i, without narrow tiles. */
+/* The same among the configurations in `allowed`, bit i for tile i. */
 struct hopper_choice hopper_select_among(uint32_t allowed, int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
 /* The name of tile number `index`, narrow tiles after the others, or NULL past the last one. */

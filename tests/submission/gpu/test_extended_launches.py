@@ -1,0 +1,93 @@
+"""Launches of the extended GEMM on Hopper, which is planned as the dual GEMM is."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import pytest
+
+from tests.submission.cpu_kit import BLOCKED, OK, UNSUPPORTED
+from tests.submission.extended.test_extended_abi import ExtendedArgs
+from tests.submission.gpu.fake_gpu import CHIPS, HOPPER, NUMBERS, template_numbers, up, with_tile
+
+POINTERS = {name: (i + 1) << 56 for i, name in enumerate(("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c"))}
+PLAIN = {"activation": 1, "b2": None, "sfb2": None, "limit": 0.0, "alpha": 0.0}
+SMS = CHIPS[HOPPER][1]
+MOST = (2**31 - 1) // 8
+
+
+def interleaved(rows):
+    return {"weights": rows, "b2": None, "sfb2": None}
+
+
+def call(fake, m, n, k, **changes):
+    """(status, message) of an extended call; weights apart unless `changes` say otherwise."""
+    args = ExtendedArgs(ctypes.sizeof(ExtendedArgs), NUMBERS[HOPPER], 0, BLOCKED, m, n, k, 1, **POINTERS)
+    args.scale_gate, args.limit, args.alpha = 1 << 50, math.inf, 1.0  # else the dual GEMM's kernels run it
+    for name, value in changes.items():
+        setattr(args, name, value)
+    fake.core.fake_clear_log()
+    status = fake.core.custom_kernel_extended(ctypes.byref(args))
+    return status, fake.core.custom_kernel_message().decode()
+
+
+def gemms(fake):
+    """Tile and grid of each GEMM of the last call."""
+    return [(template_numbers(line[1], 6), line[2:5]) for line in fake.log("launch") if "dual_tile" in line[1]]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (17, 9216, 16384),  # a narrow tile is cheaper than the first of two tiles would be alone, but not than the best
+        (512, 14336, 4096),
+        (128, 4096, 7168),
+    ],
+)
+def test_an_extended_gemm_has_the_dual_gemms_tiles(fake, shape):
+    assert fake.call(HOPPER, None, *shape, 1)[0] == OK
+    dual = gemms(fake)
+    assert call(fake, *shape)[0] == OK
+    assert gemms(fake) == dual
+    m, n, k = shape
+    assert call(fake, m, 2 * n, k, **PLAIN)[0] == OK
+    assert gemms(fake) == dual, "a plain product's tiles have twice the columns"
+
+
+def test_a_tile_that_no_launch_has_sets_no_limit(fake, monkeypatch):
+    """The first tile of the list has half the rows of this one."""
+    with_tile(monkeypatch, HOPPER, "m256n64")
+    most = 65535 * 256
+    status, message = call(fake, most, 64, 64)
+    assert status == OK, message
+    assert call(fake, most + 1, 64, 64) == (
+        UNSUPPORTED,
+        f"m is {most + 1}; expected at most {most} on the hopper backend with tile m256n64",
+    )
+
+
+@pytest.mark.parametrize(("columns", "changes"), [(64, {}), (128, PLAIN)], ids=["gated", "plain"])
+def test_a_persistent_tile_counts_its_tiles_in_32_bits(fake, monkeypatch, columns, changes):
+    """A CTA's next tile may be one for each SM further; there is no kernel with a CTA for each tile."""
+    with_tile(monkeypatch, HOPPER, "m256n64")
+    m, most = 256 * 32768, 2**31 - 1 - SMS
+    status, message = call(fake, m, columns * 65535, 64, **changes)
+    assert status == OK, message
+    assert gemms(fake) == [(gemms(fake)[0][0], [SMS, 1, 1])]
+    assert call(fake, m, columns * 65536, 64, **changes) == (
+        UNSUPPORTED,
+        f"the number of tiles is {2**31}; expected at most {most} on the hopper backend with tile m256n64",
+    )
+    assert fake.log("launch", "malloc") == []
+
+
+def test_interleaved_weights_have_as_many_rows_as_a_tensor_may(fake, monkeypatch):
+    with_tile(monkeypatch, HOPPER, "m128n64")
+    n = up(MOST // 2, 64) * 64 - 64
+    status, message = call(fake, 1, n, 64, **interleaved(64))
+    assert status == OK, message
+    assert call(fake, 1, n + 64, 64, **interleaved(64)) == (
+        UNSUPPORTED,
+        f"the number of rows of b1 is {2 * n + 128}; expected at most {MOST} on the hopper backend with tile m128n64",
+    )
