@@ -16,7 +16,7 @@ from scripts.common.markdown import table
 from scripts.rounds import ledger
 from scripts.rounds.model import Tank
 from scripts.rounds.pages.tables import chapter
-from simulator.calibration.calls.board_times import BOARD_HEAD, board_rows, board_text, clock_errors
+from simulator.calibration.calls.board_times import board_text, clock_errors
 
 STORIES_FILE = "stories.toml"
 COLUMNS = {"h200_gemm": "M N K L", "h200_gemv": "M K L"}  # of a data set's shapes
@@ -135,7 +135,7 @@ def _now(tank: Tank, told: dict[str, Any]) -> tuple[str, float | None, float | N
         pairs = zip(data["ours"], data["cutlass_79a"], strict=True)
         rows = [("x".join(map(str, a["shape"])), a["alone_us"], b["alone_us"]) for a, b in pairs]
         return _beside(["M N K", words], rows, "us a call alone, simulated")
-    return f"{board_text()}\n\n{table(BOARD_HEAD, board_rows())}", None, None
+    return board_text(), None, None
 
 
 def load(tank: Tank) -> list[Story]:

@@ -18,7 +18,7 @@ from scripts.bench import sweep_report
 from scripts.common.markdown import table
 from scripts.common.measured import read
 from scripts.rounds.pages.words import BASELINES
-from simulator.calibration.calls.board_times import BOARD_HEAD, alone_text, board_rows, board_text
+from simulator.calibration.calls.board_times import alone_text, board_text
 from simulator.calibration.calls.experts import floor_us
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,13 +173,13 @@ def first_import(data: dict[str, Any]) -> str:
 def blackwell(data: dict[str, Any]) -> str:
     """The simulated B200: ours beside the best published times and the best kernels simulated beside."""
     del data  # board_times reads the document
-    return f"{board_text()}\n\n{table(BOARD_HEAD, board_rows())}\n\n{alone_text()}"
+    return f"{board_text()}\n\n{alone_text()}"
 
 
 def blackwell_summary(data: dict[str, Any]) -> str:
     """The same table with the dual GEMM's shapes and each problem's means."""
     del data
-    return f"{board_text()}\n\n{table(BOARD_HEAD, board_rows(('dual',)))}"
+    return board_text(("dual",))
 
 
 def modules(data: dict[str, Any]) -> str:

@@ -137,7 +137,6 @@ def render(data: dict[str, Any]) -> str:
         "[the simulator's clock](../ARCHITECTURE.md#simulated-time) with a B200's parameters and the leaderboard's SM "
         "clock. [How far the clock can be trusted](CLOCK.md).",
         board_text() + older_text(),
-        table(BOARD_HEAD, board_rows()),
         board_times.alone_text(),
         "## The dual GEMM's tiles",
         f"By PTX, at {data['sm_clock_ghz']} GHz. Behind other calls: from the end of one call to the end of the next, "

@@ -22,8 +22,8 @@ PTX_GHZ = parameters_of("b200")["sm_clock_tensor"]["value"]
 # Published times below those of every kernel simulated here: guaguabear, CuTe DSL.
 NOT_SIMULATED_US = {"512x4096x7168": 15.3, "512x3072x7168": 14.4}
 WHERE_PUBLISHED = (
-    "Published: 15.3 and 14.4 us in the header of guaguabear's entry 384742 of the leaderboard (CuTe DSL, not "
-    "simulated here), all others in the READMEs of [gau-nernst/gpu-mode-kernels](https://github.com/gau-nernst/gpu-mode-kernels)."
+    "15.3 and 14.4 us in the header of guaguabear's entry 384742 of the leaderboard (CuTe DSL, not simulated here), "
+    "all others in the READMEs of [gau-nernst/gpu-mode-kernels](https://github.com/gau-nernst/gpu-mode-kernels)."
 )
 PROBLEM_NAMES = {"dual": "dual GEMM", "grouped": "grouped GEMM", "gemm": "GEMM", "gemv": "GEMV"}
 # Problems whose cases could be taken for the dual GEMM's.
@@ -131,18 +131,22 @@ def clock_errors() -> str:
     return f"{span(in_mean)} % off in the mean, {span(largest, 0)} % at most"
 
 
-def board_text() -> str:
-    """What the table is, how far off its clock is, where the published times stand, and what would settle it."""
+def board_text(in_full: Sequence[str] = tuple(PROBLEM_NAMES)) -> str:
+    """The table of board_rows() below how far off its clock is, above what its columns are."""
     by_ptx, by_machine_code = CLOCK_GHZ.values()
     rows, kernels = span([len(of) for of in errors().values()], 0), len({row["kernel"] for row in public()["rows"]})
-    return (
-        f"**Ours is simulated, not measured: {clock_errors()}**, on {rows} published rows of {kernels} public kernels. "
-        f"A call is timed behind other calls, as the leaderboard does. A range is a time simulated twice: from PTX at "
-        f"an SM clock of {by_ptx} GHz, and from machine code, with mechanisms known from an H200, at {by_machine_code} "
-        f'GHz; one more published row ({" ".join(FITTED)}) sets these clocks. {WHERE_PUBLISHED} "Simulated beside" '
-        f"means the fastest of those {kernels} kernels on the same clock. `make bring-up` on one B200 would settle "
-        "which of the two ratios holds."
+    claim = (
+        f"**Ours is simulated, not measured.** On {rows} published rows of {kernels} public kernels the clock is "
+        f"{clock_errors()}. `make bring-up` on one B200 would settle it."
     )
+    notes = [
+        f"Best published: {WHERE_PUBLISHED}",
+        f"Best simulated beside: the fastest of those {kernels} kernels on the same clock.",
+        f"A range is a time simulated twice, behind other calls as on the leaderboard: from PTX at an SM clock of "
+        f"{by_ptx} GHz, and from machine code, with mechanisms known from an H200, at {by_machine_code} GHz. One more "
+        f"published row ({' '.join(FITTED)}) sets these clocks.",
+    ]
+    return "\n\n".join([claim, table(BOARD_HEAD, board_rows(in_full)), "\n".join(f"- {note}" for note in notes)])
 
 
 def alone_text() -> str:
