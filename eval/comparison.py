@@ -36,7 +36,7 @@ INPUTS, INPUTS_BYTES = 48, 32 << 20
 # A wider interval that holds 1 decides nothing on a busy machine. On a GPU processes hardly differ by themselves, so
 # that the machine must be; on a CPU threads that wait for a processor show it.
 WIDEST = 0.1
-WRITE_OUT_S = 2.0
+WRITE_OUT_S = 0.3  # enough for a compiler's cache; a busy disk takes seconds for what others write
 
 
 @dataclass

@@ -26,6 +26,14 @@ SCRATCH_VARIABLES = (
     "CUDA_CACHE_PATH", "TMPDIR",
 )  # fmt: skip
 
+# What a submission can do without a part.
+MEANS = {
+    "mounts": "modes and times of the user's files can be changed",
+    "limits": "files and processes have no bounds",
+    "Landlock": "files of the user can be changed, and other programs signalled",
+    "seccomp": "other programs can be slowed, and sockets opened",
+}
+
 
 @dataclass
 class State:
@@ -39,7 +47,8 @@ class State:
         try:
             self.parts[part] = action()
         except (OSError, ValueError) as error:
-            self.lacking.append(f"{part}: {getattr(error, 'strerror', None) or error}")
+            means = f", so that {MEANS[part]}" if part in MEANS else ""
+            self.lacking.append(f"{part} ({getattr(error, 'strerror', None) or error}){means}")
             return False
         return True
 

@@ -14,6 +14,7 @@ import torch
 import eval.timing
 import eval.workers.guards
 import eval.workers.worker
+from eval import supervisor
 from eval.cases import parse_case
 from eval.hardware import capacity
 from eval.supervisor import SMALL_US, Limits, measure_tolerance, run_benchmark, run_profile, run_test
@@ -124,6 +125,14 @@ def test_one_call_of_a_wrong_kernel_fails_the_test_mode():
 def test_answers_for_the_public_seeds_fail_the_test_mode():
     result = run_test(SUBMISSIONS["draws_public_seed"], CASE, CPU, LIMITS)
     assert result.checked == 1 and "wrong result (fresh inputs" in result.error, result
+
+
+def test_answers_for_the_public_seeds_fail_on_large_shapes_too(monkeypatch):
+    """Of these, some rows are checked on fresh inputs."""
+    monkeypatch.setattr(supervisor, "CHECKED_ADDS", 1 << 20)
+    result = run_test(SUBMISSIONS["draws_public_seed"], CASE, CPU, LIMITS)
+    assert result.checked == 1 and re.search("fresh inputs, .*, rows chosen at random", result.error), result
+    assert run_test(SUBMISSIONS["honest"], CASE, CPU, LIMITS).passed
 
 
 def test_a_time_no_chip_can_reach_fails(monkeypatch):

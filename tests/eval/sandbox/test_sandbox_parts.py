@@ -400,7 +400,11 @@ def test_refused_parts_are_reported_and_dependent_parts_skipped(monkeypatch, tmp
     sandbox.close_sockets(state)
     assert state.parts == {"capabilities": "none"}
     lacking = [line for line in state.lacking if "threads started" not in line]
-    assert lacking == ["mounts: not here", "limits: wrong", "no new privileges: not here"]
+    assert lacking == [
+        "mounts (not here), so that modes and times of the user's files can be changed",
+        "limits (wrong), so that files and processes have no bounds",
+        "no new privileges (not here)",
+    ]
     assert sandbox.State().text() == "" and sandbox.State(lacking=["all"]).text() == "nothing; LACKING: all"
     monkeypatch.setattr(sandbox.sys, "platform", "plan9")
     assert sandbox.enter(tmp_path / "other", "cpu", 71, tmp_path).lacking == ["everything: not built for plan9"]
