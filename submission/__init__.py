@@ -15,17 +15,16 @@
 The package is `nvfp4_gemm` when installed, and `submission` in a checkout.
 """
 
-from . import group_submission, memory_check, product_submission, submission
+from . import group_submission, operators, product_submission, shim, submission
 from .checkpoint import QuantizedLinear, quantize_linear
 from .experts_operator import grouped_gated_gemm, grouped_plain_gemm, swizzle_expert_scales
 from .extended_operator import gated_gemm, plain_gemm
-from .group_operator import custom_kernel_grouped
 from .modules import GatedMLP, MoE
 from .product_submission import custom_kernel as custom_kernel_product
 from .quantize_operator import quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4
 from .scale_layouts import linear_scales, swizzle_scales
 from .submission import Backend, backends, custom_kernel
-from .torch_operator import dual_gemm
+from .torch_operator import custom_kernel_grouped, dual_gemm
 
 # help() and tracebacks show the name that the package gives it.
 custom_kernel_product.__module__ = __name__
@@ -54,11 +53,11 @@ __all__ = [
     "swizzle_scales",
 ]
 
-_version = submission._library.custom_kernel_version()
+_version = shim.library.custom_kernel_version()
 __version__ = f"{_version >> 16}.{_version >> 8 & 0xFF}.{_version & 0xFF}"
 
 for _shim in (submission, group_submission, product_submission):
-    _shim._is_plain = memory_check.is_plain
+    _shim._have_memory, _shim._current_queue = operators.have_memory, operators.current_queue
 
 
 def __dir__() -> list[str]:

@@ -71,8 +71,10 @@ extern "C" {
  *   1.4  custom_kernel_extended()
  *   1.5  custom_kernel_experts(); custom_kernel_quantize(); an A of 16 bits in custom_kernel_extended();
  *        more than 256 groups; for the Python package alone, custom_kernel_torch_schema() and
- *        custom_kernel_torch_register() (torch/torch_register.h) */
-#define CUSTOM_KERNEL_VERSION 0x00010500u
+ *        custom_kernel_torch_register() (torch/torch_register.h)
+ *   1.6  for the Python package alone: custom_kernel_tensor_form(), custom_kernel_examine()
+ *        (core/board_tensors.h) and custom_kernel_torch_check() */
+#define CUSTOM_KERNEL_VERSION 0x00010600u
 
 /* CUSTOM_KERNEL_VERSION of the library that is loaded. */
 CUSTOM_KERNEL_API uint32_t custom_kernel_version(void);
@@ -192,9 +194,9 @@ CUSTOM_KERNEL_API int32_t custom_kernel_grouped(const struct custom_kernel_group
 
 /* ---- the extended GEMM ---- */
 
-enum custom_kernel_activation {
-    CUSTOM_KERNEL_GATED = 0, /* two products, gate and up, and the activation below */
-    CUSTOM_KERNEL_PLAIN = 1, /* one product: c = (A B1^T) * (scale_gate * token_scale[row]) */
+enum custom_kernel_products {
+    CUSTOM_KERNEL_PRODUCTS_GATED = 0, /* two products, gate and up, and the activation below */
+    CUSTOM_KERNEL_PRODUCTS_PLAIN = 1, /* one product: c = (A B1^T) * (scale_gate * token_scale[row]) */
 };
 
 /* How the rows of gate (B1) and up (B2) are stored; their scale factors follow the same order of rows. */
@@ -256,10 +258,10 @@ struct custom_kernel_extended_args {
     const void *sfa, *sfb1, *sfb2; /* sfb2 is NULL where b2 is, sfa where A has 16 bits */
     void *c;
     void *queue;
-    int32_t activation; /* enum custom_kernel_activation */
-    int32_t weights;    /* enum custom_kernel_weights; 0 for a plain product */
-    int32_t output;     /* enum custom_kernel_output */
-    uint32_t reserved;  /* 0 */
+    int32_t products;  /* enum custom_kernel_products */
+    int32_t weights;   /* enum custom_kernel_weights; 0 for a plain product */
+    int32_t output;    /* enum custom_kernel_output */
+    uint32_t reserved; /* 0 */
     /* fp32 numbers in memory of `device`, 4-byte aligned; NULL stands for 1. */
     const void *scale_gate,
         *scale_up;           /* one number each, for all batches; scale_up is NULL for a plain product */
@@ -331,7 +333,7 @@ struct custom_kernel_experts_args {
     const void *counts;
     int32_t tokens;     /* enum custom_kernel_tokens */
     int32_t sfa_layout; /* enum custom_kernel_scale_layout */
-    int32_t activation; /* enum custom_kernel_activation */
+    int32_t products;   /* enum custom_kernel_products */
     int32_t weights;    /* enum custom_kernel_weights; 0 for a plain product */
     int32_t output;     /* enum custom_kernel_output */
     uint32_t reserved;  /* 0 */
@@ -349,7 +351,7 @@ CUSTOM_KERNEL_API int32_t custom_kernel_experts(const struct custom_kernel_exper
 /* ---- the quantizer ---- */
 
 enum custom_kernel_quantize_form {
-    CUSTOM_KERNEL_QUANTIZE_PLAIN = 0, /* v = x */
+    CUSTOM_KERNEL_QUANTIZE_ALONE = 0, /* v = x */
     CUSTOM_KERNEL_QUANTIZE_NORM = 1,  /* v = RMSNorm of x, or of x + residual */
     CUSTOM_KERNEL_QUANTIZE_GATED = 2, /* v = gate * sigmoid(alpha * gate) * (up + beta) */
 };
@@ -357,7 +359,7 @@ enum custom_kernel_quantize_form {
 /* Makes an operand of a product from M rows of K fp16, bf16 or fp32 numbers: codes as a, and their scale
  * factors. Arithmetic, in fp32, each operation rounded to nearest even:
  *
- *     PLAIN   v = x
+ *     ALONE   v = x
  *     NORM    h = x, or x + residual rounded to x's format;  v = (h * (1 / sqrt(S / K + epsilon))) * weight,
  *             S = sum of h * h, added in an order that depends on K alone and is the same on every backend
  *     GATED   a row of x holds K numbers gate, then K numbers up;  v and limit, alpha and beta are those of

@@ -7,205 +7,30 @@ struct custom_kernel_experts_args in submission/custom_kernel.h defines the arit
 
 from __future__ import annotations
 
-import ctypes
-import struct
-from typing import NamedTuple
-
 import torch
 
-from . import submission
-from .extended_operator import refuse_scale, register_products
-from .operator_checks import (
-    CODE_DTYPES,
-    GROUP,
-    K_MULTIPLE,
-    SCALE_DTYPES,
-    aligned,
-    check_given,
-    check_sizes,
-    check_tensor,
-    require,
-)
+from .extended_operator import refuse_scale
 from .operators import (
     APART,
-    DTYPES,
     ENDS,
     FP16,
-    NVFP4,
     OPTIONS,
-    OUTPUTS,
     PLAIN,
     TO_NVFP4,
-    WEIGHTS,
-    Options,
-    address,
-    current_queue,
     forward_ad,
-    library_alpha,
+    new_products,
     number_like,
     other_options,
-    raise_status,
-    read_options,
+    register,
     without_derivative,
 )
-from .scale_layouts import LINEAR, SWIZZLED, SWIZZLED_8X4, Factors, ScaleLayout, check_bytes, resolve, swizzle_scales
+from .scale_layouts import ScaleLayout, check_bytes, swizzle_scales
 
-_COUNTED, _ENDED, _PADDED = 0, 1, 2  # enum custom_kernel_tokens
-_LAYOUTS = {SWIZZLED: 0, LINEAR: 1}  # enum custom_kernel_scale_layout
-_MOST_EXPERTS = 1024
-
-# struct custom_kernel_experts_args: struct_bytes, backend, device, scale_layout; experts, rows, n, k; a, b1, b2, sfa,
-# sfb1, sfb2, c, queue, counts; tokens, sfa_layout, activation, weights, output, reserved; scale_gate, scale_up,
-# token_scale, scale_c, sfc; limit, alpha, beta, reserved_float.
-_ARGS = struct.Struct("@Iiiiqqqq9QiiiiiI5Qffff")
-_call = submission._library.custom_kernel_experts
-_call.argtypes = (ctypes.c_char_p,)
-_call.restype = ctypes.c_int32
-
-
-class _Call(NamedTuple):
-    """The arguments of the operator's overload .nvfp4, in the order of its schema; the other lacks scale_c."""
-
-    a: torch.Tensor
-    b1: torch.Tensor
-    b2: torch.Tensor | None
-    sfa: torch.Tensor
-    sfb1: torch.Tensor
-    sfb2: torch.Tensor | None
-    counts: torch.Tensor
-    options: Options
-    scale_gate: torch.Tensor | None = None
-    scale_up: torch.Tensor | None = None
-    token_scale: torch.Tensor | None = None
-    scale_c: torch.Tensor | None = None
-    limit: float = 0.0
-    alpha: float = 1.0
-    beta: float = 0.0
-
-    @property
-    def n(self) -> int:
-        """Columns of the output."""
-        return self.b1.shape[1] if self.options.weights == APART else self.b1.shape[1] // 2
-
-    @property
-    def padded(self) -> bool:
-        """Whether each expert has its own rows of a."""
-        return self.a.dim() == 3
-
-    def named(self, name: str) -> str:
-        """The name that a caller of grouped_gated_gemm() or grouped_plain_gemm() has for an argument."""
-        if name == "counts" and self.options.ends:
-            return "offsets"
-        return {"b1": "b", "sfb1": "sfb", "scale_gate": "scale"}.get(name, name) if self.options.plain else name
-
-
-def _check_rows(
-    call: _Call, name: str, tensor: torch.Tensor | None, dtypes: tuple[torch.dtype, ...], shape: tuple[int, ...]
-) -> None:
-    """check_tensor() of memory in the order of the dimensions, if a tensor is given."""
-    if tensor is not None:
-        check_tensor(call.named(name), tensor, dtypes, shape, call.a.device, tuple(range(len(shape))))
-
-
-def _check_scales(call: _Call, name: str, tensor: torch.Tensor, rows: int, batched: bool, layout: str | None) -> str:
-    """Checks scale factors, those of each expert if `batched`, and returns their layout."""
-    shown, groups = call.named(name), 2 * call.a.shape[-1] // GROUP
-    if batched:
-        require(
-            tensor.dim() == 3,
-            lambda: f"{shown} has shape {tuple(tensor.shape)}; expected three dimensions, experts first",
-        )
-        experts = call.b1.shape[0]
-        require(
-            tensor.shape[0] == experts,
-            lambda: f"{shown} has shape {tuple(tensor.shape)}; expected {experts} experts, as {call.named('b1')}",
-        )
-    wanted = f"expected {LINEAR!r} or {SWIZZLED!r} for experts"
-    require(layout != SWIZZLED_8X4, lambda: f"{shown} has layout {layout!r}; {wanted}")
-    layout, shape = resolve(require, Factors(shown, tensor[0] if batched else tensor, rows, groups, layout))
-    if batched:
-        _check_rows(call, name, tensor, SCALE_DTYPES, (call.b1.shape[0], *shape))
-    else:
-        check_tensor(shown, tensor, SCALE_DTYPES, shape, call.a.device)
-    return layout
-
-
-def _check(call: _Call) -> tuple[str, str]:
-    """Checks everything but the memory; works on fake tensors with symbolic sizes too.
-
-    Returns the layouts of sfa and of b's scale factors.
-    """
-    a, b1, options = call.a, call.b1, call.options
-    require(
-        a.dim() in (2, 3), lambda: f"a has shape {tuple(a.shape)}; expected (T, K/2), or (E, capacity, K/2) with counts"
+for _overload in ("", ".nvfp4"):
+    register(
+        f"experts{_overload}",
+        lambda a, b1, b2, sfa, sfb1, sfb2, counts, options, *_: new_products(a, b1, options, blocked=False),
     )
-    name = call.named("b1")
-    require(b1.dim() == 3, lambda: f"{name} has shape {tuple(b1.shape)}; expected (E, rows, K/2)")
-    experts, b_rows, half_k = b1.shape[0], b1.shape[1], a.shape[-1]
-    require(1 <= experts <= _MOST_EXPERTS, lambda: f"{name} has {experts} experts; expected 1 to {_MOST_EXPERTS}")
-    require(half_k * 2 % K_MULTIPLE == 0, lambda: f"a has K = {2 * half_k}; expected a multiple of {K_MULTIPLE}")
-    joint = options.weights != APART
-    require(not (joint and b_rows % 2), lambda: f"b1 has {b_rows} rows; expected an even number of gate's and up's")
-    require(not (options.ends and call.padded), lambda: "offsets are given; expected counts, as a is padded")
-    for name, tensor in (("b2", call.b2), ("sfb2", call.sfb2)):
-        check_given(name, tensor, options.plain or joint)
-    places, rows = (experts,) if call.padded else (), a.shape[-2]
-    _check_rows(call, "a", a, CODE_DTYPES, (*places, rows, half_k))
-    _check_rows(call, "b1", b1, CODE_DTYPES, (experts, b_rows, half_k))
-    _check_rows(call, "b2", call.b2, CODE_DTYPES, (experts, b_rows, half_k))
-    sfa_layout = _check_scales(call, "sfa", call.sfa, rows, call.padded, options.sfa_layout)
-    sfb_layout = _check_scales(call, "sfb1", call.sfb1, b_rows, True, options.sfb_layout)
-    if call.sfb2 is not None:
-        _check_scales(call, "sfb2", call.sfb2, b_rows, True, options.sfb_layout)
-    _check_rows(call, "counts", call.counts, (torch.int32,), (experts,))
-    for name in ("scale_gate", "scale_up", "scale_c"):
-        _check_rows(call, name, getattr(call, name), (torch.float32,), (experts,))
-    _check_rows(call, "token_scale", call.token_scale, (torch.float32,), (*places, rows))
-    check_sizes(call.n, 2 * half_k, options, sfb_layout == SWIZZLED)
-    return sfa_layout, sfb_layout
-
-
-def _allocate(call: _Call) -> tuple[torch.Tensor, ...]:
-    """c, and for NVFP4 output its scale factors."""
-    n, rows, device, output = call.n, call.a.shape[:-1], call.a.device, call.options.out_dtype
-    c = torch.empty((*rows, n // 2 if output == NVFP4 else n), dtype=DTYPES[output], device=device)
-    if output != NVFP4:
-        return (c,)
-    return c, torch.empty((*rows, n // GROUP), dtype=torch.float8_e4m3fn, device=device)
-
-
-def _fake(call: _Call) -> tuple[torch.Tensor, ...]:
-    _check(call)
-    return _allocate(call)
-
-
-def _experts(call: _Call) -> tuple[torch.Tensor, ...]:
-    sfa_layout, sfb_layout = _check(call)
-    c, *sfc = found = _allocate(call)
-    device, options = call.a.get_device(), call.options
-    scales = aligned([one for one in (call.sfa, call.sfb1, call.sfb2) if one is not None])
-    tensors = (call.a, call.b1, call.b2, *scales, *((None,) * (3 - len(scales))), c)
-    optional = (call.scale_gate, call.scale_up, call.token_scale, call.scale_c, sfc[0] if sfc else None)
-    raise_status(_call(_ARGS.pack(
-        _ARGS.size, 0, device, _LAYOUTS[sfb_layout], call.b1.shape[0], call.a.shape[-2], call.n, 2 * call.a.shape[-1],
-        *map(address, tensors), current_queue(device), address(call.counts),
-        _PADDED if call.padded else _ENDED if options.ends else _COUNTED, _LAYOUTS[sfa_layout], int(options.plain),
-        WEIGHTS[options.weights], OUTPUTS.index(options.out_dtype), 0, *map(address, optional), call.limit,
-        0.0 if options.plain else library_alpha(call.alpha), call.beta, 0.0,
-    )))  # fmt: skip
-    return found
-
-
-_BEFORE = _Call._fields.index("options")
-
-
-def _of(*given: object, options: int = 0, **named: object) -> _Call:
-    """The call of experts.nvfp4."""
-    operands, (options, *others) = given[:_BEFORE], given[_BEFORE:] or (options,)
-    return _Call(*operands, read_options(options), *others, **named)
-
-
-register_products("experts", _of, _fake, _experts, _Call._fields.index("scale_c"))
 _run, _run_nvfp4 = torch.ops.nvfp4_gemm.experts.default, torch.ops.nvfp4_gemm.experts.nvfp4
 
 

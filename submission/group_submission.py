@@ -20,33 +20,30 @@ from typing import NoReturn, SupportsIndex
 
 import torch
 
-from .submission import (
-    _BACKEND_AUTO,
-    _FP4,
-    _OUTPUT,
-    _OUTPUT_BYTES,
-    _SCALES_BLOCKED,
-    _STATUS_ARGUMENT,
-    _STATUS_NULL_POINTER,
+from .grouped_call import ARGS_BYTES, GROUP_BYTES, MOST_GROUPS, call_grouped, packing
+from .shim import (
+    BACKEND_AUTO,
+    OUTPUT_BYTES,
+    SCALES_BLOCKED,
+    SFA,
+    SFB,
+    A,
+    B,
     Backend,
-    _bytes,
-    _check_as_expected,
-    _check_is_tensor,
-    _check_queue,
-    _Expected,
-    _library,
-    _numbered_backends,
-    _rows,
-    _scales,
+    C,
+    Form,
+    check_queue,
+    examine,
+    library,
+    message,
+    numbered_backends,
+    raise_status,
+    tensor_form,
 )
 
-# struct custom_kernel_grouped_args: struct_bytes, backend, device, scale_layout; groups, group_bytes, reserved, group,
-# queue.  After it, in the same buffer, each struct custom_kernel_group: m, n, k, a, b, sfa, sfb, c.
-_ARGS, _GROUP = "IiiiqIIQQ", "qqq5Q"
-_ARGS_BYTES, _GROUP_BYTES = struct.calcsize("@" + _ARGS), struct.calcsize("@" + _GROUP)
-_MOST_GROUPS = 65536  # CUSTOM_KERNEL_MAX_GROUPS
 _GROUP_OF_NO_ROWS = (0, 1, 64, 0, 0, 0, 0, 0)
 _STATUS_UNSUPPORTED = 4
+_ROLES = (A, B, C, SFA, SFB)
 _NAMES = ("a", "b", "c", "sfa_reordered", "sfb_reordered")
 _NUMBERS = ("fp4", "e4m3", "fp16", "cpu", "cuda")  # torch's numbers, as core/python_groups.h names them
 _TYPES = ("PyTuple_Type", "PyList_Type", "PyLong_Type", "tensor_type")
@@ -62,16 +59,6 @@ _TORCH_FUNCTIONS = tuple(
 )  # fmt: skip
 _NOT_AS_EXPECTED = -1
 _LISTS = ("abc_tensors", "sfasfb_tensors", "sfasfb_reordered_tensors", "problem_sizes")
-
-
-def _lacking(address: int) -> int:
-    """Stands in for the function if the library is older."""
-    raise RuntimeError(f"{_library._name} has no grouped GEMM; expected ABI version 1.2 or later")
-
-
-_call_grouped = getattr(_library, "custom_kernel_grouped", _lacking)
-_call_grouped.argtypes = (ctypes.c_void_p,)
-_call_grouped.restype = ctypes.c_int32
 
 
 class _PythonFunctions(ctypes.Structure):
@@ -94,7 +81,7 @@ def _tensor_offset(torch_library: ctypes.CDLL) -> int:
     """
     first_member = object.__basicsize__
     for shape in ((), (3,), (2, 1, 5)):
-        tensor = torch.empty(shape, dtype=_OUTPUT)
+        tensor = torch.empty(shape, dtype=torch.float16)
         if (
             type(tensor).__basicsize__ < first_member + 8
             or tensor._cdata != ctypes.c_uint64.from_address(id(tensor) + first_member).value
@@ -111,7 +98,7 @@ def _tensor_offset(torch_library: ctypes.CDLL) -> int:
 def _torch_numbers(torch_library: ctypes.CDLL, offset: int) -> list[int]:
     """The values of _NUMBERS.  dtypes are read from tensors, because not every torch has a function for each."""
     numbers = []
-    for dtype in (_FP4, torch.float8_e4m3fn, _OUTPUT):
+    for dtype in (torch.float4_e2m1fn_x2, torch.float8_e4m3fn, torch.float16):
         # A view, because torch's deterministic mode fills new tensors and cannot fill e2m1.
         tensor, number = torch.empty(0, dtype=torch.uint8).view(dtype), ctypes.c_int32()
         torch_library.aoti_torch_get_dtype(ctypes.c_void_p(id(tensor) + offset), ctypes.byref(number))
@@ -134,12 +121,9 @@ def _python_functions() -> _PythonFunctions | None:
     return _PythonFunctions(ctypes.sizeof(_PythonFunctions), offset, *numbers, 0, *types, *addresses)
 
 
-def _reading_library() -> Callable[[int, object, int], int] | None:
-    """custom_kernel_grouped_python(), called with the interpreter's lock held; None if the library lacks it."""
-    try:
-        reading = ctypes.PyDLL(_library._name).custom_kernel_grouped_python
-    except AttributeError:  # an older library
-        return None
+def _reading_library() -> Callable[[int, object, int], int]:
+    """custom_kernel_grouped_python(), called with the interpreter's lock held."""
+    reading = ctypes.PyDLL(library._name).custom_kernel_grouped_python
     reading.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     reading.restype = ctypes.c_int32
     return reading
@@ -154,38 +138,18 @@ _call_python = None if _functions is None else _reading_library()
 def backends() -> list[Backend]:
     """All backends in the order of automatic choice; one without a grouped GEMM is listed as not available."""
     found = []
-    pack_into, buffer_type = _packing(1)
+    pack_into, buffer_type = packing(1)
     buffer = buffer_type()
     address = ctypes.addressof(buffer)
-    group = address + _ARGS_BYTES
-    for number, backend in _numbered_backends().items():
+    group = address + ARGS_BYTES
+    for number, backend in numbered_backends().items():
         device = -1 if backend.name == "cpu" else 0
-        header = (_ARGS_BYTES, number, device, _SCALES_BLOCKED, 1, _GROUP_BYTES, 0, group, 0)
+        header = (ARGS_BYTES, number, device, SCALES_BLOCKED, 1, GROUP_BYTES, 0, group, 0)
         pack_into(buffer, 0, *header, *_GROUP_OF_NO_ROWS)
-        if _call_grouped is _lacking:
-            backend = backend._replace(built=False, available=False, detail="the library has no grouped GEMM")
-        elif backend.available and _call_grouped(address) == _STATUS_UNSUPPORTED:
-            backend = backend._replace(available=False, detail=_library.custom_kernel_message().decode())
+        if backend.available and call_grouped(address) == _STATUS_UNSUPPORTED:
+            backend = backend._replace(available=False, detail=message())
         found.append(backend)
     return found
-
-
-@lru_cache(maxsize=256)
-def _packing(groups: int) -> tuple[Callable[..., None], type[ctypes.Array]]:
-    """The function that packs a call's structs, and the type of its buffer.  Each call makes a buffer of its own."""
-    return struct.Struct("@" + _ARGS + groups * _GROUP).pack_into, ctypes.c_char * (_ARGS_BYTES + groups * _GROUP_BYTES)
-
-
-def _expected_of(name: str, m: int, n: int, half_k: int) -> tuple[_Expected, ...]:
-    """Required form of the five tensors of a group, in the order of _NAMES."""
-    names = [f"{tensor} of {name}" for tensor in _NAMES]
-    return (
-        _rows(names[0], _FP4, m, half_k, 1),
-        _rows(names[1], _FP4, n, half_k, 1),
-        _rows(names[2], _OUTPUT, m, n, 1),
-        _scales(names[3], m, half_k, 1, True),
-        _scales(names[4], n, half_k, 1, True),
-    )
 
 
 @lru_cache(maxsize=256)
@@ -196,21 +160,21 @@ def _expected_groups(
     of every tensor.  All are empty if a size is wrong.
     """
     seen: list[object] = []
-    every: list[_Expected] = []
+    every: list[Form] = []
     for size in sizes:
         m, n, k, batches = map(operator.index, size)
         if batches != 1 or m < 0 or n < 1 or k < 64 or k % 64 != 0:
             return [], [], ()
-        tensors = _expected_of("", m, n, k // 2)
+        forms = [tensor_form(role, SCALES_BLOCKED, m, n, k, 1) for role in _ROLES]
         # is_contiguous() is cheaper than stride(), and suffices for all but the blocked scale factors.
-        seen += [tensor.shape for tensor in tensors]
-        seen += [True] * 3 + [tensor.strides for tensor in tensors[3:]]
-        seen += [tensor.dtype for tensor in tensors] + [device] * 5
-        every += tensors
+        seen += [form.shape for form in forms]
+        seen += [True] * 3 + [form.strides for form in forms[3:]]
+        seen += [form.dtype for form in forms] + [device] * 5
+        every += forms
     return (
         seen,
         [(operator.index(m), operator.index(n), operator.index(k)) for m, n, k, _ in sizes],
-        tuple(map(_bytes, every)),
+        tuple(form.bytes for form in every),
     )
 
 
@@ -228,8 +192,8 @@ def _check_groups(data: Sequence[Sequence[Sequence[object]]]) -> tuple[tuple[int
         raise ValueError(f"data has {len(data)} members; expected {len(_LISTS)}: {', '.join(_LISTS)}")
     abc, _, factors, sizes = data
     groups = _sized(abc, _LISTS[0])
-    if not 1 <= groups <= _MOST_GROUPS:
-        raise ValueError(f"{_LISTS[0]} has {groups} groups; expected 1 to {_MOST_GROUPS}")
+    if not 1 <= groups <= MOST_GROUPS:
+        raise ValueError(f"{_LISTS[0]} has {groups} groups; expected 1 to {MOST_GROUPS}")
     for name, members, width in ((_LISTS[0], abc, 3), (_LISTS[2], factors, 2), (_LISTS[3], sizes, 4)):
         if _sized(members, name) != groups:
             raise ValueError(f"{name} has {len(members)} groups; expected {groups}, as {_LISTS[0]}")
@@ -248,18 +212,15 @@ def _check_groups(data: Sequence[Sequence[Sequence[object]]]) -> tuple[tuple[int
         if k % 64 != 0 or batches != 1:
             wrong = f"k of group {index} is {k}; expected a multiple of 64"
             raise ValueError(wrong if k % 64 != 0 else f"l of group {index} is {batches}; expected 1")
-        tensors = (*first, *second)
-        expected = _expected_of(f"group {index}", m, n, k // 2)
-        for one, tensor in zip(expected, tensors, strict=True):
-            _check_is_tensor(one.name, tensor)
-        for one, tensor in zip(expected, tensors, strict=True):
-            _check_as_expected(one, tensor, abc[0][2] if index else tensors[2], f"M = {m}, N = {n}, K = {k}")
+        names = [f"{tensor} of group {index}" for tensor in _NAMES]
+        tensors = list(zip(names, (*first, *second), strict=True))
+        examine(tensors, _ROLES, SCALES_BLOCKED, (m, n, k), ("c of group 0", abc[0][2]) if index else None)
         given.append((m, n, k))
     return tuple(given)
 
 
 # Set by the package, as in submission.py.
-_is_plain: Callable[[Sequence[torch.Tensor], Sequence[int]], bool] | None = None
+_have_memory: Callable[[Sequence[torch.Tensor], Sequence[int]], bool] | None = None
 _current_queue: Callable[[int], int] | None = None
 
 
@@ -274,11 +235,11 @@ def _read_by_library(data: Sequence[Sequence[object]], queue: int | None) -> tup
         outputs = [c for _, _, c in data[0]]
         if any(map(_is_neg, outputs)):
             return _NOT_AS_EXPECTED, []
-        if _is_plain is not None:
+        if _have_memory is not None:
             tensors = [
                 tensor for members in zip(data[0], data[2], strict=True) for group in members for tensor in group
             ]
-            if not _is_plain(tensors, [tensor.nbytes for tensor in tensors]):
+            if not _have_memory(tensors, [tensor.nbytes for tensor in tensors]):
                 return _NOT_AS_EXPECTED, []
         if queue is None and _current_queue is not None:
             queue = _current_queue(outputs[0].get_device())
@@ -290,10 +251,8 @@ def _read_by_library(data: Sequence[Sequence[object]], queue: int | None) -> tup
 def _raise_status(status: int, data: Sequence[Sequence[object]]) -> NoReturn:
     """Raises the exception for a call that the library refused."""
     _check_groups(data)  # says more about tensors without memory (torch's meta device)
-    message = _library.custom_kernel_message().decode(errors="replace")
-    message = re.sub(r"group\[(\d+)\]\.(sf[ab])\b", r"\2_reordered of group \1", message)
-    message = re.sub(r"group\[(\d+)\]\.(\w+)", r"\2 of group \1", message)
-    raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
+    text = re.sub(r"group\[(\d+)\]\.(sf[ab])\b", r"\2_reordered of group \1", message())
+    raise_status(status, re.sub(r"group\[(\d+)\]\.(\w+)", r"\2 of group \1", text))
 
 
 def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) -> list[torch.Tensor]:
@@ -338,15 +297,15 @@ def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) ->
                 a.get_device(), b.get_device(), c.get_device(), sfa.get_device(), sfb.get_device(),
             )
             m, n, _ = shape
-            # c is written, so its memory is checked even without the package's _is_plain
-            if c.is_neg() or c.untyped_storage().nbytes() < _OUTPUT_BYTES * (m * n + c.storage_offset()):
+            # c is written, so its memory is checked even without the package's _have_memory
+            if c.is_neg() or c.untyped_storage().nbytes() < OUTPUT_BYTES * (m * n + c.storage_offset()):
                 plain = False
             outputs.append(c)
         # fmt: on
         as_expected = plain and expected != [] and seen == expected
-        if as_expected and _is_plain is not None:
+        if as_expected and _have_memory is not None:
             tensors = tuple(tensor for pair in zip(abc, factors, strict=True) for group in pair for tensor in group)
-            as_expected = _is_plain(tensors, byte_counts)
+            as_expected = _have_memory(tensors, byte_counts)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         as_expected = False
     if not as_expected:
@@ -358,28 +317,28 @@ def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) ->
     for (a, b, c), (sfa, sfb), shape in zip(abc, factors, shapes, strict=True):
         arguments += shape
         arguments += (a.data_ptr(), b.data_ptr(), sfa.data_ptr(), sfb.data_ptr(), c.data_ptr())
-    pack_into, buffer_type = _packing(len(outputs))
+    pack_into, buffer_type = packing(len(outputs))
     buffer = buffer_type()
     address = ctypes.addressof(buffer)
     try:
         pack_into(
             buffer,
             0,
-            _ARGS_BYTES,
-            _BACKEND_AUTO,
+            ARGS_BYTES,
+            BACKEND_AUTO,
             device,
-            _SCALES_BLOCKED,
+            SCALES_BLOCKED,
             len(outputs),
-            _GROUP_BYTES,
+            GROUP_BYTES,
             0,
-            address + _ARGS_BYTES,
+            address + ARGS_BYTES,
             queue if queue is not None else 0 if _current_queue is None else _current_queue(device),
             *arguments,
         )
     except struct.error:
-        _check_queue(queue)
+        check_queue(queue)
         raise
-    status = _call_grouped(address)
+    status = call_grouped(address)
     if status != 0:
         _raise_status(status, data)
     return outputs

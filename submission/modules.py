@@ -22,12 +22,12 @@ from .checkpoint import (
 )
 from .experts_operator import grouped_gated_gemm, grouped_plain_gemm
 from .extended_operator import NVFP4, gated_gemm, plain_gemm
-from .operator_checks import ALIGNMENT_BYTES
 from .operators import forward_ad, without_derivative
 from .quantize_operator import quantize_nvfp4
 from .scale_layouts import LINEAR, SWIZZLED, linear_scales, swizzle_scales
 
 _DTYPES = {torch.float32: torch.bfloat16, torch.float16: torch.float16, torch.bfloat16: torch.bfloat16}
+_ALIGNMENT_BYTES = 16  # of the library's tensors
 _K_MULTIPLE = 64  # calls copy nothing where K is a multiple of it
 
 
@@ -45,7 +45,7 @@ def _relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
 def _align_buffers(layer: torch.nn.Module, _: object) -> None:
     """Copies what load_state_dict(assign=True) took from a file's memory: the library needs 16 bytes."""
     for name, buffer in layer.named_buffers(recurse=False):
-        if type(buffer) is torch.Tensor and buffer.data_ptr() % ALIGNMENT_BYTES:
+        if type(buffer) is torch.Tensor and buffer.data_ptr() % _ALIGNMENT_BYTES:
             setattr(layer, name, buffer.clone())
 
 

@@ -1,10 +1,11 @@
 """Registration of the operators torch.ops.nvfp4_gemm.*, and what their Python parts share.
 
 The library defines them itself through torch's stable C interface (submission/torch/), so that a call enters no Python
-below torch.ops.  A torch without that interface (before 2.11) gets the same operators with implementations in Python,
-which cost a call some 50 to 150 us of the host's time; the log of this module says so.
+below torch.ops.
 
-Python always has the fake implementations, which torch.compile, torch.export and FakeTensor use.
+Python has the fake implementations, which torch.compile, torch.export and FakeTensor use.  Each has the library check
+the call, as the call itself will be, from a description of its tensors; symbolic sizes count as the example's that they
+stand for, so no check becomes a guard.
 
 A call converts one integer faster than words, so the products take their options as the bits of one: 0 to 3 and 4 to 7
 the layouts of sfa and of b's scale factors, 0 for one that is not stated; 8 to 11 the output; 12 to 19 the order of
@@ -14,17 +15,16 @@ weights; PLAIN and ENDS for the products of experts (submission/torch/operands.h
 from __future__ import annotations
 
 import ctypes
-import logging
-import re
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
 import torch
 from torch.autograd import forward_ad
 
-from . import submission
-from .scale_layouts import SCALE_LAYOUTS, ScaleLayout, layout_pair
+from . import shim
+from .scale_layouts import SCALE_LAYOUTS, ScaleLayout, layout_pair, new_blocked_scales
 
 NAMESPACE = "nvfp4_gemm"
 
@@ -37,16 +37,25 @@ def current_queue(device: int) -> int:
     return _raw_queue(device) if device >= 0 and _raw_queue is not None else 0
 
 
-def message() -> str:
-    """Why the library refused this thread's last call."""
-    return submission._library.custom_kernel_message().decode(errors="replace")
+# Some tensors have the right metadata and the wrong memory: fake tensors, views with the negative bit, and parameters
+# whose storage was shrunk.  To check all seven costs more than half as much as the rest of the shim, so a bundle checks
+# only `c`, which is written, and reads such an input's memory as it is.
+_Tensor = torch.Tensor
+_ORDINARY = torch.Tensor.__torch_dispatch__
 
 
-_LEAST = 1e-45  # the least float32 above 0
-
-
-def address(tensor: torch.Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
+def have_memory(tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> bool:
+    """True if each tensor's values are in memory; `sizes` are bytes.  If not, shim.examine() names the tensor."""
+    for tensor, size in zip(tensors, sizes, strict=True):
+        kind = type(tensor)
+        if kind is not _Tensor and kind.__torch_dispatch__ is not _ORDINARY:
+            return False
+        if tensor.is_neg():
+            return False
+        offset = tensor.storage_offset()
+        if tensor.untyped_storage().nbytes() < (size + offset * tensor.itemsize if offset else size):
+            return False
+    return True
 
 
 def number_like(name: str, value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
@@ -59,84 +68,101 @@ def number_like(name: str, value: torch.Tensor | float | None, like: torch.Tenso
     return value
 
 
-def library_alpha(alpha: float) -> float:
-    """Alpha for the library, where 0 stands for 1; so small a number gives the same sigmoid as 0."""
-    return _LEAST if abs(alpha) < _LEAST else alpha
+class _Argument(ctypes.Structure):
+    """struct described_argument of torch/torch_register.h."""
+
+    _fields_ = (("tensor", shim.Description), ("integer", ctypes.c_int64), ("number", ctypes.c_double))
 
 
-def raise_status(status: int) -> None:
-    """Raises the exception for a call that the library refused, unless status is 0."""
-    if status != 0:
-        wrong = status in (submission._STATUS_NULL_POINTER, submission._STATUS_ARGUMENT)
-        raise (ValueError if wrong else RuntimeError)(message())
+_schema_at = shim.library.custom_kernel_torch_schema
+_schema_at.restype = ctypes.c_char_p
 
 
-def _schemas() -> dict[str, tuple[int, str]]:
-    """The library's operators by name, NAME or NAME.OVERLOAD: number and schema."""
-    try:
-        schema = submission._library.custom_kernel_torch_schema
-    except AttributeError:
-        raise ImportError(f"{submission._library._name} is older than this package; expected ABI version 1.5") from None
-    schema.restype = ctypes.c_char_p
-    found = {}
-    while (text := schema(len(found))) is not None:
-        found[text.decode().partition("(")[0]] = (len(found), text.decode())
+def _numbers_of_operators() -> dict[str, int]:
+    """The library's operators by name, NAME or NAME.OVERLOAD."""
+    found: dict[str, int] = {}
+    while (schema := _schema_at(len(found))) is not None:
+        found[schema.decode().partition("(")[0]] = len(found)
     return found
 
 
-def _is_defined(name: str) -> bool:
+def _operator(name: str) -> torch._ops.OpOverload | None:
     packet, _, overload = name.partition(".")
     found = getattr(torch.ops.nvfp4_gemm, packet, None)
-    return found is not None and (overload or "default") in found.overloads()
+    return getattr(found, overload or "default", None)
 
 
-_known = _schemas()
+_known = _numbers_of_operators()
 # Those of another copy of this package, before this one registers any: torch.ops remembers what it was asked for.
-_defined = {name for name in _known if _is_defined(name)}
-_of_c: set[str] = set()
+_defined = {name for name in _known if _operator(name) is not None}
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
-def _of_tensors(schema: str, implementation: Callable[..., object]) -> Callable[..., object]:
-    """The implementation, which refuses None for a tensor that is not optional; torch passes it on."""
-    parameters = schema.partition("(")[2].partition(") -> ")[0].split(", ")
-    needed = {place: text.split()[1] for place, text in enumerate(parameters) if re.match(r"Tensor(\(a!\))? ", text)}
-
-    def checked(*given: object, **named: object) -> object:
-        for place, name in needed.items():
-            if (given[place] if place < len(given) else named.get(name)) is None:
-                raise RuntimeError(f"{NAMESPACE}: {name} is None; expected a tensor")
-        return implementation(*given, **named)
-
-    return checked
+def _examples(values: Sequence[object]) -> list[int | float] | None:
+    """The numbers, a symbolic one as the example's; None if there is no example of one."""
+    found = [value.node.hint if hasattr(value, "node") else value for value in values]
+    return None if None in found else found
 
 
-def register(name: str, fake: Callable[..., object], in_python: Callable[..., object] | None = None) -> bool:
+def _describe(value: object) -> _Argument | None:
+    """An argument as C examines it; None if its numbers are not known."""
+    described = _Argument()
+    if isinstance(value, torch.Tensor):
+        sizes, strides = _examples(value.shape), _examples(value.stride())
+        if sizes is None or strides is None:
+            return None
+        places = {"cpu": -1, "cuda": value.device.index or 0}
+        device = places.get(value.device.type, shim.DEVICE_ELSEWHERE)
+        described.tensor = shim.describe("", value.dtype, sizes, strides, device, 0)
+    elif value is not None:
+        number = _examples([value])
+        if number is None:
+            return None
+        setattr(described, "number" if isinstance(number[0], float) else "integer", number[0])
+    return described
+
+
+def _check(name: str, values: Sequence[object]) -> None:
+    """Raises RuntimeError if the library would refuse a call with tensors as these.
+
+    A call whose sizes nobody knows yet is checked when it runs.
+    """
+    described = [_describe(value) for value in values]
+    if None not in described:
+        arguments = (_Argument * len(described))(*described)
+        if shim.library.custom_kernel_torch_check(_known[name], arguments) != 0:
+            raise RuntimeError(f"{NAMESPACE}: {shim.message()}")
+
+
+def register(name: str, results: Callable[..., object]) -> bool:
     """Defines operator NAME or NAME.OVERLOAD of the library's table for CPU and CUDA tensors.
 
-    fake: its fake implementation.  in_python: its implementation where torch lacks the stable C interface.
+    results: makes new tensors of the results' form from the operator's arguments, which may be fake tensors.
 
-    Returns False if another copy of this package in this process has defined it.
+    Returns False if another copy of this package in this process has defined it.  Raises ImportError if this torch has
+    no stable C interface.
     """
     if name in _defined:
         return False
+    if shim.library.custom_kernel_torch_register(_known[name]) != 0:
+        raise ImportError(f"{NAMESPACE}: {shim.message()}")
     _defined.add(name)
-    number, schema = _known[name]
-    if submission._library.custom_kernel_torch_register(number) == 0:
-        _of_c.add(name)
-    else:
-        logging.getLogger(__name__).warning("%s: the operator %s runs in Python", message(), name)
-        _library.define(schema)
-        for key in ("CPU", "CUDA"):
-            _library.impl(name, _of_tensors(schema, in_python) if in_python else _lacking(name), key)
-    torch.library.register_fake(f"{NAMESPACE}::{name}", _of_tensors(schema, fake), lib=_library)
+
+    def fake(*given: object, **named: object) -> object:
+        parameters = _operator(name)._schema.arguments
+        others = (named.get(one.name, one.default_value) for one in parameters[len(given) :])
+        values = (*given, *others)
+        _check(name, values)
+        return results(*values)
+
+    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_library)
     return True
 
 
 def register_in_python(schema: str, implementation: Callable[..., object], fake: Callable[..., object]) -> None:
     """Defines an operator that the library's table does not have, unless another copy of this package has."""
     name = schema.partition("(")[0]
-    if _is_defined(name):
+    if _operator(name) is not None:
         return
     _library.define(schema)
     for key in ("CPU", "CUDA"):
@@ -226,18 +252,6 @@ def refuse_derivative(**arguments: object) -> None:
             )
 
 
-def in_c() -> bool:
-    """True if this copy of the package has registered operators, and torch calls each of them in C."""
-    return _of_c == _defined
-
-
-def _lacking(name: str) -> Callable[..., object]:
-    def refuse(*_: object, **__: object) -> object:
-        raise RuntimeError(f"{NAMESPACE}::{name} needs torch's stable C interface; expected torch 2.11 or later")
-
-    return refuse
-
-
 FP16, BF16, NVFP4 = OUTPUTS = ("float16", "bfloat16", "nvfp4")  # in the order of enum custom_kernel_output
 DTYPES = {FP16: torch.float16, BF16: torch.bfloat16, NVFP4: torch.uint8}
 APART, STACKED = "apart", "stacked"
@@ -250,14 +264,11 @@ TO_NVFP4 = OUTPUTS.index(NVFP4) << _OUTPUT_SHIFT  # among a call's options if an
 
 
 class Options(NamedTuple):
-    """What the integer says."""
+    """What the integer says of the results' form."""
 
-    sfa_layout: str | None
     sfb_layout: str | None
     out_dtype: str
     weights: str
-    plain: bool
-    ends: bool
 
 
 def _of(of_a: str | None, of_b: str | None, out_dtype: str, weights: str) -> int:
@@ -293,13 +304,25 @@ def other_options(scale_layout: ScaleLayout, out_dtype: str | torch.dtype = FP16
 
 
 def read_options(options: int) -> Options:
-    """The inverse, for the operators' Python parts."""
+    """What the fake implementations need of the integer."""
     weights = options >> _WEIGHTS_SHIFT & _WEIGHTS_BITS
     return Options(
-        _LAYOUTS[options & _LAYOUT_BITS],
         _LAYOUTS[options >> _B_SHIFT & _LAYOUT_BITS],
         OUTPUTS[options >> _OUTPUT_SHIFT & _OUTPUT_BITS],
         next(name for name, value in WEIGHTS.items() if value == weights),
-        bool(options & PLAIN),
-        bool(options & ENDS),
     )
+
+
+def new_products(
+    a: torch.Tensor, b: torch.Tensor, options: int, blocked: bool
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """C of the rows of a and weights b (.., rows, K/2); for NVFP4 output also its scale factors, blocked or not."""
+    _, output, weights = read_options(options)
+    n = b.shape[-2] if weights == APART else b.shape[-2] // 2
+    rows = a.shape[:-1]
+    c = torch.empty((*rows, n // 2 if output == NVFP4 else n), dtype=DTYPES[output], device=a.device)
+    if output != NVFP4:
+        return c
+    if blocked:
+        return c, new_blocked_scales(math.prod(rows), n // 16, a.device)
+    return c, torch.empty((*rows, n // 16), dtype=torch.float8_e4m3fn, device=a.device)

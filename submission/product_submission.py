@@ -18,72 +18,36 @@ from typing import NamedTuple, NoReturn
 
 import torch
 
-from .submission import (
-    _BACKEND_AUTO,
-    _FP4,
-    _OUTPUT,
-    _OUTPUT_BYTES,
-    _SCALES_BLOCKED,
-    _STATUS_ARGUMENT,
-    _STATUS_NULL_POINTER,
+from .grouped_call import ARGS_BYTES, GROUP_BYTES, call_grouped, packing
+from .shim import (
+    BACKEND_AUTO,
+    OUTPUT_BYTES,
+    PADDED_B,
+    SCALES_BLOCKED,
+    SFA,
+    SFB,
+    A,
     Backend,
-    _bytes,
-    _check_as_expected,
-    _check_is_tensor,
-    _check_queue,
-    _Expected,
-    _library,
-    _numbered_backends,
-    _rows,
-    _scales,
+    C,
+    check_queue,
+    describe,
+    examine,
+    examine_described,
+    message,
+    numbered_backends,
+    raise_status,
+    tensor_form,
 )
 
-# struct custom_kernel_grouped_args: struct_bytes, backend, device, scale_layout; groups, group_bytes, reserved, group,
-# queue.  After it, in the same buffer, each struct custom_kernel_group: m, n, k, a, b, sfa, sfb, c.
-_ARGS, _GROUP = "IiiiqIIQQ", "qqq5Q"
-_ARGS_BYTES, _GROUP_BYTES = struct.calcsize("@" + _ARGS), struct.calcsize("@" + _GROUP)
-_MOST_BATCHES = 65536  # CUSTOM_KERNEL_MAX_GROUPS
-_PADDED_ROWS = 128  # of b, where c has one column
+_ROLES = (A, PADDED_B, SFA, SFB, C)
 _NAMES = ("a", "b", "sfa_permuted", "sfb_permuted", "c")
 _MEMBERS = "a, b, sfa, sfb, sfa_permuted, sfb_permuted, c"
-
-
-def _lacking(address: int) -> int:
-    """Stands in for the function if the library is older."""
-    raise RuntimeError(f"{_library._name} has no grouped GEMM; expected ABI version 1.2 or later")
-
-
-# An object of this module's own: whoever shares the attribute may give it other types.
-_call = _library["custom_kernel_grouped"] if hasattr(_library, "custom_kernel_grouped") else _lacking
-_call.argtypes = (ctypes.c_void_p,)
-_call.restype = ctypes.c_int32
+_UNLIMITED = 2**62  # bytes of a storage that is not looked at
 
 
 def backends() -> list[Backend]:
     """All backends that the library knows, in the order of automatic choice."""
-    return list(_numbered_backends().values())
-
-
-@lru_cache(maxsize=16)
-def _packing(groups: int) -> tuple[Callable[..., None], type[ctypes.Array]]:
-    """The function that packs a call's structs, and the type of its buffer.  Each call makes a buffer of its own."""
-    return struct.Struct("@" + _ARGS + groups * _GROUP).pack_into, ctypes.c_char * (_ARGS_BYTES + groups * _GROUP_BYTES)
-
-
-def _expected(m: int, n: int, b_rows: int, half_k: int, batches: int) -> tuple[_Expected, ...]:
-    """Required form of the five tensors of a problem, in the order of _NAMES."""
-    return (
-        _rows(_NAMES[0], _FP4, m, half_k, batches),
-        _rows(_NAMES[1], _FP4, b_rows, half_k, batches),
-        _scales(_NAMES[2], m, half_k, batches, True),
-        _scales(_NAMES[3], b_rows, half_k, batches, True),
-        _rows(_NAMES[4], _OUTPUT, m, n, batches),
-    )
-
-
-def _are_sizes(n: int, b_rows: int, half_k: int) -> bool:
-    """True if b may have so many rows for c's N columns, and K is a multiple of 64."""
-    return half_k > 0 and half_k % 32 == 0 and n > 0 and (b_rows == n or (n == 1 and b_rows == _PADDED_ROWS))
+    return list(numbered_backends().values())
 
 
 class _Plan(NamedTuple):
@@ -100,25 +64,28 @@ class _Plan(NamedTuple):
 @lru_cache(maxsize=256)
 def _plan_of(metadata: tuple[tuple[object, ...], ...]) -> _Plan | None:
     """The plan for five tensors, each given by shape, strides, dtype and device; None if something is wrong."""
-    shapes, strides, dtypes, devices = zip(*metadata, strict=True)
-    m, n, batches = shapes[4]
-    b_rows, half_k = shapes[1][0], shapes[0][1]
-    if not _are_sizes(n, b_rows, half_k) or batches > _MOST_BATCHES or len(set(devices)) != 1:
+    given = [
+        describe(name, dtype, shape, strides, device, _UNLIMITED, role)
+        for name, role, (shape, strides, dtype, device) in zip(_NAMES, _ROLES, metadata, strict=True)
+    ]
+    try:
+        examine_described(given, SCALES_BLOCKED, None, given[4])
+    except (TypeError, ValueError):
         return None
-    expected = _expected(m, n, b_rows, half_k, batches)
-    for one, shape, stride, dtype in zip(expected, shapes, strides, dtypes, strict=True):
-        # Strides count only where there is more than one row, value or batch, and none is missing.
-        differ = 0 not in shape and any(
-            size > 1 and x != y for size, x, y in zip(shape, stride, one.strides, strict=True)
-        )
-        if shape != one.shape or dtype is not one.dtype or differ:
-            return None
+    (m, n, batches), k, device = metadata[4][0], 2 * metadata[0][0][1], metadata[4][3]
+    rows = (n, metadata[1][0][0], n, metadata[1][0][0], n)  # of b, which may be padded, and of its scale factors
+    of_batch = [
+        tensor_form(role, SCALES_BLOCKED, m, count, k, 1).bytes for role, count in zip(_ROLES, rows, strict=True)
+    ]
     swapped = n == 1
     order = (1, 0, 3, 2, 4) if swapped else (0, 1, 2, 3, 4)
-    of_batch = [_bytes(one) for one in _expected(m, n, b_rows, half_k, 1)]
-    sizes = (n, m, 2 * half_k) if swapped else (m, n, 2 * half_k)
     return _Plan(
-        devices[0], sizes, order, tuple(of_batch[i] for i in order), batches if m else 0, tuple(map(_bytes, expected))
+        device,
+        (n, m, k) if swapped else (m, n, k),
+        order,
+        tuple(of_batch[i] for i in order),
+        batches if m else 0,
+        tuple(batches * size for size in of_batch),
     )
 
 
@@ -134,31 +101,12 @@ def _unpack(data: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
 
 
 def _check(tensors: tuple[torch.Tensor, ...]) -> None:
-    """Checks each tensor and raises the exception that names the first wrong one: custom_kernel()'s test, in detail."""
-    for name, tensor in zip(_NAMES, tensors, strict=True):
-        _check_is_tensor(name, tensor)
-    a, b, c = tensors[0], tensors[1], tensors[4]
-    for name, tensor in (("a", a), ("b", b), ("c", c)):
-        if tensor.ndim != 3:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected three dimensions")
-        if 0 in tensor.shape[1:]:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected no empty dimension but M")
-    m, n, batches = c.shape
-    half_k, b_rows = a.shape[1], b.shape[0]
-    if half_k % 32 != 0:
-        raise ValueError(f"a has shape {tuple(a.shape)}, K = {2 * half_k}; expected a multiple of 64")
-    if not _are_sizes(n, b_rows, half_k):
-        wanted = f"1 row, or {_PADDED_ROWS} of which the first counts," if n == 1 else f"{n} rows,"
-        raise ValueError(f"b has shape {tuple(b.shape)}; expected {wanted} for c of shape {tuple(c.shape)}")
-    if batches > _MOST_BATCHES:
-        raise ValueError(f"c has shape {tuple(c.shape)}, L = {batches}; expected at most {_MOST_BATCHES}")
-    sizes = f"M = {m}, N = {n}, K = {2 * half_k}, L = {batches}"
-    for expected, tensor in zip(_expected(m, n, b_rows, half_k, batches), tensors, strict=True):
-        _check_as_expected(expected, tensor, c, sizes)
+    """Raises the exception that names the first wrong tensor: custom_kernel()'s test, in detail."""
+    examine(list(zip(_NAMES, tensors, strict=True)), _ROLES, SCALES_BLOCKED)
 
 
 # Set by the package, as in submission.py.
-_is_plain: Callable[[tuple[torch.Tensor, ...], tuple[int, ...]], bool] | None = None
+_have_memory: Callable[[tuple[torch.Tensor, ...], tuple[int, ...]], bool] | None = None
 _current_queue: Callable[[int], int] | None = None
 
 
@@ -169,12 +117,12 @@ def _plan(tensors: tuple[torch.Tensor, ...]) -> _Plan | None:
             tuple([(tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()) for tensor in tensors])
         )
         c = tensors[4]
-        # c is written, so its memory is checked even without the package's _is_plain
+        # c is written, so its memory is checked even without the package's _have_memory
         good = (
             found is not None
             and not c.is_neg()
-            and c.untyped_storage().nbytes() >= found.bytes[4] + _OUTPUT_BYTES * c.storage_offset()
-            and (_is_plain is None or _is_plain(tensors, found.bytes))
+            and c.untyped_storage().nbytes() >= found.bytes[4] + OUTPUT_BYTES * c.storage_offset()
+            and (_have_memory is None or _have_memory(tensors, found.bytes))
         )
         return found if good else None
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
@@ -192,8 +140,7 @@ def _raise_status(status: int, tensors: tuple[torch.Tensor, ...]) -> NoReturn:
     def named(found: re.Match[str]) -> str:
         return f"{names.get(found[2], found[2])} of batch {found[1]}"
 
-    message = re.sub(r"group\[(\d+)\]\.(\w+)", named, _library.custom_kernel_message().decode(errors="replace"))
-    raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
+    raise_status(status, re.sub(r"group\[(\d+)\]\.(\w+)", named, message()))
 
 
 def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> torch.Tensor:
@@ -229,18 +176,18 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
     for batch in range(batches):
         members += sizes
         members += [begin + batch * step for begin, step in zip(begins, steps, strict=True)]
-    pack_into, buffer_type = _packing(batches)
+    pack_into, buffer_type = packing(batches)
     buffer = buffer_type()
     address = ctypes.addressof(buffer)
     try:
         pack_into(
-            buffer, 0, _ARGS_BYTES, _BACKEND_AUTO, device, _SCALES_BLOCKED, batches, _GROUP_BYTES, 0,
-            address + _ARGS_BYTES, queue, *members,
+            buffer, 0, ARGS_BYTES, BACKEND_AUTO, device, SCALES_BLOCKED, batches, GROUP_BYTES, 0,
+            address + ARGS_BYTES, queue, *members,
         )  # fmt: skip
     except struct.error:
-        _check_queue(queue)
+        check_queue(queue)
         raise
-    status = _call(address)
+    status = call_grouped(address)
     if status != 0:
         _raise_status(status, tensors)
     return data[6]

@@ -7,140 +7,31 @@ backend, except that GPUs approximate the exponential of a gate.
 
 from __future__ import annotations
 
-import ctypes
-import struct
-from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import torch
 
-from . import submission
-from .operator_checks import check_number, check_tensor, require
-from .operators import (
-    address,
-    current_queue,
-    forward_ad,
-    library_alpha,
-    number_like,
-    raise_status,
-    register,
-    without_derivative,
-)
-from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED, SWIZZLED_8X4, view_shape
+from .operators import forward_ad, number_like, register, without_derivative
+from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED, SWIZZLED_8X4, new_blocked_scales
 
-_TYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float32: 3}  # enum custom_kernel_output
 _LAYOUTS = {SWIZZLED: 0, LINEAR: 1, SWIZZLED_8X4: 2}  # enum custom_kernel_scale_layout
-_NAMES = {number: name for name, number in _LAYOUTS.items()}
 _FORM_SHIFT, _LAYOUT_BITS = 4, 15  # in the operator's options; the layout is in the low bits
-_PLAIN, _NORM, _GATED = (form << _FORM_SHIFT for form in range(3))  # enum custom_kernel_quantize_form
-_GROUP, _TILE_GROUPS = 16, 4
-
-# struct custom_kernel_quantize_args: struct_bytes, backend, device, scale_layout; m, k, x_row; x, scale, codes, scales,
-# saturated, queue; form, x_type; weight, residual, sum; epsilon, limit, alpha, beta.
-_ARGS = struct.Struct("@Iiiiqqq6Qii3Qffff")
-_call = submission._library.custom_kernel_quantize
-_call.argtypes = (ctypes.c_char_p,)
-_call.restype = ctypes.c_int32
+_NORM, _GATED = (form << _FORM_SHIFT for form in (1, 2))  # enum custom_kernel_quantize_form
 
 
-class _Call(NamedTuple):
-    """The arguments of the operator's overload .sum, in the order of its schema; those of the other lack residual."""
-
-    x: torch.Tensor
-    residual: torch.Tensor | None
-    options: int = 0
-    global_scale: torch.Tensor | None = None
-    saturated: torch.Tensor | None = None
-    weight: torch.Tensor | None = None
-    epsilon: float = 0.0
-    limit: float = 0.0
-    alpha: float = 0.0
-    beta: float = 0.0
-
-    @property
-    def form(self) -> int:
-        """_PLAIN, _NORM or _GATED."""
-        return self.options & ~_LAYOUT_BITS
-
-    @property
-    def layout(self) -> int:
-        """The layout's number."""
-        return self.options & _LAYOUT_BITS
-
-    @property
-    def k(self) -> int:
-        """Numbers of a row that are quantized."""
-        return self.x.shape[1] // 2 if self.form == _GATED else self.x.shape[1]
+def _new(x: torch.Tensor, options: int, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and scale factors."""
+    m, layout = x.shape[0], options & _LAYOUT_BITS
+    k = x.shape[1] // 2 if options & ~_LAYOUT_BITS == _GATED else x.shape[1]
+    codes = torch.empty((m, k // 2), dtype=torch.uint8, device=x.device)
+    if layout == _LAYOUTS[SWIZZLED]:
+        return codes, new_blocked_scales(m, k // 16, x.device)
+    shape = (m, k // 16) if layout == _LAYOUTS[LINEAR] else ((m + 7) // 8 * 8, (k + 63) // 64 * 4)
+    return codes, torch.empty(shape, dtype=torch.float8_e4m3fn, device=x.device)
 
 
-def _check(call: _Call) -> None:
-    """Checks everything but the memory; works on fake tensors with symbolic sizes too."""
-    x, halves = call.x, 2 if call.form == _GATED else 1
-    require(x.dtype in _TYPES, lambda: f"x has dtype {x.dtype}; expected {' or '.join(map(str, _TYPES))}")
-    require(x.dim() == 2, lambda: f"x has shape {tuple(x.shape)}; expected (M, {'2 ' * (halves - 1)}K)")
-    require(
-        x.shape[1] > 0 and x.shape[1] % (_GROUP * halves) == 0,
-        lambda: f"x has {x.shape[1]} columns; expected a positive multiple of {_GROUP * halves}",
-    )
-    require(
-        x.stride(1) == 1 and (x.shape[0] <= 1 or x.stride(0) >= x.shape[1]),
-        lambda: f"x has strides {x.stride()}; expected rows of consecutive numbers that do not overlap",
-    )
-    check_number("global_scale", call.global_scale, 1, x.device, like="x")
-    if call.weight is not None:
-        check_tensor("weight", call.weight, (x.dtype,), (call.k,), x.device, like="x")
-    if call.residual is not None:
-        check_tensor("residual", call.residual, (x.dtype,), tuple(x.shape), x.device, like="x")
-    if call.saturated is not None:
-        check_number("saturated", call.saturated, 1, x.device, dtype=torch.int64, like="x")
-
-
-def _allocate(call: _Call) -> tuple[torch.Tensor, ...]:
-    """Codes, scale factors, and with a residual the sums."""
-    m, k, device = call.x.shape[0], call.k, call.x.device
-    codes, groups = torch.empty((m, k // 2), dtype=torch.uint8, device=device), k // _GROUP
-    kind, name = {"dtype": torch.float8_e4m3fn, "device": device}, _NAMES[call.layout]
-    if name == LINEAR:
-        scales = torch.empty((m, groups), **kind)
-    elif name == SWIZZLED:
-        _, _, tiles, _, tiles_k = view_shape(m, groups)
-        scales = torch.empty((tiles, tiles_k, 32, 4, 4), **kind).permute(2, 3, 0, 4, 1)
-    else:
-        scales = torch.empty(((m + 7) // 8 * 8, (groups + _TILE_GROUPS - 1) // _TILE_GROUPS * _TILE_GROUPS), **kind)
-    if call.residual is None:
-        return codes, scales
-    return codes, scales, torch.empty((m, k), dtype=call.x.dtype, device=device)
-
-
-def _fake(call: _Call) -> tuple[torch.Tensor, ...]:
-    _check(call)
-    return _allocate(call)
-
-
-def _quantize(call: _Call) -> tuple[torch.Tensor, ...]:
-    codes, scales, *sums = found = _fake(call)
-    x, device = call.x, call.x.get_device()
-    pointers = (address(tensor) for tensor in (x, call.global_scale, codes, scales, call.saturated))
-    raise_status(_call(_ARGS.pack(
-        _ARGS.size, 0, device, call.layout, x.shape[0], call.k, max(x.stride(0), x.shape[1]), *pointers,
-        current_queue(device), call.form >> _FORM_SHIFT, _TYPES[x.dtype], address(call.weight), address(call.residual),
-        address(sums[0] if sums else None), call.epsilon, call.limit,
-        library_alpha(call.alpha) if call.form == _GATED else call.alpha, call.beta,
-    )))  # fmt: skip
-    return found
-
-
-def _register(name: str, *lacks: None) -> None:
-    """Registers an overload; lacks: None for a residual that its schema does not have."""
-
-    def of(compute: Callable[[_Call], tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
-        return lambda x, *others, **named: compute(_Call(x, *lacks, *others, **named))
-
-    register(name, of(_fake), of(_quantize))
-
-
-_register("quantize", None)
-_register("quantize.sum")
+register("quantize", _new)
+register("quantize.sum", lambda x, residual, options, *_: (*_new(x, options), torch.empty_like(residual)))
 _run, _run_sum = torch.ops.nvfp4_gemm.quantize.default, torch.ops.nvfp4_gemm.quantize.sum
 
 

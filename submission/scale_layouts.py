@@ -22,8 +22,7 @@ A tensor of two dimensions with a multiple of 128 rows can be read both ways, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
 
@@ -34,18 +33,6 @@ _BLOCK_ROWS = {SWIZZLED: 128, SWIZZLED_8X4: 8}
 _BLOCK_GROUPS = 4
 _VIEW_DIMENSIONS = 5
 _TO_VIEW, _TO_MEMORY = (2, 3, 0, 4, 1), (2, 4, 0, 1, 3)  # permutations: memory (rows/128, K/64, 32, 4, 4) <-> the view
-
-Require = Callable[[object, Callable[[], str]], None]  # raises an error with the text unless the condition holds
-
-
-class Factors(NamedTuple):
-    """The scale factors of one operand, as they were given, and the operand's size."""
-
-    name: str
-    tensor: torch.Tensor
-    rows: int
-    groups: int
-    layout: str | None  # the layout that the caller states
 
 
 def layout_pair(scale_layout: ScaleLayout) -> tuple[str | None, str | None]:
@@ -69,73 +56,10 @@ def _padded_groups(groups: int) -> int:
     return (groups + _BLOCK_GROUPS - 1) // _BLOCK_GROUPS * _BLOCK_GROUPS
 
 
-def _either(shapes: dict[int, tuple[int, ...]]) -> str:
-    return " or ".join(str(tuple(shape)) for shape in shapes.values())
-
-
-def view_shape(rows: int, groups: int) -> tuple[int, ...]:
-    """The shape of the five-dimensional view of "swizzled128x4"."""
-    return (32, 4, _padded(rows, SWIZZLED) // 128, 4, _padded_groups(groups) // _BLOCK_GROUPS)
-
-
-def resolve(require: Require, factors: Factors) -> tuple[str, tuple[int, ...]]:
-    """The layout of one problem's scale factors, and the shape that the tensor must have.
-
-    The layout is the stated one; else "swizzled128x4" for five dimensions and "linear" for two, if the latter can be
-    read in no other way.
-    """
-    name, tensor, rows, groups, layout = factors
-    dimensions, shape = tensor.dim(), tuple(tensor.shape)
-    if layout is None:
-        require(
-            dimensions in (2, _VIEW_DIMENSIONS),
-            lambda: f"{name} has shape {shape}; expected ({rows}, {groups}), or a layout stated by scale_layout",
-        )
-        require(
-            dimensions != 2 or rows == 0 or shape[0] % _BLOCK_ROWS[SWIZZLED] != 0,
-            lambda: (
-                f"{name} has shape {shape}, which can be read row by row or as blocks of 128 x 4; expected "
-                f"scale_layout={LINEAR!r} or {SWIZZLED!r} to say which"
-            ),
-        )
-        layout = LINEAR if dimensions == 2 else SWIZZLED
-    require(
-        layout in SCALE_LAYOUTS, lambda: f"{name} has layout {layout!r}; expected one of {', '.join(SCALE_LAYOUTS)}"
-    )
-    padded = rows if layout == LINEAR else _padded(rows, layout)
-    wide = groups if layout == LINEAR else _padded_groups(groups)
-    wanted = {2: (padded, wide)}
-    if layout != LINEAR:
-        wanted[1] = (padded * wide,)
-    if layout == SWIZZLED:
-        wanted[_VIEW_DIMENSIONS] = view_shape(rows, groups)
-    require(
-        dimensions in wanted,
-        lambda: f"{name} has shape {shape}; expected {_either(wanted)}, as its layout is {layout!r}",
-    )
-    return layout, wanted[dimensions]
-
-
-def for_library(given: Sequence[tuple[Factors, str]]) -> tuple[bool, list[torch.Tensor]]:
-    """Brings scale factors, each with its resolved layout, to one layout for the library.
-
-    Returns whether that is "swizzled128x4" (else it is "linear"), and the tensors.
-
-    The layout is that of b's scale factors, the last of `given`: converting costs a copy, and weights are large.
-    """
-    target = SWIZZLED if given[-1][1] == SWIZZLED else LINEAR
-    return target == SWIZZLED, [_converted(factors, layout, target) for factors, layout in given]
-
-
-def _converted(factors: Factors, layout: str, target: str) -> torch.Tensor:
-    if layout == target == SWIZZLED:
-        return _view(factors.tensor, factors.groups)
-    if layout == target:
-        return factors.tensor
-    linear = factors.tensor
-    if layout != LINEAR:
-        linear = _unswizzled(factors.tensor, factors.rows, factors.groups, layout)
-    return linear if target == LINEAR else swizzle_scales(linear)
+def new_blocked_scales(rows: int, groups: int, device: torch.device) -> torch.Tensor:
+    """The five-dimensional view of "swizzled128x4", over new memory."""
+    memory = (_padded(rows, SWIZZLED) // 128, _padded_groups(groups) // _BLOCK_GROUPS, 32, 4, 4)
+    return torch.empty(memory, dtype=torch.float8_e4m3fn, device=device).permute(_TO_VIEW)
 
 
 def _view(swizzled: torch.Tensor, groups: int) -> torch.Tensor:
@@ -147,14 +71,10 @@ def _view(swizzled: torch.Tensor, groups: int) -> torch.Tensor:
     return swizzled.view(blocks, wide // _BLOCK_GROUPS, 32, 4, 4).permute(_TO_VIEW)
 
 
-def _unswizzled(swizzled: torch.Tensor, rows: int, groups: int, layout: str) -> torch.Tensor:
+def _unswizzled(swizzled: torch.Tensor, rows: int, groups: int) -> torch.Tensor:
     wide = _padded_groups(groups)
-    if layout == SWIZZLED:
-        memory = _view(swizzled, groups).permute(_TO_MEMORY).view(torch.uint8)
-        by_rows = memory.permute(0, 3, 2, 1, 4)  # (rows/128, 4, 32, K/64, 4)
-    else:
-        memory = swizzled.view(torch.uint8).reshape(-1, wide // _BLOCK_GROUPS, _BLOCK_ROWS[layout], _BLOCK_GROUPS)
-        by_rows = memory.permute(0, 2, 1, 3)  # (rows/8, 8, K/64, 4)
+    memory = _view(swizzled, groups).permute(_TO_MEMORY).view(torch.uint8)
+    by_rows = memory.permute(0, 3, 2, 1, 4)  # (rows/128, 4, 32, K/64, 4)
     return by_rows.reshape(-1, wide)[:rows, :groups].contiguous().view(swizzled.dtype)
 
 
@@ -207,4 +127,4 @@ def linear_scales(swizzled: torch.Tensor, rows: int | None = None, groups: int |
     held = swizzled.numel() // count
     if rows is not None and not 0 <= rows <= held:
         raise ValueError(f"rows is {rows}; expected 0 to {held}, the rows of swizzled")
-    return _unswizzled(swizzled, held if rows is None else rows, count if groups is None else groups, SWIZZLED)
+    return _unswizzled(swizzled, held if rows is None else rows, count if groups is None else groups)

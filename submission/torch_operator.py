@@ -1,4 +1,6 @@
-"""The dual GEMM as an operator of PyTorch: for torch.compile, torch.export, FakeTensor, CUDA graphs and any queue.
+"""The dual GEMM and the leaderboard's grouped GEMM as operators of PyTorch.
+
+They are for torch.compile, torch.export, FakeTensor, CUDA graphs and any queue.
 
     torch.ops.nvfp4_gemm.dual_gemm(a, b1, b2, sfa, sfb1, sfb2, options) -> c    allocates the output
     torch.ops.nvfp4_gemm.dual_gemm.out(..., sfb2, c, options)        writes to c; returns nothing
@@ -12,90 +14,26 @@ A bundle does not contain this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 
-from . import group_submission, product_submission, submission
-from .extended_operator import run_gated
-from .operator_checks import (
-    CODE_DTYPES,
-    GROUP,
-    MOST_DIMENSIONS,
-    SCALE_DTYPES,
-    Rows,
-    aligned,
-    by_rows,
-    check_k,
-    check_tensor,
-    layout_of_batches,
-    require,
-    resolved,
-)
+from . import group_submission
 from .operators import (
     APART,
     FP16,
-    NAMESPACE,
     OPTIONS,
-    current_queue,
     forward_ad,
     other_options,
-    read_options,
     refuse_derivative,
     register,
+    register_in_python,
     without_derivative,
 )
-from .scale_layouts import Factors, ScaleLayout, for_library, view_shape
-
-_Layouts = tuple[str | None, str | None]  # of sfa, and of sfb1 and sfb2
-_SHIM_K = 64  # custom_kernel() takes multiples of it, the library's other calls of 16
+from .scale_layouts import ScaleLayout
 
 
-def _are_batches(tensors: tuple[torch.Tensor, ...]) -> bool:
-    """True if the tensors have a last dimension L."""
-    a, b1 = tensors[:2]
-    require(2 <= a.dim() < MOST_DIMENSIONS, lambda: f"a has shape {tuple(a.shape)}; expected (M, K/2) or (M, K/2, L)")
-    batches = a.dim() == 3 and b1.dim() == 3
-    wanted = "2 dimensions, or 3 as a" if a.dim() == 3 else "2 dimensions"
-    require(b1.dim() == 2 or batches, lambda: f"b1 has shape {tuple(b1.shape)}; expected {wanted}")
-    return batches
-
-
-def _check_one(tensors: tuple[torch.Tensor, ...], layouts: _Layouts) -> tuple[Rows, bool, list[torch.Tensor]]:
-    """Checks one problem; returns a by rows, and the scale factors as for_library() does."""
-    a, b1, b2, *scales = tensors
-    rows = by_rows(a, scales[0], layouts[0])
-    check_k(rows.a)
-    for name, codes, count in (("a", rows.a, rows.a.shape[0]), ("b1", b1, b1.shape[0]), ("b2", b2, b1.shape[0])):
-        check_tensor(name, codes, CODE_DTYPES, (count, rows.a.shape[1]), a.device)
-    groups = rows.a.shape[1] * 2 // GROUP
-    given = [
-        Factors("sfa", rows.sfa, rows.a.shape[0], groups, layouts[0]),
-        Factors("sfb1", scales[1], b1.shape[0], groups, layouts[1]),
-        Factors("sfb2", scales[2], b1.shape[0], groups, layouts[1]),
-    ]
-    return rows, *for_library(resolved(given, a.device))
-
-
-def _check_batches(tensors: tuple[torch.Tensor, ...], layouts: _Layouts) -> bool:
-    """Checks L problems; returns whether their scale factors are blocked."""
-    a, b1, b2, *scales = tensors
-    check_k(a)
-    for name, codes, count in (("a", a, a.shape[0]), ("b1", b1, b1.shape[0]), ("b2", b2, b1.shape[0])):
-        check_tensor(name, codes, CODE_DTYPES, (count, *a.shape[1:]), a.device)
-    own, blocked = layout_of_batches(scales[0])
-    groups = a.shape[1] * 2 // GROUP
-    stated = (layouts[0], layouts[1], layouts[1])
-    for name, scale, layout, codes in zip(("sfa", "sfb1", "sfb2"), scales, stated, (a, b1, b1), strict=True):
-        if layout not in (None, own):
-            text = f"{name} has layout {layout!r}; expected None or {own!r}, as sfa has {scales[0].dim()} dimensions"
-            raise RuntimeError(f"{NAMESPACE}: {text}, L among them")
-        shape = view_shape(codes.shape[0], groups) if blocked else (codes.shape[0], groups)
-        check_tensor(name, scale, SCALE_DTYPES, (*shape, a.shape[2]), a.device)
-    return blocked
-
-
-def _allocate(a: torch.Tensor, b1: torch.Tensor) -> torch.Tensor:
+def _new_c(a: torch.Tensor, b1: torch.Tensor, *_: object) -> torch.Tensor:
     """An output for these operands, in the memory order that the library writes."""
     n = b1.shape[0]
     if b1.dim() == 2:
@@ -103,65 +41,9 @@ def _allocate(a: torch.Tensor, b1: torch.Tensor) -> torch.Tensor:
     return torch.empty((a.shape[2], a.shape[0], n), dtype=torch.float16, device=a.device).permute(1, 2, 0)
 
 
-def _run(tensors: tuple[torch.Tensor, ...], options: int, c: torch.Tensor) -> None:
-    """Passes the tensors to custom_kernel(), with the layout, the dimension L and the dtypes that it expects."""
-    batches, layouts = _are_batches(tensors), read_options(options)[:2]
-    if not batches and tensors[0].shape[-1] % (_SHIM_K // 2):
-        c.copy_(run_gated(*tensors, options=options))
-        return
-    if batches:
-        blocked, packed, scales = _check_batches(tensors, layouts), tensors[:3], tensors[3:]
-    else:
-        rows, blocked, scales = _check_one(tensors, layouts)
-        packed, scales = (rows.a, *tensors[1:3]), aligned(scales)
-    packed = tuple(t if t.dtype != torch.uint8 else t.view(torch.float4_e2m1fn_x2) for t in packed)
-    scales = tuple(t if t.dtype != torch.uint8 else t.view(torch.float8_e4m3fn) for t in scales)
-    if not batches:
-        packed, c = tuple(t.unsqueeze(-1) for t in packed), c.view(-1, c.shape[-1]).unsqueeze(-1)
-        # With the stride that custom_kernel() expects for L = 1, so that its quick comparison succeeds.
-        scales = tuple(t.as_strided((*t.shape, 1), (*t.stride(), t.numel())) for t in scales)
-    submission.custom_kernel((*packed, *((None,) * 3 if blocked else ()), *scales, c))
-
-
-def _fake(*tensors: torch.Tensor, options: int = 0) -> torch.Tensor:
-    (_check_batches if _are_batches(tensors) else _check_one)(tensors, read_options(options)[:2])
-    return _allocate(tensors[0], tensors[1])
-
-
-def _dual_gemm(*tensors: torch.Tensor, options: int = 0) -> torch.Tensor:
-    c = _fake(*tensors, options=options)
-    _run(tensors, options, c)
-    return c
-
-
-def _fake_out(*tensors: torch.Tensor, options: int = 0) -> None:
-    *inputs, c = tensors
-    like = _fake(*inputs, options=options)
-    if inputs[1].dim() == 2 and like.dim() != 2:
-        require(c.shape == like.shape, lambda: f"out has shape {tuple(c.shape)}; expected {tuple(like.shape)}")
-        c, like = c.flatten(0, -2), like.flatten(0, -2)
-    check_tensor("out", c, (torch.float16,), tuple(like.shape), inputs[0].device)
-
-
-def _dual_gemm_out(*tensors: torch.Tensor, options: int = 0) -> None:
-    _fake_out(*tensors, options=options)
-    _run(tensors[:-1], options, tensors[-1])
-
-
-def _by_place(function: Callable[..., object], inputs: int) -> Callable[..., object]:
-    """A function of `inputs` tensors and options=0, as torch calls the implementation of an operator."""
-
-    def implementation(*given: object, options: int = 0, **named: object) -> object:
-        return function(*given[:inputs], *named.values(), options=given[inputs] if len(given) > inputs else options)
-
-    return implementation
-
-
-register("dual_gemm", _by_place(_fake, 6), _by_place(_dual_gemm, 6))
-register("dual_gemm.out", _by_place(_fake_out, 7), _by_place(_dual_gemm_out, 7))
+register("dual_gemm", _new_c)
+register("dual_gemm.out", lambda *_: None)
 _new, _out = torch.ops.nvfp4_gemm.dual_gemm.default, torch.ops.nvfp4_gemm.dual_gemm.out
-for _shim in (submission, group_submission, product_submission):
-    _shim._current_queue = current_queue
 
 
 def dual_gemm(
@@ -221,3 +103,64 @@ def dual_gemm(
     if c.requires_grad or forward_ad._current_level >= 0:
         return without_derivative(c, a=a, b1=b1, b2=b2, sfa=sfa, sfb1=sfb1, sfb2=sfb2)
     return c
+
+
+_GROUPED = "grouped(Tensor[] a, Tensor[] b, Tensor[] sfa, Tensor[] sfb, SymInt[] sizes, Tensor(a!)[] c) -> ()"
+_SIZES = 4  # M, N, K and L of a group
+
+
+def _grouped(
+    a: list[torch.Tensor],
+    b: list[torch.Tensor],
+    sfa: list[torch.Tensor],
+    sfb: list[torch.Tensor],
+    sizes: list[int],
+    c: list[torch.Tensor],
+) -> None:
+    shapes = [tuple(sizes[i : i + _SIZES]) for i in range(0, len(sizes), _SIZES)]
+    factors = list(zip(sfa, sfb, strict=True))
+    group_submission.custom_kernel((list(zip(a, b, c, strict=True)), factors, factors, shapes), None)
+
+
+def _no_results(*_: object) -> None:
+    """The outputs are arguments."""
+
+
+register_in_python(_GROUPED, _grouped, _no_results)
+
+
+def custom_kernel_grouped(data: Sequence[Sequence[object]], queue: int | None = None) -> list[torch.Tensor]:
+    """Computes c_i = a_i @ b_i^T for every group, writes it to the group's c and returns the list of all c.
+
+    data: four lists with one tuple for each of 1 to 65,536 groups:
+
+        abc_tensors               (a, b, c)
+            a (M, K/2, 1), b (N, K/2, 1)  float4_e2m1fn_x2, two values of K per byte, contiguous
+            c (M, N, 1)  float16, contiguous
+        sfasfb_tensors            not read
+        sfasfb_reordered_tensors  (sfa, sfb)
+            (32, 4, ceil(rows/128), 4, K/64, 1)  float8_e4m3fn, memory (rows/128, K/64, 32, 4, 4); padding rows are
+            not used
+        problem_sizes             (M, N, K, 1): M >= 0, N >= 1, K a multiple of 64; each group has sizes of its own
+
+    All tensors are on one device, CPU or CUDA, and 16-byte aligned; a c overlaps no other tensor.  More than 256 groups
+    are computed by several launches.  torch.compile(fullgraph=True) sees one operator, on the current queue.
+    queue: the handle of the CUDA queue to run on, 0 for the default one; None: the device's current queue.  On a GPU
+    the call returns when the work is queued.
+
+    May be called from several threads, each with outputs of its own.  Raises TypeError or ValueError, naming the tensor
+    and the group, or RuntimeError if the library cannot run the call; every c is then unchanged.
+    """
+    if torch.compiler.is_compiling():
+        abc, _, factors, sizes = data
+        outputs = [c for _, _, c in abc]
+        torch.ops.nvfp4_gemm.grouped(
+            [a for a, _, _ in abc],
+            [b for _, b, _ in abc],
+            [sfa for sfa, _ in factors],
+            [sfb for _, sfb in factors],
+            [number for size in sizes for number in size],
+            outputs,
+        )
+        return outputs
+    return group_submission.custom_kernel(data, queue)

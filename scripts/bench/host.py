@@ -42,6 +42,7 @@ from submission import (
     silu_mul_quantize_nvfp4,
 )
 from submission import submission as packaged
+from submission.shim import library
 
 ROOT = Path(__file__).resolve().parents[2]
 GOALS_US = {"dual_gemm": 4.0, "group_gemm": 8.0, "gemm": 8.0, "gemv": 8.0}
@@ -69,7 +70,7 @@ class _Kept:
     """Buffers of a packed struct that outlive their call."""
 
     def __init__(self, shim: ModuleType) -> None:
-        self._packing, self._made = shim._packing, []
+        self._packing, self._made = shim.packing, []
 
     def __call__(self, groups: int) -> tuple[Callable[..., None], Callable[[], object]]:
         pack_into, buffer_type = self._packing(groups)
@@ -93,7 +94,7 @@ def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
         data = group_reference.generate_input((1,) * GROUPS, (1,) * GROUPS, (64,) * GROUPS, GROUPS, 1111, device="cpu")
     shim = alone(ours)
     packed = {}
-    call_name = "_call_grouped" if grouped else "_call"
+    call_name = "call_grouped" if grouped or product else "_call"
     real_call = getattr(shim, call_name)
 
     def record(args: object) -> int:
@@ -102,15 +103,15 @@ def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
 
     setattr(shim, call_name, record)
     if grouped or product:
-        packing, shim._packing = shim._packing, _Kept(shim)
+        packing, shim.packing = shim.packing, _Kept(shim)
         shim._call_python = None  # packs in Python, as with an older torch
     shim.custom_kernel(data)
     setattr(shim, call_name, real_call)
     if grouped or product:
-        kept, shim._packing = shim._packing, packing
+        kept, shim.packing = shim.packing, packing
         packed["kept"] = kept
     # The work itself is the library call with the same packed struct, less the cost of a ctypes call.
-    version = shim._library.custom_kernel_version
+    version = library.custom_kernel_version
     version.argtypes = real_call.argtypes  # the callee ignores it; converting it costs as much as the kernel's argument
     calls: dict[str, tuple[Callable[[Any], object], object]] = {
         "shim": (shim.custom_kernel, data),

@@ -35,12 +35,9 @@ from scripts.release.bundle_targets import (
 from scripts.release.lint import Finding, lint
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIM = DEFAULT.submission
-SHARED_END = "# --- the dual GEMM:"  # the line of SHIM above which all problems share its code
+LIBRARY_FILE = "submission/library_file.py"  # in a bundle, LOADER is in its place
 LOADER = "scripts/release/bundle_loader.py"
 OWN = ("scripts/release/bundle.py", "scripts/release/bundle_targets.py", LOADER)  # what else shapes a bundle
-SEAM = "_library_path"  # the shim's function that the loader replaces by its own
-CONSTANTS_BEGIN, CONSTANTS_END = "# --- constants of the target: begin", "# --- constants of the target: end"
 COMPILE_LIMIT_S = 120  # the leaderboard's
 # A program that imports the bundle and compares its results with the oracle, with the checkout's modules in PYTHONPATH.
 # Prints the seconds of the first import, then the devices.
@@ -164,22 +161,16 @@ def _constants(target: Target) -> str:
     )
 
 
-def _shim_after(seam: int, body: list[str], first: int, problem: Problem, root: Path) -> tuple[Piece, ...]:
-    """The pieces after SEAM, which ends at line `seam` of SHIM, whose body begins at line `first`.
-
-    For the dual GEMM, the rest of SHIM; for another problem, the shared part of SHIM and the problem's own shim.
-    """
-    if problem is DEFAULT:
-        return (Piece("".join(body[seam - first + 1 :]), SHIM, seam + 1),)
-    end = next((i for i, line in enumerate(body) if line.startswith(SHARED_END)), None)
-    if end is None:
-        raise BundleError(f"{SHIM} has no line '{SHARED_END}'")
-    text = (root / problem.submission).read_text(encoding="utf-8")
-    own = _body(problem.submission, text, ast.parse(text))
-    return (
-        Piece("".join(body[seam - first + 1 : end]), SHIM, seam + 1),
-        Piece("".join(own).lstrip("\n"), problem.submission, _first_line(text, "".join(own).lstrip("\n"))),
-    )
+def _modules(path: str, root: Path, found: dict[str, str]) -> dict[str, str]:
+    """Adds to `found` the text of a module by its path, after that of the modules beside it that it imports."""
+    path = LOADER if path == LIBRARY_FILE else path
+    if path not in found:
+        text = (root / path).read_text(encoding="utf-8")
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ImportFrom) and node.level:
+                _modules(f"{Path(path).parent.as_posix()}/{node.module}.py", root, found)
+        found[path] = text
+    return found
 
 
 def _first_line(text: str, ending: str) -> int:
@@ -187,39 +178,9 @@ def _first_line(text: str, ending: str) -> int:
     return text.count("\n") - ending.count("\n") + 1
 
 
-def make_bundle(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> Bundle:
-    """Makes the bundle of a target.  Raises BundleError if a part is missing or not as expected."""
-    sources = collect_sources(target, root, problem)
-    if not runs(problem, target, root):
-        raise BundleError(
-            f"target {target} has no {problem.name} yet: {TARGETS[target].backend} names no {problem.backend_member}"
-        )
-    shim, loader = ((root / name).read_text(encoding="utf-8") for name in (SHIM, LOADER))
-    shim_tree, loader_tree = ast.parse(shim), ast.parse(loader)
-    own_tree = ast.parse((root / problem.submission).read_text(encoding="utf-8"))
-    docstring = ast.get_docstring(own_tree, clean=False)
-    seam = next((n for n in shim_tree.body if isinstance(n, ast.FunctionDef) and n.name == SEAM), None)
-    if docstring is None or seam is None:
-        raise BundleError(f"{problem.submission} has no docstring" if docstring is None else f"{SHIM} has no {SEAM}()")
-    body = _body(SHIM, shim, shim_tree)
-    shim_first = shim.count("\n") - len(body) + 1
-    before = body[: seam.lineno - shim_first]
-    loader_lines = loader.splitlines(keepends=True)
-    marks = [i for i, line in enumerate(loader_lines) if line.startswith((CONSTANTS_BEGIN, CONSTANTS_END))]
-    if len(marks) != 2:
-        raise BundleError(f"{LOADER} lacks the marks around its constants")
-    loader_after = loader_lines[marks[1] + 1 :]
-
-    pieces = [
-        Piece(f"#!POPCORN leaderboard {problem.leaderboard}\n#!POPCORN gpu {TARGETS[target].gpu}\n"),
-        Piece(f"# Target {target}, made by scripts/release/bundle.py from {describe_commit(root)}; MIT licence.\n"),
-        Piece(f'"""{docstring.replace("the C library beside this file", "the C and CUDA sources below")}"""\n\n'),
-        Piece(_imports(shim_tree, loader_tree, own_tree)),
-        Piece("".join(before), SHIM, shim_first),
-        Piece("# --- the library: its flags, its sources as they are in the repository, and how they are compiled\n"),
-        Piece(_constants(plan(target, problem))),
-        Piece("_SOURCES = {}\n"),
-    ]
+def _packed(sources: dict[str, str]) -> list[Piece]:
+    """The sources as string literals."""
+    pieces = []
     for name, text in sources.items():
         literal = _literal(name, text)
         opening, closing = literal[:4], literal[-3:]
@@ -229,10 +190,33 @@ def make_bundle(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> B
             Piece(opening + text, name),
             Piece(f"{closing}\n)\n"),
         ]
-    pieces += [
-        Piece("".join(loader_after), LOADER, marks[1] + 2),
-        *_shim_after(seam.end_lineno or 0, body, shim_first, problem, root),
+    return pieces
+
+
+def make_bundle(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> Bundle:
+    """Makes the bundle of a target.  Raises BundleError if a part is missing or not as expected."""
+    sources = collect_sources(target, root, problem)
+    if not runs(problem, target, root):
+        raise BundleError(
+            f"target {target} has no {problem.name} yet: {TARGETS[target].backend} names no {problem.backend_member}"
+        )
+    modules = _modules(problem.submission, root, {})
+    trees = {path: ast.parse(text) for path, text in modules.items()}
+    docstring = ast.get_docstring(trees[problem.submission], clean=False)
+    if docstring is None or LOADER not in modules:
+        raise BundleError(f"{problem.submission} has no docstring, or none of its modules imports {LIBRARY_FILE}")
+    pieces = [
+        Piece(f"#!POPCORN leaderboard {problem.leaderboard}\n#!POPCORN gpu {TARGETS[target].gpu}\n"),
+        Piece(f"# Target {target}, made by scripts/release/bundle.py from {describe_commit(root)}; MIT licence.\n"),
+        Piece(f'"""{docstring.replace("the C library beside this file", "the C and CUDA sources below")}"""\n\n'),
+        Piece(_imports(*trees.values())),
     ]
+    for path, text in modules.items():
+        body = "".join(_body(path, text, trees[path])).lstrip("\n")
+        pieces += [Piece(f"\n# --- {path}\n\n"), Piece(body, path, _first_line(text, body))]
+        if path == LOADER:
+            pieces += [Piece("\n# --- the target's flags, and its sources as they are in the repository\n\n")]
+            pieces += [Piece(_constants(plan(target, problem))), *_packed(sources)]
     return Bundle("".join(piece.text for piece in pieces), tuple(pieces))
 
 

@@ -1,6 +1,7 @@
 """Compiles a bundled submission's sources on first import; scripts/release/bundle.py inserts this code in the bundle.
 
-In the bundle, the target's constants replace those below, and `_SOURCES` maps paths to the C and CUDA sources.
+The bundle has this module in the place of submission/library_file.py.  After it, `_SOURCES` maps paths to the C and
+CUDA sources.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# --- constants of the target: begin (replaced by scripts/release/bundle.py)
+# The bundle gives all but the first of these the values of its target.
 LIBRARY_NAME = "libcustom_kernel.so"
 _SOURCES: dict[str, str] = {}
 _C_FLAGS: tuple[str, ...] = ()
@@ -25,7 +26,6 @@ _LINK_FLAGS: tuple[str, ...] = ()
 # End of a source's name -> flags that the C compiler must accept for the source to be built, and a macro to define.
 _OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {}
 _NVCC_FLAGS: tuple[str, ...] = ()
-# --- constants of the target: end
 
 _CACHE_VARIABLE = "NVFP4_CACHE"
 _CHECKSUM_NAME = "sha256"  # a file with the library's checksum, next to it
@@ -236,7 +236,7 @@ def _sweep(root: Path, entry: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _library_path() -> Path:
+def library_path() -> Path:
     """The library compiled from the sources above; builds it unless an earlier import has."""
     compilers = find_compilers(bool(_NVCC_FLAGS))
     umask = os.umask(_PRIVATE_UMASK)

@@ -238,10 +238,10 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
     RETURN_IF_FAILED(validate_extended(args, &problem, &extension, &id));
     RETURN_IF_FAILED(choose_backend(id, problem.device, &backend));
     if (problem.extension != NULL && backend->run_extended == NULL) {
-        return set_message(
-            CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-            "backend %s has no extended GEMM; expected scales, activation, weights and output of the dual GEMM",
-            backend->name);
+        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+                           "backend %s has no extended GEMM; expected the scales, activation, weights and "
+                           "output of the dual GEMM",
+                           backend->name);
     }
     if (problem.m == 0) {
         return CUSTOM_KERNEL_OK;

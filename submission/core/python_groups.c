@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "backend.h"
+#include "board_tensors.h"
 #include "checks.h"
 
-enum { MAX_DIMENSIONS = 6, SIZES = 4, FP16_BYTES = 2 };
+enum { SIZES = 4 };
 
 /* A tuple or a list. */
 struct sequence {
@@ -41,85 +41,65 @@ static struct sequence member(const struct python_functions *python, struct sequ
 /* State that all groups of a call share. */
 struct call {
     const struct python_functions *python;
-    bool any;                          /* the device is known: a tensor has been read */
-    int32_t device_type, device_index; /* device of all tensors */
+    bool any;                   /* a tensor has been read */
+    struct torch_tensor device; /* the first one, on whose device all must be */
 };
 
-/* Required properties of a tensor.  The stride of a dimension of size 1 is not checked. */
-struct expected {
-    int32_t type;
-    int64_t dimensions, shape[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
-};
-
-static bool has_layout(const struct python_functions *python, void *tensor, const struct expected *expected) {
-    int64_t dimensions = 0, *shape = NULL, *strides = NULL;
-    if (python->aoti_torch_get_dim(tensor, &dimensions) != 0 || dimensions != expected->dimensions ||
-        python->aoti_torch_get_sizes(tensor, &shape) != 0 ||
-        python->aoti_torch_get_strides(tensor, &strides) != 0) {
-        return false;
-    }
-    bool empty = false, as_strides = true;
-    for (int64_t i = 0; i < dimensions; i++) {
-        if (shape[i] != expected->shape[i]) {
-            return false;
-        }
-        empty = empty || shape[i] == 0;
-        as_strides = as_strides && (shape[i] == 1 || strides[i] == expected->strides[i]);
-    }
-    return empty || as_strides;
+static enum torch_dtype dtype_of(const struct python_functions *python, int32_t number) {
+    return number == python->fp4    ? DTYPE_float4_e2m1fn_x2
+           : number == python->e4m3 ? DTYPE_float8_e4m3fn
+           : number == python->fp16 ? DTYPE_float16
+                                    : DTYPES;
 }
 
-/* The at::Tensor of an object that is as expected and on the call's device; else NULL. */
-static void *find_tensor(struct call *call, void *object, const struct expected *expected) {
-    const struct python_functions *python = call->python;
-    int32_t type = 0, device_type = 0, device_index = 0;
+/* The at::Tensor of an object of exactly torch's type. */
+static bool find_tensor(const struct python_functions *python, void *object, struct torch_tensor *tensor) {
+    int32_t dtype = 0, device = 0;
+    int64_t *sizes = NULL, *strides = NULL;
     if (type_of(python, object) != python->tensor_type) {
-        return NULL;
+        return false;
     }
-    void *tensor = (unsigned char *)object + python->tensor_offset;
-    if (python->aoti_torch_get_dtype(tensor, &type) != 0 || type != expected->type ||
-        !has_layout(python, tensor, expected) ||
-        python->aoti_torch_get_device_type(tensor, &device_type) != 0 ||
-        python->aoti_torch_get_device_index(tensor, &device_index) != 0) {
-        return NULL;
+    tensor->name = "";
+    tensor->handle = (unsigned char *)object + python->tensor_offset;
+    if (python->aoti_torch_get_dim(tensor->handle, &tensor->dimensions) != 0 ||
+        python->aoti_torch_get_dtype(tensor->handle, &dtype) != 0 ||
+        python->aoti_torch_get_sizes(tensor->handle, &sizes) != 0 ||
+        python->aoti_torch_get_strides(tensor->handle, &strides) != 0 ||
+        python->aoti_torch_get_device_type(tensor->handle, &device) != 0 ||
+        python->aoti_torch_get_device_index(tensor->handle, &tensor->device_index) != 0) {
+        return false;
+    }
+    tensor->sizes = sizes;
+    tensor->strides = strides;
+    tensor->dtype = dtype_of(python, dtype);
+    tensor->device = device == python->cpu ? TORCH_CPU : device == python->cuda ? TORCH_CUDA : TORCH_ELSEWHERE;
+    return true;
+}
+
+/* The address of an object's values, if it is the tensor that its role requires and on the call's device. */
+static bool read_tensor(struct call *call, void *object, enum board_role role, const struct board_sizes *sizes,
+                        void **address) {
+    const struct python_functions *python = call->python;
+    const struct torch_shape shape = board_shape(role, sizes, CUSTOM_KERNEL_SCALES_BLOCKED);
+    struct torch_tensor tensor;
+    int64_t held = 0, offset = 0;
+    if (!find_tensor(python, object, &tensor)) {
+        return false;
     }
     if (!call->any) {
         call->any = true;
-        call->device_type = device_type;
-        call->device_index = device_index;
+        call->device = tensor;
     }
-    return device_type == call->device_type && device_index == call->device_index ? tensor : NULL;
-}
-
-static bool read_tensor(struct call *call, void *object, const struct expected *expected, void **address) {
-    void *tensor = find_tensor(call, object, expected);
-    return tensor != NULL && call->python->aoti_torch_get_data_ptr(tensor, address) == 0;
-}
-
-/* A tensor (rows, columns, 1) over memory [rows][columns]. */
-static struct expected rows_of(int32_t type, int64_t rows, int64_t columns) {
-    return (struct expected){type, 3, {rows, columns, 1}, {columns, 1, 1}};
-}
-
-/* Blocked scale factors: (32, 4, rows/128, 4, K/64, 1) over memory [rows/128][K/64][32][4][4]. */
-static struct expected scales_of(int32_t type, int64_t rows, int64_t k) {
-    const int64_t tiles_k = k / SCALE_TILE_K;
-    return (struct expected){
-        type,
-        MAX_DIMENSIONS,
-        {SCALE_ENTRIES, SCALE_TILE_ROWS / SCALE_ENTRIES, scale_tile_rows(rows), SCALE_TILE_GROUPS, tiles_k, 1},
-        {SCALE_ENTRY_BYTES, SCALE_WORD_BYTES, tiles_k * SCALE_TILE_BYTES, 1, SCALE_TILE_BYTES, 1}};
-}
-
-/* c is written, so its storage, which may have been shrunk, must hold all of it. */
-static bool read_output(struct call *call, void *object, int64_t m, int64_t n, void **address) {
-    const struct python_functions *python = call->python;
-    const struct expected expected = rows_of(python->fp16, m, n);
-    int64_t bytes = 0, offset = 0;
-    void *tensor = find_tensor(call, object, &expected);
-    return tensor != NULL && python->aoti_torch_get_storage_size(tensor, &bytes) == 0 &&
-           python->aoti_torch_get_storage_offset(tensor, &offset) == 0 &&
-           m * n <= bytes / FP16_BYTES - offset && python->aoti_torch_get_data_ptr(tensor, address) == 0;
+    if (check_tensor(&tensor, 1U << board_dtype(role), &shape, &call->device) != CUSTOM_KERNEL_OK) {
+        return false;
+    }
+    if (role == BOARD_C && /* c is written, so its storage, which may have been shrunk, must hold all of it */
+        (python->aoti_torch_get_storage_size(tensor.handle, &held) != 0 ||
+         python->aoti_torch_get_storage_offset(tensor.handle, &offset) != 0 ||
+         check_storage(&tensor, held - offset * dtype_bytes(tensor.dtype)) != CUSTOM_KERNEL_OK)) {
+        return false;
+    }
+    return python->aoti_torch_get_data_ptr(tensor.handle, address) == 0;
 }
 
 static bool read_sizes(const struct python_functions *python, struct sequence sizes,
@@ -143,16 +123,12 @@ static bool read_group(struct call *call, struct sequence abc, struct sequence f
     if (abc.size != 3 || factors.size != 2 || sizes.size != SIZES || !read_sizes(call->python, sizes, group)) {
         return false;
     }
-    const struct python_functions *python = call->python;
-    const struct expected a_rows = rows_of(python->fp4, group->m, group->k / 2),
-                          b_rows = rows_of(python->fp4, group->n, group->k / 2),
-                          a_scales = scales_of(python->e4m3, group->m, group->k),
-                          b_scales = scales_of(python->e4m3, group->n, group->k);
-    if (!read_tensor(call, abc.item(abc.object, 0), &a_rows, &a) ||
-        !read_tensor(call, abc.item(abc.object, 1), &b_rows, &b) ||
-        !read_output(call, abc.item(abc.object, 2), group->m, group->n, &c) ||
-        !read_tensor(call, factors.item(factors.object, 0), &a_scales, &sfa) ||
-        !read_tensor(call, factors.item(factors.object, 1), &b_scales, &sfb)) {
+    const struct board_sizes all = {group->m, group->n, group->k, 1, group->n};
+    if (!read_tensor(call, abc.item(abc.object, 0), BOARD_A, &all, &a) ||
+        !read_tensor(call, abc.item(abc.object, 1), BOARD_B, &all, &b) ||
+        !read_tensor(call, abc.item(abc.object, 2), BOARD_C, &all, &c) ||
+        !read_tensor(call, factors.item(factors.object, 0), BOARD_SFA, &all, &sfa) ||
+        !read_tensor(call, factors.item(factors.object, 1), BOARD_SFB, &all, &sfb)) {
         return false;
     }
     group->a = a;
@@ -192,13 +168,13 @@ static int32_t run_groups(const struct python_functions *python, void *data, voi
         python->PyErr_Clear();
         return NOT_AS_EXPECTED;
     }
-    if (count == 0 || (call.device_type != python->cpu && call.device_type != python->cuda)) {
+    if (count == 0 || call.device.device == TORCH_ELSEWHERE) {
         return NOT_AS_EXPECTED;
     }
     const struct custom_kernel_grouped_args args = {
         .struct_bytes = sizeof args,
         .backend = CUSTOM_KERNEL_BACKEND_AUTO,
-        .device = call.device_type == python->cpu ? CUSTOM_KERNEL_DEVICE_HOST : call.device_index,
+        .device = call.device.device == TORCH_CPU ? CUSTOM_KERNEL_DEVICE_HOST : call.device.device_index,
         .scale_layout = CUSTOM_KERNEL_SCALES_BLOCKED,
         .groups = count,
         .group_bytes = sizeof *groups,

@@ -30,4 +30,17 @@ int32_t validate_experts(const struct custom_kernel_experts_args *args, struct e
 int32_t validate_quantize(const struct custom_kernel_quantize_args *args, struct quantization *quantization,
                           int32_t *backend);
 
+/* ---- the options that custom_kernel_extended() and custom_kernel_experts() share ---- */
+
+/* Products, weights, output, the activation's parameters and reserved members. */
+int32_t check_options(const struct custom_kernel_extended_args *args);
+
+/* What n has to be a multiple of. */
+int32_t check_multiples(const struct custom_kernel_extended_args *args);
+
+/* Pointers that the other arguments leave unused must be NULL: a value there is probably a mistake. */
+int32_t check_unused(const struct custom_kernel_extended_args *args);
+
+struct extension extension_of(const struct custom_kernel_extended_args *args);
+
 #endif

@@ -1,6 +1,5 @@
 /* Validation of custom_kernel_experts()'s arguments. */
 #include "checks.h"
-#include "extended_options.h"
 #include "validate.h"
 
 static const struct struct_type args_type = {
@@ -18,7 +17,7 @@ static struct custom_kernel_extended_args extended_of(const struct custom_kernel
         .k = args->k,
         .b2 = args->b2,
         .sfb2 = args->sfb2,
-        .activation = args->activation,
+        .products = args->products,
         .weights = args->weights,
         .output = args->output,
         .reserved = args->reserved,
@@ -68,7 +67,8 @@ static int32_t check_tensors(const struct custom_kernel_experts_args *args) {
     const int64_t groups = args->k / NVFP4_GROUP_ELEMS, experts = args->experts,
                   a_groups = scale_row_bytes(args->sfa_layout, groups),
                   b_groups = scale_row_bytes(args->scale_layout, groups);
-    const bool plain = args->activation == CUSTOM_KERNEL_PLAIN, nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
+    const bool plain = args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN,
+               nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
     const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART, second = !plain && !joint;
     const int64_t places = args->tokens == CUSTOM_KERNEL_TOKENS_PADDED ? experts : 1;
     const int64_t sfa_rows = scale_rows_unit(args->sfa_layout), sfb_rows = scale_rows_unit(args->scale_layout);

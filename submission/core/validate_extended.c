@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "checks.h"
-#include "extended_options.h"
 #include "validate.h"
 
 #define FLOAT_BYTES ((int64_t)sizeof(float))
@@ -27,10 +26,10 @@ static bool is_interleaved(const struct custom_kernel_extended_args *args) {
 }
 
 static int32_t check_kinds(const struct custom_kernel_extended_args *args) {
-    const bool plain = args->activation == CUSTOM_KERNEL_PLAIN;
-    if (args->activation != CUSTOM_KERNEL_GATED && !plain) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "activation is %d; expected 0 (gated) or 1 (plain)",
-                           args->activation);
+    const bool plain = args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN;
+    if (args->products != CUSTOM_KERNEL_PRODUCTS_GATED && !plain) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "products is %d; expected 0 (gated) or 1 (plain)",
+                           args->products);
     }
     switch (args->weights) {
     case CUSTOM_KERNEL_WEIGHTS_APART:
@@ -65,7 +64,7 @@ static int32_t check_kinds(const struct custom_kernel_extended_args *args) {
 }
 
 static int32_t check_activation(const struct custom_kernel_extended_args *args) {
-    if (args->activation == CUSTOM_KERNEL_PLAIN) {
+    if (args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN) {
         RETURN_IF_FAILED(check_number("limit", args->limit, args->limit == 0, "0 for a plain product"));
         RETURN_IF_FAILED(check_number("alpha", args->alpha, args->alpha == 0, "0 for a plain product"));
         return check_number("beta", args->beta, args->beta == 0, "0 for a plain product");
@@ -100,7 +99,7 @@ int32_t check_multiples(const struct custom_kernel_extended_args *args) {
 }
 
 int32_t check_unused(const struct custom_kernel_extended_args *args) {
-    if (args->activation == CUSTOM_KERNEL_PLAIN) {
+    if (args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN) {
         RETURN_IF_FAILED(check_absent("b2", args->b2, "for a plain product"));
         RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for a plain product"));
         RETURN_IF_FAILED(check_absent("scale_up", args->scale_up, "for a plain product"));
@@ -131,7 +130,8 @@ enum { TOKENS_ALIGNMENT = sizeof(float), INPUTS = 10, C = INPUTS, SFC, MEMBERS }
 static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
     const int64_t scale_rows = scale_rows_unit(args->scale_layout),
                   groups = scale_row_bytes(args->scale_layout, args->k / NVFP4_GROUP_ELEMS);
-    const bool plain = args->activation == CUSTOM_KERNEL_PLAIN, nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
+    const bool plain = args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN,
+               nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
     const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART, second = !plain && !joint,
                scaled_a = args->a_type == CUSTOM_KERNEL_A_NVFP4;
     int64_t b_rows = args->n;
@@ -161,7 +161,7 @@ static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
 
 /* True if custom_kernel() computes the same. */
 static bool is_dual_gemm(const struct custom_kernel_extended_args *args) {
-    return args->activation == CUSTOM_KERNEL_GATED && args->weights == CUSTOM_KERNEL_WEIGHTS_APART &&
+    return args->products == CUSTOM_KERNEL_PRODUCTS_GATED && args->weights == CUSTOM_KERNEL_WEIGHTS_APART &&
            args->output == CUSTOM_KERNEL_FP16 && args->scale_gate == NULL && args->scale_up == NULL &&
            args->token_scale == NULL && (args->limit == 0 || isinf(args->limit)) &&
            (args->alpha == 0 || args->alpha == 1) && args->beta == 0 && args->a_type == CUSTOM_KERNEL_A_NVFP4;
@@ -174,7 +174,7 @@ int32_t check_options(const struct custom_kernel_extended_args *args) {
 
 struct extension extension_of(const struct custom_kernel_extended_args *args) {
     return (struct extension){
-        .plain = args->activation == CUSTOM_KERNEL_PLAIN,
+        .plain = args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN,
         .stacked = args->weights == CUSTOM_KERNEL_WEIGHTS_STACKED,
         .interleave = is_interleaved(args) ? args->weights : 0,
         .output = args->output,

@@ -34,9 +34,9 @@ static int32_t check_kinds(const struct custom_kernel_quantize_args *args) {
                            layout);
     }
     RETURN_IF_FAILED(check_enums(args->backend, args->device, layout, args->queue));
-    if (args->form < CUSTOM_KERNEL_QUANTIZE_PLAIN || args->form > CUSTOM_KERNEL_QUANTIZE_GATED) {
+    if (args->form < CUSTOM_KERNEL_QUANTIZE_ALONE || args->form > CUSTOM_KERNEL_QUANTIZE_GATED) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                           "form is %d; expected 0 (plain), 1 (RMSNorm) or 2 (gated)", args->form);
+                           "form is %d; expected 0 (alone), 1 (RMSNorm) or 2 (gated)", args->form);
     }
     if (args->x_type != CUSTOM_KERNEL_FP16 && args->x_type != CUSTOM_KERNEL_BF16 &&
         args->x_type != CUSTOM_KERNEL_FP32) {
@@ -58,7 +58,7 @@ static int32_t check_extents(const struct custom_kernel_quantize_args *args) {
 }
 
 /* Values that the form leaves unused must be zero: one there is probably a mistake. */
-static int32_t check_options(const struct custom_kernel_quantize_args *args) {
+static int32_t check_form_options(const struct custom_kernel_quantize_args *args) {
     if (args->form == CUSTOM_KERNEL_QUANTIZE_NORM) {
         RETURN_IF_FAILED(check_number("epsilon", args->epsilon, args->epsilon >= 0 && isfinite(args->epsilon),
                                       "a finite number of at least 0"));
@@ -122,7 +122,7 @@ int32_t validate_quantize(const struct custom_kernel_quantize_args *caller_args,
         read_struct("args", "args->struct_bytes", &args_type, caller_args, caller_args->struct_bytes, &args));
     RETURN_IF_FAILED(check_kinds(&args));
     RETURN_IF_FAILED(check_extents(&args));
-    RETURN_IF_FAILED(check_options(&args));
+    RETURN_IF_FAILED(check_form_options(&args));
     if (args.m > 0) {
         RETURN_IF_FAILED(check_tensors(&args));
     }

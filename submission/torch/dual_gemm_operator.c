@@ -42,16 +42,6 @@ static int32_t read_single(struct torch_call *call, const struct options *option
     return CUSTOM_KERNEL_OK;
 }
 
-/* A shape with a last dimension L, which is the outermost in memory. */
-static struct torch_shape batched(struct torch_shape shape, int64_t l) {
-    for (int i = shape.dimensions; i > 0; i--) {
-        shape.order[i] = shape.order[i - 1];
-    }
-    shape.order[0] = (int8_t)shape.dimensions;
-    shape.sizes[shape.dimensions++] = l;
-    return shape;
-}
-
 static int32_t check_batched_layout(const struct torch_call *call, int place, int32_t stated, bool blocked) {
     const enum factor_layout own = blocked ? FACTORS_128X4 : FACTORS_LINEAR;
     if (stated == LAYOUT_NOT_STATED || stated == (int32_t)own) {
@@ -120,6 +110,10 @@ static int32_t read_operands(struct torch_call *call, int place, struct custom_k
         RETURN_IF_FAILED(tensor_data(tensor_at(call, A + i), &found));
         *data[i] = found;
     }
+    if (a->described) { /* without memory: no rows, which any backend takes */
+        args->m = 0;
+        args->backend = CUSTOM_KERNEL_BACKEND_CPU;
+    }
     return device_and_queue(a, &args->device, &args->queue);
 }
 
@@ -137,7 +131,7 @@ static int32_t run_out(struct torch_call *call) {
     struct torch_shape shape;
     call->argument[OUT].tensor.name = "out"; /* the public function's name of it */
     RETURN_IF_FAILED(read_operands(call, OPTIONS, &args, &shape));
-    RETURN_IF_FAILED(check_tensor(tensor_at(call, OUT), DTYPE_SET(float16), &shape, tensor_at(call, A)));
+    RETURN_IF_FAILED(check_tensor(tensor_at(call, OUT), DTYPE_SET(DTYPE_float16), &shape, tensor_at(call, A)));
     RETURN_IF_FAILED(tensor_data(tensor_at(call, OUT), &args.c));
     if ((uintptr_t)args.c % POINTER_ALIGNMENT_BYTES != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,

@@ -158,7 +158,7 @@ static int32_t run_either(struct torch_call *call, bool nvfp4) {
     name_arguments(call, &options);
     struct custom_kernel_experts_args args = {
         .struct_bytes = sizeof args,
-        .activation = options.plain ? CUSTOM_KERNEL_PLAIN : CUSTOM_KERNEL_GATED,
+        .products = options.plain ? CUSTOM_KERNEL_PRODUCTS_PLAIN : CUSTOM_KERNEL_PRODUCTS_GATED,
         .weights = options.weights,
         .output = options.output,
         .limit = (float)activation[0].number,
@@ -175,6 +175,10 @@ static int32_t run_either(struct torch_call *call, bool nvfp4) {
     RETURN_IF_FAILED(new_result(call, &c, output_dtype(&options), a, &args.c));
     if (nvfp4) {
         RETURN_IF_FAILED(new_result(call, &sfc, DTYPE_float8_e4m3fn, a, &args.sfc));
+    }
+    if (a->described) {
+        args.rows = 0;
+        args.backend = CUSTOM_KERNEL_BACKEND_CPU;
     }
     return custom_kernel_experts(&args);
 }

@@ -21,7 +21,7 @@ struct extended {
 };
 
 static bool is_16_bits(const struct torch_tensor *a) {
-    return has_dtype(a, DTYPE_float16) || has_dtype(a, DTYPE_bfloat16);
+    return a->dtype == DTYPE_float16 || a->dtype == DTYPE_bfloat16;
 }
 
 static int32_t check_given(const struct torch_tensor *tensor, const char *name, bool wanted) {
@@ -36,7 +36,7 @@ static int32_t check_given(const struct torch_tensor *tensor, const char *name, 
 static int32_t check_matrices(struct extended *given) {
     const struct torch_tensor *a = given->a, *b1 = given->b1;
     struct custom_kernel_extended_args *args = &given->args;
-    const bool plain = args->activation == CUSTOM_KERNEL_PLAIN, halves = is_16_bits(a);
+    const bool plain = args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN, halves = is_16_bits(a);
     const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART;
     if (halves != (given->sfa == NULL)) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "a has dtype %s; expected %s, as sfa is %s",
@@ -62,9 +62,9 @@ static int32_t check_matrices(struct extended *given) {
     args->n = joint ? rows / 2 : rows;
     args->k = halves ? last_size(a) : k_of(a);
     args->l = 1;
-    args->a_type = !halves                       ? CUSTOM_KERNEL_A_NVFP4
-                   : has_dtype(a, DTYPE_float16) ? CUSTOM_KERNEL_A_FP16
-                                                 : CUSTOM_KERNEL_A_BF16;
+    args->a_type = !halves                     ? CUSTOM_KERNEL_A_NVFP4
+                   : a->dtype == DTYPE_float16 ? CUSTOM_KERNEL_A_FP16
+                                               : CUSTOM_KERNEL_A_BF16;
     RETURN_IF_FAILED(check_weight_codes(b1, rows, args->k, a));
     return given->b2 == NULL ? CUSTOM_KERNEL_OK : check_weight_codes(given->b2, rows, args->k, a);
 }
@@ -130,7 +130,8 @@ static int32_t new_outputs(struct torch_call *call, struct extended *given) {
 }
 
 static int32_t run(struct torch_call *call, int options, bool nvfp4, struct extended *given) {
-    const int64_t allowed = given->args.activation == CUSTOM_KERNEL_PLAIN ? OPTIONS_PLAIN : OPTIONS_GATED;
+    const int64_t allowed =
+        given->args.products == CUSTOM_KERNEL_PRODUCTS_PLAIN ? OPTIONS_PLAIN : OPTIONS_GATED;
     RETURN_IF_FAILED(read_options(call, options, allowed, nvfp4, &given->options));
     given->args.struct_bytes = sizeof given->args;
     given->args.output = given->options.output;
@@ -140,6 +141,10 @@ static int32_t run(struct torch_call *call, int options, bool nvfp4, struct exte
     RETURN_IF_FAILED(read_addresses(given));
     RETURN_IF_FAILED(device_and_queue(given->a, &given->args.device, &given->args.queue));
     RETURN_IF_FAILED(new_outputs(call, given));
+    if (given->a->described) {
+        given->args.m = 0;
+        given->args.backend = CUSTOM_KERNEL_BACKEND_CPU;
+    }
     return custom_kernel_extended(&given->args);
 }
 
@@ -157,7 +162,7 @@ static int32_t gated(struct torch_call *call, bool nvfp4) {
         .scale_up = tensor_at(call, UP),
         .token_scale = tensor_at(call, TOKENS),
         .scale_c = nvfp4 ? tensor_at(call, SCALE) : NULL,
-        .args = {.activation = CUSTOM_KERNEL_GATED,
+        .args = {.products = CUSTOM_KERNEL_PRODUCTS_GATED,
                  .limit = (float)activation[0].number,
                  .alpha = library_alpha(activation[1].number),
                  .beta = (float)activation[2].number},
@@ -175,7 +180,7 @@ static int32_t plain(struct torch_call *call, bool nvfp4) {
         .scale_gate = tensor_at(call, GATE),
         .token_scale = tensor_at(call, TOKENS),
         .scale_c = nvfp4 ? tensor_at(call, SCALE) : NULL,
-        .args = {.activation = CUSTOM_KERNEL_PLAIN},
+        .args = {.products = CUSTOM_KERNEL_PRODUCTS_PLAIN},
     };
     return run(call, OPTIONS, nvfp4, &given);
 }

@@ -70,7 +70,8 @@ int32_t check_activations(const struct torch_tensor *a, bool of_16_bits) {
                            (long long)k, NVFP4_GROUP_ELEMS);
     }
     const struct torch_shape shape = shape_like(a);
-    return check_tensor(a, of_16_bits ? DTYPE_SET(float16) | DTYPE_SET(bfloat16) : CODE_DTYPES, &shape, a);
+    return check_tensor(a, of_16_bits ? DTYPE_SET(DTYPE_float16) | DTYPE_SET(DTYPE_bfloat16) : CODE_DTYPES,
+                        &shape, a);
 }
 
 int32_t check_weight_codes(const struct torch_tensor *b, int64_t rows, int64_t k,
@@ -109,7 +110,7 @@ int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const st
                      const void **data) {
     void *found = NULL;
     if (numbers != NULL) {
-        RETURN_IF_FAILED(numbers_data(numbers, DTYPE_SET(float32), count, as, &found));
+        RETURN_IF_FAILED(numbers_data(numbers, DTYPE_SET(DTYPE_float32), count, as, &found));
     }
     *data = found;
     return CUSTOM_KERNEL_OK;

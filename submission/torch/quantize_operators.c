@@ -30,7 +30,8 @@ static int32_t read_kinds(int64_t options, struct custom_kernel_quantize_args *a
 static int32_t read_x(const struct torch_tensor *x, struct custom_kernel_quantize_args *args) {
     const bool gated = args->form == CUSTOM_KERNEL_QUANTIZE_GATED;
     const int64_t multiple = gated ? 2 * NVFP4_GROUP_ELEMS : NVFP4_GROUP_ELEMS;
-    RETURN_IF_FAILED(check_dtype(x, DTYPE_SET(float16) | DTYPE_SET(bfloat16) | DTYPE_SET(float32)));
+    RETURN_IF_FAILED(
+        check_dtype(x, DTYPE_SET(DTYPE_float16) | DTYPE_SET(DTYPE_bfloat16) | DTYPE_SET(DTYPE_float32)));
     if (x->dimensions != 2) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "x has shape %s; expected (M, %s)",
                            tensor_text(x).text, gated ? "2 K" : "K");
@@ -49,9 +50,9 @@ static int32_t read_x(const struct torch_tensor *x, struct custom_kernel_quantiz
     args->m = x->sizes[0];
     args->k = gated ? columns / 2 : columns;
     args->x_row = x->strides[0] > columns ? x->strides[0] : columns;
-    args->x_type = has_dtype(x, DTYPE_float16)    ? CUSTOM_KERNEL_FP16
-                   : has_dtype(x, DTYPE_bfloat16) ? CUSTOM_KERNEL_BF16
-                                                  : CUSTOM_KERNEL_FP32;
+    args->x_type = x->dtype == DTYPE_float16    ? CUSTOM_KERNEL_FP16
+                   : x->dtype == DTYPE_bfloat16 ? CUSTOM_KERNEL_BF16
+                                                : CUSTOM_KERNEL_FP32;
     return CUSTOM_KERNEL_OK;
 }
 
@@ -73,7 +74,7 @@ static int32_t read_like_x(const struct torch_tensor *tensor, const struct torch
 }
 
 static int32_t read_saturated(const struct torch_tensor *saturated, const struct torch_tensor *x, void **data) {
-    return numbers_data(saturated, DTYPE_SET(int64), 1, x, data);
+    return numbers_data(saturated, DTYPE_SET(DTYPE_int64), 1, x, data);
 }
 
 static int32_t new_outputs(struct torch_call *call, const struct torch_tensor *x,
@@ -122,6 +123,10 @@ static int32_t run_either(struct torch_call *call, const struct torch_tensor *re
     if (residual != NULL) {
         const struct torch_shape shape = shape_2d(args.m, args.k);
         RETURN_IF_FAILED(new_result(call, &shape, dtype_of_x(&args), x, &args.sum));
+    }
+    if (x->described) {
+        args.m = 0;
+        args.backend = CUSTOM_KERNEL_BACKEND_CPU;
     }
     return custom_kernel_quantize(&args);
 }

@@ -13,13 +13,6 @@ const char *layout_name(int32_t layout) {
     return layouts[layout];
 }
 
-struct torch_shape view_shape(int64_t rows, int64_t groups) {
-    return (struct torch_shape){.dimensions = VIEW_DIMENSIONS,
-                                .sizes = {SCALE_ENTRIES, SCALE_TILE_ROWS / SCALE_ENTRIES, scale_tile_rows(rows),
-                                          SCALE_TILE_GROUPS, ceil_div(groups, SCALE_TILE_GROUPS)},
-                                .order = {2, 4, 0, 1, 3}};
-}
-
 static int64_t padded_rows(int64_t rows, enum factor_layout layout) {
     return layout == FACTORS_LINEAR
                ? rows

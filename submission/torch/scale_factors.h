@@ -33,7 +33,4 @@ int32_t library_layout(const struct factors *of_b);
 int32_t factors_for_library(struct torch_call *call, const struct factors *factors, int64_t groups,
                             int32_t layout, void **data);
 
-/* The view (32, 4, ceil(rows/128), 4, groups/4) of "swizzled128x4". */
-struct torch_shape view_shape(int64_t rows, int64_t groups);
-
 #endif

@@ -8,12 +8,12 @@
  *     TORCH_OPERATOR(scaled, "scaled(Tensor a, float scale=1) -> Tensor", run)
  *
  * and a line X(scaled) in TORCH_OPERATORS below.  The function reads the arguments by their place in the
- * schema, checks them (torch_tensor.h), makes the results with new_result(), and returns a status, after
+ * schema, checks them (core/torch_tensor.h), makes the results with new_result(), and returns a status, after
  * set_message() if that is an error; the message becomes that of Python's RuntimeError. */
 #ifndef TORCH_TORCH_OPERATOR_H
 #define TORCH_TORCH_OPERATOR_H
 
-#include "torch_tensor.h"
+#include "torch_memory.h"
 
 #define TORCH_NAMESPACE "nvfp4_gemm"
 

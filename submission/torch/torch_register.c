@@ -102,3 +102,19 @@ int32_t custom_kernel_torch_register(int32_t index) {
     }
     return CUSTOM_KERNEL_OK;
 }
+
+int32_t custom_kernel_torch_check(int32_t index, const struct described_argument *arguments) {
+    struct torch_call call = {.operator = operators[index]};
+    for (int i = 0; i < call.operator->parameters; i++) {
+        const struct parameter *parameter = &call.operator->parameter[i];
+        struct torch_tensor *tensor = &call.argument[i].tensor;
+        *tensor = described_tensor(&arguments[i].tensor);
+        tensor->name = parameter->name;
+        if (parameter->type == ARGUMENT_TENSOR && !parameter->optional && tensor->handle == NULL) {
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is None; expected a tensor", parameter->name);
+        }
+        call.argument[i].integer = arguments[i].integer;
+        call.argument[i].number = arguments[i].number;
+    }
+    return call.operator->run(&call);
+}

@@ -36,7 +36,7 @@ static const char *load_dtypes(void *torch) {
         enum torch_dtype dtype;
         const char *function;
     } dtypes[] = {
-#define X(name, bytes) {DTYPE_##name, "aoti_torch_dtype_" #name},
+#define X(dtype, name, bytes) {dtype, "aoti_torch_dtype_" name},
         TORCH_DTYPES(X)
 #undef X
         /* Their names in torch 2.11. */

@@ -4,8 +4,7 @@
 #ifndef TORCH_TORCH_SHIM_H
 #define TORCH_TORCH_SHIM_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "../core/torch_tensor.h"
 
 /* X(result, name, parameters) */
 #define TORCH_FUNCTIONS(X)                                                                                     \
@@ -39,39 +38,6 @@
       (void *library, const char *name, void (*function)(uint64_t *, uint64_t, uint64_t), uint64_t version))   \
     X(void, aoti_torch_check,                                                                                  \
       (bool condition, const char *function, const char *file, uint32_t line, const char *message))
-
-/* Every dtype that messages name, as torch.NAME, and its bytes; a message lists several in this order.  The
- * operators need those up to int64; a torch may lack others. */
-#define TORCH_DTYPES(X)                                                                                        \
-    X(float4_e2m1fn_x2, 1)                                                                                     \
-    X(float8_e4m3fn, 1)                                                                                        \
-    X(uint8, 1)                                                                                                \
-    X(float16, 2)                                                                                              \
-    X(bfloat16, 2)                                                                                             \
-    X(float32, 4)                                                                                              \
-    X(int32, 4)                                                                                                \
-    X(int64, 8)                                                                                                \
-    X(int8, 1)                                                                                                 \
-    X(int16, 2)                                                                                                \
-    X(uint16, 2)                                                                                               \
-    X(uint32, 4)                                                                                               \
-    X(uint64, 8)                                                                                               \
-    X(float64, 8)                                                                                              \
-    X(float8_e5m2, 1)                                                                                          \
-    X(float8_e8m0fnu, 1)                                                                                       \
-    X(float8_e4m3fnuz, 1)                                                                                      \
-    X(float8_e5m2fnuz, 1)                                                                                      \
-    X(bool, 1)                                                                                                 \
-    X(complex64, 8)                                                                                            \
-    X(complex128, 16)
-
-enum torch_dtype {
-#define X(name, bytes) DTYPE_##name,
-    TORCH_DTYPES(X)
-#undef X
-        DTYPES,
-    DTYPES_NEEDED = DTYPE_int64 + 1,
-};
 
 struct torch_shim {
 #define X(result, name, parameters) result(*name) parameters;

@@ -96,7 +96,7 @@ def test_the_host_bench_takes_the_work_in_c_off(monkeypatch, tmp_path, capsys):
     assert by_name["package"][0] is host.packaged.custom_kernel
     shim = by_name["shim"][0].__globals__
     assert shim["__file__"] == host.packaged.__file__
-    assert shim["_is_plain"] is None and host.packaged._is_plain is not None
+    assert shim["_have_memory"] is None and host.packaged._have_memory is not None
     assert by_name["library"][0] is shim["_call"]
     assert by_name["library"][1] is by_name["ctypes"][1] and by_name["library"][0](by_name["library"][1]) == 0
 

@@ -6,13 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from scripts.release.bundle import make_bundle
 from tests.release.bundle_kit import TORCH, copying_compiler
 
-IMPORT = "import submission; print(submission._library._name)"
+IMPORT = "import submission; print(submission.library._name)"
 
 
 @pytest.fixture(scope="session")
@@ -21,9 +23,13 @@ def cpu_text():
 
 
 @pytest.fixture(scope="session")
-def copies(library_path, tmp_path_factory):
-    """A C compiler that outputs this build's library, for tests that do not depend on compiling."""
-    return copying_compiler(tmp_path_factory.mktemp("compiler") / "cc", library_path)
+def copies(library_path):
+    """A C compiler that outputs this build's library, for tests that do not depend on compiling.
+
+    It lies beside that library: the harness hides others' temporary files from a submission.
+    """
+    with tempfile.TemporaryDirectory(prefix="compiler-", dir=library_path.parent) as folder:
+        yield copying_compiler(Path(folder) / "cc", library_path)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import sys
 import pytest
 import torch
 
+from reference.problems import DEFAULT
 from reference.reference import generate_input
 from scripts.common.toolchain import BUILD
 from scripts.release import bundle, bundle_targets
@@ -99,7 +100,7 @@ def test_the_target_fits_the_machine(checkout, monkeypatch, capability, nvcc, wa
 
 
 def test_flags_are_the_makefiles(root):
-    makefile = (root / "Makefile").read_text()
+    makefile = (root / "Makefile").read_text() + (root / "scripts/toolchain.mk").read_text()
     optional = [flag for _, flags, _ in TARGETS["cpu"].optional for flag in flags]
     for flag in (*bundle_targets.C_FLAGS, *bundle_targets.LINK_FLAGS, *optional):
         assert re.search(rf"(?<!\S){re.escape(flag)}(?!\S)", makefile), flag
@@ -203,7 +204,7 @@ def test_sources_that_cannot_be_packed_are_named(checkout, content, message):
 def test_lines_map_to_their_origin():
     made = make_bundle("cpu")
     lines = made.text.split("\n")
-    sources = {**collect_sources("cpu"), bundle.SHIM: None, bundle.LOADER: None}
+    sources = {*collect_sources("cpu"), "submission/shim.py", DEFAULT.submission, bundle.LOADER}
     mapped = 0
     for number, line in enumerate(lines, 1):
         origin = made.origin(number)
@@ -230,7 +231,7 @@ def test_its_results_are_those_of_the_package(library_path, cpu_text, tmp_path, 
     spec = importlib.util.spec_from_file_location("bundled", path)
     bundled = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bundled)
-    assert bundled._library._name.startswith(str(tmp_path / "cache"))
+    assert bundled.library._name.startswith(str(tmp_path / "cache"))
     data = generate_input(70, 90, 192, 2, full=True, device="cpu")
     wanted = custom_kernel(data).clone()
     data[9].fill_(0)

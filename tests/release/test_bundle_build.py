@@ -22,6 +22,7 @@ FOLDERS = {"b200": ("blackwell",), "h200": ("hopper",), "geforce": ("geforce",),
 TARGETS_HERE = [name for name in TARGETS if has_compiler(name)]
 WITHOUT_GROUPED = "-DNVFP4_WITHOUT_GROUPED"
 WITHOUT_EXTENDED = "-DNVFP4_WITHOUT_EXTENDED"
+SHIM = "submission/submission.py"
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_a_target_has_the_sources_of_its_parts(root, target):
 @pytest.fixture
 def small(root, tmp_path):
     """A checkout with the minimum for a CPU bundle, for tests that change its files."""
-    for name in (bundle.SHIM, bundle.LOADER, *collect_sources("cpu")):
+    for name in (SHIM, "submission/shim.py", bundle.LOADER, *collect_sources("cpu")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(root / name, tmp_path / name)
     return tmp_path
@@ -165,14 +166,12 @@ def small(root, tmp_path):
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
-        (bundle.SHIM, "def _library_path(", "def _path(", r"submission.py has no _library_path\(\)"),
-        (bundle.SHIM, '"""', 'text = """', "submission.py has no docstring"),
-        (bundle.SHIM, "from __future__", "first = 1\nfrom __future__", "its imports and docstring do not come first"),
-        (bundle.LOADER, bundle.CONSTANTS_BEGIN, "# begin", "lacks the marks around its constants"),
-        (bundle.LOADER, bundle.CONSTANTS_END, "# end", "lacks the marks around its constants"),
+        ("submission/shim.py", "from .library_file", "from torch", r"none of its modules imports .*library_file\.py"),
+        (SHIM, '"""', 'text = """', "submission.py has no docstring"),
+        (SHIM, "from __future__", "first = 1\nfrom __future__", "its imports and docstring do not come first"),
     ],
 )
-def test_a_shim_or_loader_of_another_form_is_refused(small, name, old, new, message):
+def test_a_shim_of_another_form_is_refused(small, name, old, new, message):
     path = small / name
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(BundleError, match=message):
@@ -184,10 +183,10 @@ def cpu_tree():
     return ast.parse(make_bundle("cpu").text)
 
 
-def test_the_loader_stands_in_the_place_of_the_shims_own_search(cpu_tree):
+def test_the_loader_stands_in_the_place_of_the_packages_own_search(cpu_tree):
     functions = [node.name for node in cpu_tree.body if hasattr(node, "name")]
-    assert functions.count("_library_path") == 1
-    assert functions.index("_build") < functions.index("_library_path") < functions.index("custom_kernel")
+    assert functions.count("library_path") == 1
+    assert functions.index("_build") < functions.index("library_path") < functions.index("custom_kernel")
     names = [
         node.targets[0].id for node in cpu_tree.body if hasattr(node, "targets") and hasattr(node.targets[0], "id")
     ]

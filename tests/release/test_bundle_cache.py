@@ -105,7 +105,7 @@ def test_the_cache_is_this_users_alone(alone, copies, tmp_path):
 
 
 def test_without_the_variable_the_cache_is_in_the_temporary_folder(alone, copies, tmp_path):
-    code = "import os; del os.environ['NVFP4_CACHE']; import submission; print(submission._library._name)"
+    code = "import os; del os.environ['NVFP4_CACHE']; import submission; print(submission.library._name)"
     status, output, errors = alone(code=code, CC=copies, TMPDIR=str(tmp_path))
     assert status == 0, errors
     assert output.startswith(f"{tmp_path}/nvfp4-dual-gemm-{os.getuid()}/")

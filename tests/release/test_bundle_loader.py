@@ -172,7 +172,7 @@ def test_a_cache_of_another_user_is_refused(monkeypatch, tmp_path):
 
 
 class TestLibraryPath:
-    """_library_path() with a stand-in for the build that only writes a file."""
+    """library_path() with a stand-in for the build that only writes a file."""
 
     @pytest.fixture
     def cache(self, monkeypatch, tmp_path):
@@ -195,16 +195,16 @@ class TestLibraryPath:
     def test_it_is_built_once(self, cache, monkeypatch):
         calls = []
         monkeypatch.setattr(bundle_loader, "_build", self.build(calls))
-        path = bundle_loader._library_path()
+        path = bundle_loader.library_path()
         assert path == cache / bundle_loader._digest(["cc"]) / "libcustom_kernel.so"
-        assert bundle_loader._library_path() == path and path.read_text() == "library"
+        assert bundle_loader.library_path() == path and path.read_text() == "library"
         assert calls == [("cc", None)] and [entry.name for entry in cache.iterdir()] == [path.parent.name]
 
     def test_cuda_sources_bring_their_compiler(self, cache, monkeypatch):
         calls = []
         monkeypatch.setattr(bundle_loader, "_NVCC_FLAGS", ("-x",))
         monkeypatch.setattr(bundle_loader, "_build", self.build(calls))
-        assert bundle_loader._library_path().parent.name == bundle_loader._digest(["cc", "nvcc"])
+        assert bundle_loader.library_path().parent.name == bundle_loader._digest(["cc", "nvcc"])
         assert calls == [("cc", "nvcc")]
 
     @pytest.mark.parametrize(
@@ -225,10 +225,10 @@ class TestLibraryPath:
     def test_a_cached_library_damaged_or_open_to_others_is_rebuilt(self, cache, monkeypatch, damage):
         calls = []
         monkeypatch.setattr(bundle_loader, "_build", self.build(calls))
-        library = bundle_loader._library_path()
+        library = bundle_loader.library_path()
         damage(library)
-        assert bundle_loader._library_path() == library and library.read_text() == "library"
-        assert bundle_loader._library_path() == library and len(calls) == 2, "and it stays"
+        assert bundle_loader.library_path() == library and library.read_text() == "library"
+        assert bundle_loader.library_path() == library and len(calls) == 2, "and it stays"
         assert [path.name for path in cache.iterdir()] == [library.parent.name]
 
     @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
@@ -236,7 +236,7 @@ class TestLibraryPath:
         monkeypatch.setattr(bundle_loader, "_build", self.build([]))
         before = os.umask(umask)
         try:
-            library = bundle_loader._library_path()
+            library = bundle_loader.library_path()
             assert os.umask(umask) == umask, "the process's own is put back"
         finally:
             os.umask(before)
@@ -253,15 +253,13 @@ class TestLibraryPath:
         for name, age in (("build-killed", hour_old), ("build-running", time.time())):
             (cache / name / "submission").mkdir(parents=True)
             os.utime(cache / name, (age, age))
-        library = bundle_loader._library_path()
+        library = bundle_loader.library_path()
         left = {path.name for path in cache.iterdir()}
         assert "build-running" in left and "build-killed" not in left and library.is_file()
         numbers = sorted(int(name, 16) for name in left - {"build-running", library.parent.name})
         assert numbers == list(range(3, bundle_loader._LIBRARIES_KEPT + 2)), "those used last stay"
         os.utime(cache / "build-running", (hour_old, hour_old))
-        assert bundle_loader._library_path() == library and not (cache / "build-running").exists(), (
-            "nor is it built for"
-        )
+        assert bundle_loader.library_path() == library and not (cache / "build-running").exists(), "nor is it built for"
 
     @pytest.mark.parametrize(("seconds", "kept"), [(3590, True), (3610, False)])
     def test_a_build_is_taken_for_killed_after_an_hour(self, cache, seconds, kept):
@@ -285,5 +283,5 @@ class TestLibraryPath:
             (entry / "sha256").write_text(hashlib.sha256(b"first").hexdigest())
 
         monkeypatch.setattr(bundle_loader, "_build", self.build([], before=other))
-        assert bundle_loader._library_path().read_text() == "first"
+        assert bundle_loader.library_path().read_text() == "first"
         assert [path.name for path in cache.iterdir()] == [entry.name]

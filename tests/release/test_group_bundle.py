@@ -12,7 +12,7 @@ import pytest
 from reference.problems import DEFAULT
 from reference.problems.group_gemm import PROBLEM
 from scripts.release import bundle
-from scripts.release.bundle import SHIM, lint, make_bundle, runs
+from scripts.release.bundle import lint, make_bundle, runs
 from scripts.release.bundle_targets import TARGETS, BundleError
 
 
@@ -28,12 +28,12 @@ def test_it_is_of_its_own_leaderboard_and_clean(made):
     assert lint(made.text.encode())[0] == []
 
 
-def test_it_shares_the_shim_up_to_the_dual_gemm_and_defines_nothing_twice(root, made):
+def test_it_has_the_modules_that_its_shim_imports_and_defines_nothing_twice(root, made):
     tree = ast.parse(made.text)
     names = [node.name for node in tree.body if hasattr(node, "name")]
-    assert len(names) == len(set(names)) and {"custom_kernel", "backends", "_library_path", "_check_groups"} <= {*names}
+    assert len(names) == len(set(names)) and {"custom_kernel", "backends", "library_path", "_check_groups"} <= {*names}
     assert "_unpack" not in names, "the dual GEMM's own"
-    for path, words in ((SHIM, "def _check_as_expected("), (PROBLEM.submission, "def _check_groups(")):
+    for path, words in (("submission/shim.py", "def examine("), (PROBLEM.submission, "def _check_groups(")):
         line = next(i for i, text in enumerate(made.text.splitlines(), 1) if text.startswith(words))
         wanted = next(i for i, text in enumerate((root / path).read_text().splitlines(), 1) if text.startswith(words))
         assert made.origin(line) == (path, wanted)
@@ -65,10 +65,3 @@ def test_a_target_whose_backend_lacks_it_is_refused_in_words(checkout, capsys, m
     assert bundle.choose_target(PROBLEM) == "cpu", (
         "if no target has the problem, cpu is chosen and its bundle reports that"
     )
-
-
-def test_a_shim_without_its_mark_is_refused(checkout):
-    path = checkout / SHIM
-    path.write_text(path.read_text().replace(bundle.SHARED_END, "# ---"))
-    with pytest.raises(BundleError, match="has no line '# --- the dual GEMM:'"):
-        make_bundle("cpu", checkout, PROBLEM)

@@ -16,7 +16,7 @@ import sys
 
 import numpy as np
 
-from submission import submission
+from submission import shim
 
 M, N, GROUP = 8, 128, 16
 NAN = 0x7F
@@ -76,10 +76,10 @@ def output(*shape: int) -> np.ndarray:
 
 
 def run(name: str, arguments: bytes) -> None:
-    function = getattr(submission._library, name)
+    function = getattr(shim.library, name)
     function.argtypes, function.restype = (ctypes.c_char_p,), ctypes.c_int32
     if function(arguments):
-        raise RuntimeError(submission._library.custom_kernel_message().decode())
+        raise RuntimeError(shim.library.custom_kernel_message().decode())
 
 
 def dual(k: int, layout: int) -> tuple[np.ndarray, np.ndarray]:

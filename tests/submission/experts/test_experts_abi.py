@@ -13,7 +13,7 @@ from tests.submission.cpu_kit import ARGUMENT, NULL_POINTER, OK, fenced
 
 E, ROWS, N, K = 3, 5, 128, 64
 POINTERS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c", "queue", "counts")
-KINDS = ("tokens", "sfa_layout", "activation", "weights", "output", "reserved")
+KINDS = ("tokens", "sfa_layout", "products", "weights", "output", "reserved")
 NUMBERS = ("scale_gate", "scale_up", "token_scale", "scale_c", "sfc")
 FLOATS = ("limit", "alpha", "beta", "reserved_float")
 
@@ -107,7 +107,7 @@ WRONG = {
     "scale_layout": (-1, 2),
     "tokens": (-1, 3),
     "sfa_layout": (-1, 2),
-    "activation": (-1, 1, 2),  # a plain product must not have b2
+    "products": (-1, 1, 2),  # a plain product must not have b2
     "weights": (2, 8, 16),
     "output": (-1, 0, 3),  # fp16 output must not have sfc
     "reserved": (1,),

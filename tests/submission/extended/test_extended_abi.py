@@ -24,7 +24,7 @@ A_DTYPES = (None, torch.float16, torch.bfloat16)  # enum custom_kernel_a_type
 class ExtendedArgs(ctypes.Structure):
     _fields_ = (
         *Args._fields_,
-        *((name, ctypes.c_int32) for name in ("activation", "weights", "output")),
+        *((name, ctypes.c_int32) for name in ("products", "weights", "output")),
         ("reserved", ctypes.c_uint32),
         *((name, ctypes.c_void_p) for name in (*NUMBERS, "sfc")),
         *((name, ctypes.c_float) for name in ("limit", "alpha", "beta", "reserved_float")),
@@ -73,7 +73,7 @@ class Call:
         self.tensors = {name: fenced(tensor) for name, tensor in tensors.items()}
         self.args = ExtendedArgs(
             struct_bytes=ctypes.sizeof(ExtendedArgs), device=-1, scale_layout=layout, m=M, n=N, k=K, l=L,
-            activation=int(plain), weights=weights, output=output, a_type=a_type,
+            products=int(plain), weights=weights, output=output, a_type=a_type,
         )  # fmt: skip
         for name, tensor in self.tensors.items():
             setattr(self.args, name, tensor.ctypes.data)
@@ -149,7 +149,7 @@ def test_a_struct_may_end_from_queue_on_and_have_more_zeros(library):
         ("device", (-2,), "device is "),
         ("scale_layout", (-1, 2), "scale_layout is "),
         ("queue", (16,), "queue is not NULL"),
-        ("activation", (-1, 2), "activation is "),
+        ("products", (-1, 2), "products is "),
         ("weights", (-1, 2, 16, 128), "weights is "),
         ("output", (-1, 3), "output is "),
         ("a_type", (-1, 3), "a_type is "),

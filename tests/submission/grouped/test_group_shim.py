@@ -87,8 +87,8 @@ def test_more_groups_than_a_backend_gets_at_once(monkeypatch):
 
 
 def test_more_groups_than_there_may_be_are_refused(monkeypatch):
-    assert shim._MOST_GROUPS == 65536
-    monkeypatch.setattr(shim, "_MOST_GROUPS", 2)  # reading as many takes seconds
+    assert shim.MOST_GROUPS == 65536
+    monkeypatch.setattr(shim, "MOST_GROUPS", 2)  # reading as many takes seconds
     data = [list(members[:2]) for members in problem()]
     assert len(custom_kernel(data)) == 2
     monkeypatch.setattr(shim, "_call_python", None)
@@ -165,13 +165,13 @@ def test_a_storage_that_was_shrunk_is_refused(monkeypatch):
     data = problem()
     data[0][2][2].untyped_storage().resize_(8)
     with monkeypatch.context() as alone:
-        alone.setattr(shim, "_is_plain", None)  # a bundle has none
+        alone.setattr(shim, "_have_memory", None)  # a bundle has none
         with pytest.raises(ValueError, match="c of group 2 has 4160 bytes, of which its storage holds 8"):
             custom_kernel(data)
     data = problem()
     a = data[0][0][0]
-    a.untyped_storage().resize_(0)  # the package asks this of inputs, too (memory_check.py)
-    assert shim._is_plain is not None and package.memory_check.is_plain is shim._is_plain
+    a.untyped_storage().resize_(0)  # the package asks this of inputs, too (operators.py)
+    assert shim._have_memory is not None and package.operators.have_memory is shim._have_memory
     with pytest.raises(ValueError, match="a of group 0 has 3840 bytes, of which its storage holds 0"):
         custom_kernel(data)
 
@@ -203,7 +203,7 @@ def test_right_tensors_need_no_second_look(monkeypatch, reader):
     if reader == "shim":
         monkeypatch.setattr(shim, "_call_python", None)
     else:
-        monkeypatch.setattr(shim, "_call_grouped", lambda address: pytest.fail("the library did not read the objects"))
+        monkeypatch.setattr(shim, "call_grouped", lambda address: pytest.fail("the library did not read the objects"))
     data = problem(full=False)
     forms = [data, tuple(map(tuple, data))]
     if reader == "library":
@@ -247,7 +247,7 @@ TRANSPOSED = problem()[2][1][0].transpose(0, 1).contiguous().transpose(0, 1)
 )
 @pytest.mark.skipif(not READS, reason="this torch's tensors are read by the shim")
 def test_the_library_reads_only_the_exact_types_and_layouts(place, value, monkeypatch):
-    monkeypatch.setattr(shim, "_is_plain", None)
+    monkeypatch.setattr(shim, "_have_memory", None)
     data = changed(problem(), place, value)
     assert shim._call_python(shim._functions_address, data, 0) == shim._NOT_AS_EXPECTED
     assert shim._call_python(shim._functions_address, data[:3], 0) == shim._NOT_AS_EXPECTED
@@ -268,9 +268,9 @@ def test_an_error_in_packing_valid_input_is_raised_unchanged(monkeypatch):
     def pack_into(*_):
         raise struct.error("no room")
 
-    packing = shim._packing
+    packing = shim.packing
     monkeypatch.setattr(shim, "_call_python", None)
-    monkeypatch.setattr(shim, "_packing", lambda groups: (pack_into, packing(groups)[1]))
+    monkeypatch.setattr(shim, "packing", lambda groups: (pack_into, packing(groups)[1]))
     with pytest.raises(struct.error, match="no room"):
         custom_kernel(problem(), 0)
 
@@ -279,7 +279,7 @@ def test_a_call_within_a_call_leaves_its_arguments_alone(monkeypatch):
     seen = []
 
     def call(address):
-        before = ctypes.string_at(address, shim._ARGS_BYTES + len(SIZES[0]) * shim._GROUP_BYTES)
+        before = ctypes.string_at(address, shim.ARGS_BYTES + len(SIZES[0]) * shim.GROUP_BYTES)
         seen.append(before)
         if len(seen) == 1:
             custom_kernel(problem(seed=8))
@@ -287,7 +287,7 @@ def test_a_call_within_a_call_leaves_its_arguments_alone(monkeypatch):
         return 0
 
     monkeypatch.setattr(shim, "_call_python", None)
-    monkeypatch.setattr(shim, "_call_grouped", call)
+    monkeypatch.setattr(shim, "call_grouped", call)
     custom_kernel(problem())
     assert len(seen) == 2 and seen[0] != seen[1]
 
@@ -313,11 +313,6 @@ def test_a_backend_without_a_grouped_gemm_is_not_available(monkeypatch):
     assert [backend.name for backend in shim.backends()] == [backend.name for backend in package.backends()]
     assert shim.backends()[-1] == package.backends()[-1], "the CPU's has one"
     everywhere = {3: package.Backend("blackwell", True, True, "a B200"), 1: package.Backend("cpu", True, True, "here")}
-    monkeypatch.setattr(shim, "_numbered_backends", lambda: everywhere)
-    monkeypatch.setattr(shim, "_call_grouped", lambda address: shim._STATUS_UNSUPPORTED)
+    monkeypatch.setattr(shim, "numbered_backends", lambda: everywhere)
+    monkeypatch.setattr(shim, "call_grouped", lambda address: shim._STATUS_UNSUPPORTED)
     assert [backend.available for backend in shim.backends()] == [False, False]
-    monkeypatch.setattr(shim, "_call_grouped", shim._lacking)
-    monkeypatch.setattr(shim, "_call_python", None)
-    assert [backend.built for backend in shim.backends()] == [False, False]
-    with pytest.raises(RuntimeError, match="has no grouped GEMM; expected ABI version"):
-        custom_kernel(problem())
