@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -30,6 +31,7 @@ from reference.problems.interface import BOARD, Shape
 # Each process is timed in so many spans by the harness's clock, of this length and with so many outputs checked.
 SPANS, SPAN_US, SPAN_CHECKED = 3, 100e3, 8
 WARM_UP_CALLS = 3
+SMALL_ADDS = 1 << 28  # multiply-adds that a thread does in a fraction of a second
 # A CPU's span has a new input for each call, so that nothing can be decoded once for several: as many as are made and
 # checked in a fraction of a second, in bytes of inputs and outputs.
 INPUTS, INPUTS_BYTES = 48, 32 << 20
@@ -62,6 +64,17 @@ def words(ratio: Ratio | None, busy: bool) -> str:
     if ratio is None:
         return "too few pairs to decide"
     return verdict(ratio, undecided=busy and ratio.high - ratio.low > WIDEST)
+
+
+@contextlib.contextmanager
+def _few_threads(shape: Shape) -> Iterator[None]:
+    """Makes and checks small inputs in one thread: on a busy machine a second one may have to wait for a processor."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if shape.work().multiply_adds < SMALL_ADDS else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _write_out() -> None:
@@ -113,7 +126,7 @@ class _Side:
             return session.span(seeds, calls, fresh, SPAN_CHECKED) / calls
 
         try:
-            with session:
+            with session, _few_threads(result.case.shape):
                 session.load()
                 first = not self._call_us
                 session.round(case_seeds(result.case.seed, result.inputs if first else WARM_UP_CALLS), own, "check")
