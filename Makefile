@@ -90,9 +90,10 @@ test: ## start: set up, build, run every test (one file: PYTEST_ARGS='-n 0 -x te
 	+@$(call run_tests,build test-programs)
 
 lock: ## develop: update scripts/dev.lock to the newest versions that pyproject.toml allows, with their hashes
-	@python=$$(scripts/setup.sh run) && "$$python" -m pip install --quiet --target $(BUILD)/uv uv && \
-	$(BUILD)/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev --generate-hashes \
-	  --no-header --no-annotate --no-emit-index-url -o scripts/dev.lock > /dev/null && git diff --stat scripts/dev.lock
+	@python=$$(scripts/setup.sh run) && mkdir -p $(BUILD)/lock && cp pyproject.toml $(BUILD)/lock && \
+	"$$python" -m pip install --quiet --target $(BUILD)/uv uv && cd $(BUILD)/lock && ../uv/bin/uv lock --quiet --upgrade && \
+	../uv/bin/uv export --quiet --frozen --only-group dev --no-header --no-annotate -o dev.lock > /dev/null && \
+	sed -E "s/( ;| and) \(+platform_machine.*'linux'\)* / /" dev.lock > $(CURDIR)/scripts/dev.lock && git diff --stat $(CURDIR)/scripts
 
 bench: ## measure: time the CPU backend against torch, and the host cost of a call (PROBLEM=)
 	+@$(READY) && ./nvfp4 bench cpu --problem $(PROBLEM) && ./nvfp4 bench host --problem $(PROBLEM)
