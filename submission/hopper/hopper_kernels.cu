@@ -40,12 +40,12 @@ const void *hopper_persistent_dual_gemm_kernel(int index) {
 }
 
 #define NARROW_KERNELS(name, ...)                                                                              \
-    {(const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<__VA_ARGS__, 1>>,                       \
-     (const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<__VA_ARGS__, 2>>},
+    {(const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<__VA_ARGS__, false>>,                   \
+     (const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<__VA_ARGS__, true>>},
 
 const void *hopper_narrow_dual_gemm_kernel(int index, int split_k) {
-    static const void *const kernels[][NARROW_MAX_SPLIT_K] = {HOPPER_NARROW_CONFIGS(NARROW_KERNELS)};
-    return kernels[index][split_k - 1];
+    static const void *const kernels[][2] = {HOPPER_NARROW_CONFIGS(NARROW_KERNELS)};
+    return kernels[index][split_k > 1];
 }
 
 #ifndef NVFP4_WITHOUT_GROUPED

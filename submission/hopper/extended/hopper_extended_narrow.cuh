@@ -18,21 +18,21 @@ namespace hopper {
 
 /* ---- tile ---- */
 
-template <int tile_m, int stages, int a_units_, int blocks, int team, int split_k, int a_type_>
-struct extended_narrow_tile : narrow_tile<tile_m, stages, a_units_, blocks, team, split_k> {
-    using base = narrow_tile<tile_m, stages, a_units_, blocks, team, split_k>;
+template <int tile_m, int stages, int a_units_, int blocks, int team, bool shares_k, int a_type_>
+struct extended_narrow_tile : narrow_tile<tile_m, stages, a_units_, blocks, team, shares_k> {
+    using base = narrow_tile<tile_m, stages, a_units_, blocks, team, shares_k>;
     static constexpr int a_type = a_type_;
     static constexpr int a_units = NARROW_A_UNITS(a_type, a_units_);
     static constexpr int in_pair = NARROW_IN_PAIR;
     static_assert(blocks == 1 || blocks == 2, "a pair is a warp's two blocks or those of two warps");
     static_assert(blocks == 2 || team > 1, "two warps of a pair are in one CTA");
 
-    static __device__ __forceinline__ struct narrow_place place_of(int warp_n, int i) {
+    static __device__ __forceinline__ struct narrow_place place_of(int split_k, int warp_n, int i) {
         int block = i / base::a_blocks, a_block = i % base::a_blocks;
         int pair = warp_n * blocks / in_pair * base::a_blocks + a_block;
         return {pair % split_k, pair / split_k * in_pair + (blocks == in_pair ? block : warp_n % in_pair)};
     }
-    static __device__ __forceinline__ int places(int warps_n, int rank) {
+    static __device__ __forceinline__ int places(int split_k, int warps_n, int rank) {
         return (warps_n * base::vectors / in_pair - rank + split_k - 1) / split_k * in_pair;
     }
 };
@@ -80,7 +80,7 @@ struct narrow_vector_place {
 template <class T, bool plain>
 static __device__ __forceinline__ struct narrow_vector_place
 find_vector(const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord, int slot) {
-    const int pair = slot / T::in_pair * T::split_k + coord.rank, member = slot % T::in_pair;
+    const int pair = slot / T::in_pair * T::split_of(p.gemm.layout) + coord.rank, member = slot % T::in_pair;
     const int warps = pair / T::a_blocks * T::in_pair / T::blocks;
     return {coord.tile_n * p.gemm.layout.warps_n + warps + (T::blocks == 1 ? member : 0),
             (T::blocks == 1 ? 0 : member) * (plain ? 2 : 1),
@@ -134,8 +134,9 @@ static __device__ __forceinline__ void
 finish_vectors(uint32_t shared, const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord,
                struct narrow_factors factors) {
     constexpr int at_once = nvfp4 && !plain ? T::in_pair : 1;
-    const int sources = T::split_k * p.gemm.layout.warps_k, place_bytes = sources * NARROW_VECTOR_BYTES;
-    const int count = T::places(p.gemm.layout.warps_n, coord.rank);
+    const int split_k = T::split_of(p.gemm.layout), sources = split_k * p.gemm.layout.warps_k;
+    const int place_bytes = sources * NARROW_VECTOR_BYTES;
+    const int count = T::places(split_k, p.gemm.layout.warps_n, coord.rank);
     for (int slot = coord.warp * at_once; slot < count; slot += coord.warps * at_once) {
         const uint32_t place = shared + p.gemm.layout.sums_offset + slot * place_bytes;
         const struct narrow_vector_place vector = find_vector<T, plain>(p, coord, slot);

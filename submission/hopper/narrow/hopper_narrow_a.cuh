@@ -34,12 +34,13 @@ static __device__ __forceinline__ struct narrow_coord find_narrow_tile(const str
     coord.warp_k = coord.warp / p.layout.warps_n;
     coord.warps = p.layout.warps_n * p.layout.warps_k;
     coord.m = blockIdx.y * T::a_blocks * NARROW_A_ROWS;
-    coord.tile_n = blockIdx.x / T::split_k;
-    coord.rank = blockIdx.x % T::split_k;
+    const uint32_t split_k = (uint32_t)T::split_of(p.layout);
+    coord.tile_n = (int32_t)(blockIdx.x / split_k);
+    coord.rank = (int32_t)(blockIdx.x % split_k);
     coord.batch = blockIdx.z;
     int32_t all = (p.scale_words + 1) / 2; /* two scale words a step */
-    coord.first_step = all * coord.rank / T::split_k;
-    coord.steps = all * (coord.rank + 1) / T::split_k - coord.first_step;
+    coord.first_step = all * coord.rank / (int32_t)split_k;
+    coord.steps = all * (coord.rank + 1) / (int32_t)split_k - coord.first_step;
     return coord;
 }
 

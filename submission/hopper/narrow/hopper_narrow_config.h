@@ -12,9 +12,10 @@
 #define NARROW_STEP_K       128 /* elements of K that a warp takes at a time: 32 a lane, 16 bytes of fp4 */
 #define NARROW_STEP_BYTES   (NARROW_STEP_K / 2)
 #define NARROW_MAX_WARPS    16 /* warps of a CTA: four for each of an SM's schedulers */
-#define NARROW_MAX_SPLIT_K  2  /* clusters of more than two CTAs would leave some SMs idle */
-#define NARROW_A_ROWS       8  /* rows of a block of A: mma.sync's N, and a core matrix's rows */
-#define NARROW_WARPGROUP    4  /* warps of a team that multiplies by wgmma */
+#define NARROW_MAX_SPLIT_K  MAX_CLUSTER_CTAS
+#define NARROW_PAIR         2 /* CTAs of the smallest cluster: its pairs fill all SMs */
+#define NARROW_A_ROWS       8 /* rows of a block of A: mma.sync's N, and a core matrix's rows */
+#define NARROW_WARPGROUP    4 /* warps of a team that multiplies by wgmma */
 
 /* name (a tile's rows of A), rows of A, stages of a warp's ring, units of A that a thread dequantizes, blocks
  * of a warp, warps of a team */
@@ -23,6 +24,10 @@
     X(m16, 16, 2, 4, 1, NARROW_WARPGROUP)                                                                      \
     X(m16warps, 16, 2, 4, 2, 1)                                                                                \
     X(m32, 32, 2, 2, 1, NARROW_WARPGROUP)
+
+/* The SMs on which clusters of more than two CTAs, one an SM, run at once.  measured:H200: 96 of 132 take one
+ * wave, 112 take two. */
+#define SMS_OF_LARGE_CLUSTERS(sms) ((sms) * 3 / 4)
 
 struct hopper_narrow_config {
     const char *name;

@@ -148,31 +148,31 @@ multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct
  * up and stores some of the tile's vectors (T::place_of); it receives split_k * warps_k partial sums of each,
  * in the order of K. */
 
-/* With split K: arms the barrier with the bytes that this CTA will receive, before the other CTA can send them.
+/* With split K: arms the barrier with the bytes that this CTA will receive, before other CTAs can send them.
  */
 template <class T>
 static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const struct hopper_narrow_params &p,
                                                    const struct narrow_coord &coord) {
-    if (T::split_k == 1) {
+    if (!T::shares_k) {
         return;
     }
     if (threadIdx.x == 0) {
         mbarrier_init(sums, 1);
         fence_mbarrier_init();
-        mbarrier_arrive_expect_tx(sums, T::places(p.layout.warps_n, coord.rank) * T::split_k *
-                                            p.layout.warps_k * NARROW_VECTOR_BYTES);
+        mbarrier_arrive_expect_tx(sums, T::places(p.layout.split_k, p.layout.warps_n, coord.rank) *
+                                            p.layout.split_k * p.layout.warps_k * NARROW_VECTOR_BYTES);
     }
     barrier_cluster_arrive_relaxed(); /* fence_mbarrier_init has released the barrier to the cluster */
 }
 
-/* Waits, if the sums lie over A and the rings, until nothing reads those any more, here and in the other CTA.
+/* Waits, if the sums lie over A and the rings, until nothing reads those any more, here and in the other CTAs.
  */
 template <class T> static __device__ __forceinline__ void wait_for_place(const struct hopper_narrow_params &p) {
-    if (T::split_k > 1) {
-        barrier_cluster_wait_acquire(); /* the other CTA runs, and its barrier is armed */
+    if (T::shares_k) {
+        barrier_cluster_wait_acquire(); /* the other CTAs run, and their barriers are armed */
     }
     if (p.layout.sums_overlay) {
-        if (T::split_k > 1) {
+        if (T::shares_k) {
             barrier_cluster_arrive_release();
             barrier_cluster_wait_acquire();
         } else {
@@ -187,22 +187,23 @@ template <class T>
 static __device__ __forceinline__ void exchange_sums(const struct narrow_accumulators<T> &acc, uint32_t shared,
                                                      struct mbarrier sums, const struct hopper_narrow_params &p,
                                                      const struct narrow_coord &coord) {
-    const int sources = T::split_k * p.layout.warps_k, source = coord.rank * p.layout.warps_k + coord.warp_k;
+    const int split_k = T::split_of(p.layout), sources = split_k * p.layout.warps_k,
+              source = coord.rank * p.layout.warps_k + coord.warp_k;
     wait_for_place<T>(p);
 #pragma unroll
     for (int i = 0; i < T::vectors; i++) {
-        const struct narrow_place place = T::place_of(coord.warp_n, i);
+        const struct narrow_place place = T::place_of(split_k, coord.warp_n, i);
         const float *four = &acc.of[i / T::a_blocks][i % T::a_blocks * 4];
         uint32_t to = shared + p.layout.sums_offset + (place.slot * sources + source) * NARROW_VECTOR_BYTES +
                       coord.lane * 16;
-        if constexpr (T::split_k > 1) {
+        if constexpr (T::shares_k) {
             st_async_v4(mapa_shared_cluster(to, place.owner), four,
                         mapa_shared_cluster(sums.address, place.owner));
         } else {
             st_shared_v4_f32(to, four);
         }
     }
-    if constexpr (T::split_k > 1) {
+    if constexpr (T::shares_k) {
         wait(sums, 0);
     } else {
         __syncthreads();
@@ -230,12 +231,13 @@ static __device__ __forceinline__ void add_up(float (&sum)[4], uint32_t from, in
 template <class T>
 static __device__ __forceinline__ void finish(uint32_t shared, const struct hopper_narrow_params &p,
                                               const struct narrow_coord &coord) {
-    const int sources = T::split_k * p.layout.warps_k, count = T::places(p.layout.warps_n, coord.rank);
+    const int split_k = T::split_of(p.layout), sources = split_k * p.layout.warps_k,
+              count = T::places(split_k, p.layout.warps_n, coord.rank);
     for (int i = coord.warp; i < count; i += coord.warps) {
         uint32_t from = shared + p.layout.sums_offset + i * sources * NARROW_VECTOR_BYTES + coord.lane * 16;
         float sum[4];
         add_up(sum, from, sources);
-        int vector = i * T::split_k + coord.rank, a_block = vector % T::a_blocks;
+        int vector = i * split_k + coord.rank, a_block = vector % T::a_blocks;
         int block = vector / T::a_blocks % T::blocks, warp_n = vector / T::vectors;
         int32_t column = b_row<T>(coord.tile_n * p.layout.warps_n + warp_n, block, coord.quad);
         int32_t row = coord.m + a_block * NARROW_A_ROWS + coord.quad_lane * 2;

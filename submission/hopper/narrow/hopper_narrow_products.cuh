@@ -21,9 +21,10 @@ struct narrow_place {
     int owner, slot;
 };
 
-template <int tile_m_, int stages_, int a_units_, int blocks_, int team_, int split_k_> struct narrow_tile {
-    static constexpr int stages = stages_, a_units = a_units_, split_k = split_k_;
-    static constexpr int blocks = blocks_; /* blocks of a warp: each is 8 rows of B1 and 8 of B2 */
+template <int tile_m_, int stages_, int a_units_, int blocks_, int team_, bool shares_k_> struct narrow_tile {
+    static constexpr int stages = stages_, a_units = a_units_;
+    static constexpr bool shares_k = shares_k_; /* whether CTAs of a cluster share the tile's K */
+    static constexpr int blocks = blocks_;      /* blocks of a warp: each is 8 rows of B1 and 8 of B2 */
     static constexpr int a_blocks = tile_m_ / NARROW_A_ROWS; /* blocks of 8 rows of A */
     static constexpr int vectors = blocks * a_blocks;        /* float4 of a lane's accumulators */
     static constexpr int lane_rows = 2 * blocks, warp_rows = blocks * NARROW_BLOCK_B_ROWS;
@@ -33,16 +34,19 @@ template <int tile_m_, int stages_, int a_units_, int blocks_, int team_, int sp
     static constexpr int a_type = CUSTOM_KERNEL_A_NVFP4;
     static_assert(tile_m_ % NARROW_A_ROWS == 0, "a tile's rows of A are whole blocks");
     static_assert(SCALE_TILE_ROWS % warp_rows == 0, "a scale tile's rows are those of whole warps");
-    static_assert(split_k <= NARROW_MAX_SPLIT_K, "at most NARROW_MAX_SPLIT_K CTAs share K");
     static_assert(team_ == 1 || by_warpgroup, "a team is one warp or one warpgroup");
 
+    /* The CTAs that share K. */
+    static __device__ __forceinline__ int split_of(const struct hopper_narrow_layout &layout) {
+        return shares_k ? layout.split_k : 1;
+    }
     /* The CTA that adds up vector `i` of the warps with number warp_n, and the vector's number there; and the
      * vectors that CTA `rank` adds up. */
-    static __device__ __forceinline__ struct narrow_place place_of(int warp_n, int i) {
+    static __device__ __forceinline__ struct narrow_place place_of(int split_k, int warp_n, int i) {
         int vector = warp_n * vectors + i;
         return {vector % split_k, vector / split_k};
     }
-    static __device__ __forceinline__ int places(int warps_n, int rank) {
+    static __device__ __forceinline__ int places(int split_k, int warps_n, int rank) {
         return (warps_n * vectors - rank + split_k - 1) / split_k;
     }
 };

@@ -11,6 +11,7 @@ const struct hopper_narrow_costs hopper_narrow_costs = {
     .phase_ps = 600000,
     .overlay_ps = 800000,
     .reduction_ps = 1100000,
+    .reduction_cta_ps = 250000,
     .call_step_ps = 157000,
     .call_row_ps = 7100,
     .call_team_ps = 154000,
@@ -89,6 +90,12 @@ static int warps_along_n(const struct hopper_narrow_config *config, int64_t n, i
     return warps_n;
 }
 
+/* The sum over the CTAs that share K. */
+static int64_t reduction_ps(int split_k) {
+    const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
+    return split_k == 1 ? 0 : costs->reduction_ps + (split_k - NARROW_PAIR) * costs->reduction_cta_ps;
+}
+
 static int64_t layout_ps(const struct hopper_narrow_config *config, const struct hopper_narrow_layout *layout,
                          int64_t steps) {
     const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
@@ -96,7 +103,7 @@ static int64_t layout_ps(const struct hopper_narrow_config *config, const struct
     return ceil_div(steps, layout->warps_k) * warps * costs->step_ps +
            steps * (config->tile_m / NARROW_A_ROWS) * costs->a_block_ps +
            (ceil_div(steps, layout->phase_steps) - 1) * costs->phase_ps +
-           (layout->sums_overlay ? costs->overlay_ps : 0) + (layout->split_k > 1 ? costs->reduction_ps : 0);
+           (layout->sums_overlay ? costs->overlay_ps : 0) + reduction_ps(layout->split_k);
 }
 
 int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
@@ -117,8 +124,11 @@ int64_t hopper_narrow_layout_together(const struct hopper_narrow_config *config,
             if (!place_longest(config, together, steps, &tried)) {
                 continue;
             }
-            int64_t waves =
-                ceil_div(hopper_narrow_ctas_along_n(config, &tried, n) * columns, CTAS_AT_ONCE(sms, split_k));
+            const int64_t ctas = hopper_narrow_ctas_along_n(config, &tried, n) * columns;
+            if (split_k > NARROW_PAIR && ctas > SMS_OF_LARGE_CLUSTERS(sms)) {
+                continue;
+            }
+            int64_t waves = ceil_div(ctas, CTAS_AT_ONCE(sms, split_k));
             int64_t ps = waves * layout_ps(config, &tried, steps);
             if (ps < best_ps || (ps == best_ps && warps_n * warps_k > best_warps)) {
                 *layout = tried;
@@ -141,8 +151,8 @@ int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t
     int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), layout.split_k);
     int64_t step_ps =
         config->team > 1 ? costs->call_team_ps : costs->call_step_ps + config->tile_m * costs->call_row_ps;
-    return costs->call_ps + waves * (ceil_div(steps, layout.warps_k) * warps * step_ps +
-                                     (layout.split_k > 1 ? costs->reduction_ps : 0));
+    return costs->call_ps +
+           waves * (ceil_div(steps, layout.warps_k) * warps * step_ps + reduction_ps(layout.split_k));
 }
 
 /* True if the tile of single warps is faster than `teams`, a tile of warpgroups with as many rows. */

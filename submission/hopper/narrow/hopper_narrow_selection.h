@@ -10,11 +10,12 @@ extern const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TIL
 
 /* The predicted times behind the choice, in picoseconds. */
 extern const struct hopper_narrow_costs {
-    int64_t step_ps;      /* a warp's step of K, if its scheduler has no other warp */
-    int64_t a_block_ps;   /* dequantizing a block of A */
-    int64_t phase_ps;     /* another phase of A: a wait for its bytes, and for all warps */
-    int64_t overlay_ps;   /* a wait for both CTAs, before partial sums overwrite what they read */
-    int64_t reduction_ps; /* partial sums from another CTA, and the start of a cluster */
+    int64_t step_ps;          /* a warp's step of K, if its scheduler has no other warp */
+    int64_t a_block_ps;       /* dequantizing a block of A */
+    int64_t phase_ps;         /* another phase of A: a wait for its bytes, and for all warps */
+    int64_t overlay_ps;       /* a wait for the cluster, before partial sums overwrite what they read */
+    int64_t reduction_ps;     /* partial sums from another CTA, and the start of a cluster */
+    int64_t reduction_cta_ps; /* each further CTA that shares K */
     /* Times of a whole call, to compare it with other kernels: */
     int64_t call_step_ps; /* a step, as step_ps, without its products */
     int64_t call_row_ps;  /* products of a step with a row of A */
@@ -33,10 +34,11 @@ int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sm
  * the first found.
  *
  * A CTA takes the rows of warps_n warps of B1 and B2 and a share of K, whose steps its warps_k warps along K
- * take in turn. One CTA fits an SM, so waves of `sms` CTAs count whole.  The search tries shares of all and of
- * half of K, each with the fewest whole teams along N that let all CTAs run at once, else NARROW_MAX_WARPS, and
- * with any number of warps along K. A turn takes as long as the warps of a scheduler and two more take to issue
- * their steps: the two stand for latency that no other warp hides. */
+ * take in turn. One CTA fits an SM, so waves of `sms` CTAs count whole.  The search tries all numbers
+ * of CTAs that share K, more than two only where all run in one wave; each with the fewest whole teams along N
+ * that let all CTAs run at once, else NARROW_MAX_WARPS, and with any number of warps along K. A turn takes as
+ * long as the warps of a scheduler and two more take to issue their steps: the two stand for latency that no
+ * other warp hides. */
 int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
                              int64_t l, int sms, struct hopper_narrow_layout *layout);
 

@@ -95,7 +95,7 @@ MEETING_MUTANTS = {
     ),
 }
 
-FEW_ROWS = [(8, 64, 2304, True)]  # a narrow tile: two CTAs share K, and each warp goes round its ring
+FEW_ROWS = [(8, 64, 2304, True)]  # a narrow tile: three CTAs share K
 NARROW_MUTANTS = {
     "no wait for copies": (r"cp\.async\.wait_group \d;", "", {"read-before-completion"}),
     "no wait for the cluster": (r"barrier\.cluster\.wait\.acquire;", "", {"no-mbarrier"}),
@@ -107,12 +107,13 @@ NARROW_MUTANTS = {
 }
 
 # SHARED_K: four warpgroups of each CTA share K, and so do two CTAs of a cluster.  SHARED_A: the narrow tile of 16 rows,
-# whose warps read rows of A that other warps dequantized (with 8 rows, a warp reads only its own).  Barriers are
+# whose warps read rows of A that other warps dequantized (with 8 rows, a warp reads only its own); eight CTAs share its
+# K, and each warp goes round its ring.  Barriers are
 # numbered in the order of the kernel's text.
 SHARED_K = ("m64n32k8", "dual_gemm_kernelINS_9dual_tileILi1ELi1ELi64ELi8ELi2ELi4E", [(64, 64, 1024, True)])
-SHARED_A = ("m16", "narrow_dual_gemm_kernelINS_11narrow_tileILi16ELi2ELi4ELi1ELi4ELi2E", [(16, 64, 8192, True)])
+SHARED_A = ("m16", "narrow_dual_gemm_kernelINS_11narrow_tileILi16ELi2ELi4ELi1ELi4ELb1E", [(16, 64, 16384, True)])
 # The narrow tile of 32 rows: in each phase a warpgroup multiplies rows of A that all of its warps dequantized.
-TEAM = ("m32", "narrow_dual_gemm_kernelINS_11narrow_tileILi32ELi2ELi2ELi1ELi4ELi2E", [(17, 32, 2304, True)])
+TEAM = ("m32", "narrow_dual_gemm_kernelINS_11narrow_tileILi32ELi2ELi2ELi1ELi4ELb1E", [(17, 32, 9216, True)])
 BARRIER_MUTANTS = {
     "no barrier before the warpgroups' sums": (SHARED_K, r"bar\.sync %r\d+, %r\d+;", 0, {"overwrite-while-read"}),
     "no barrier after the warpgroups' sums": (SHARED_K, r"bar\.sync %r\d+, %r\d+;", 1, {"read-after-write-race"}),
