@@ -59,8 +59,6 @@ LONG_S = 60.0
 
 def log_result(out: Protocol, mode: str, key: str, result: Result) -> None:
     """Writes the protocol's lines for one finished case: a benchmark's figures in ns, a profile in base64."""
-    for note in report.case_notes(result):
-        out.log(f"{key}.note", note)
     if not result.passed:
         out.log(f"{key}.status", "fail")
         out.log(f"{key}.error", result.error)
@@ -71,6 +69,8 @@ def log_result(out: Protocol, mode: str, key: str, result: Result) -> None:
     else:
         for name, value in summarise(result.rounds_us)._asdict().items():
             out.log(f"{key}.{name}", value if name == "runs" else value * NS_PER_US)
+    for note in report.case_notes(result):
+        out.log(f"{key}.note", note)
 
 
 def _tolerances(cases: Sequence[Case], device: torch.device, limits: Limits) -> list[Tolerance | None]:

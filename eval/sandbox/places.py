@@ -14,7 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _OF_PROGRAMS = ("/dev", "/run", "/tmp", "/var/spool", "/var/tmp")
-_SEARCHED = ("PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CUDA_HOME")
+_SEARCHED = (
+    "PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CUDA_HOME", "BUILD",
+)  # fmt: skip
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, bool]]:
@@ -30,7 +32,7 @@ def _entries(folder: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _needed() -> set[Path]:
-    """The folders of this checkout, of Python and its modules, of compilers and libraries."""
+    """The folders of this checkout and its build, of Python and its modules, of compilers and libraries."""
     searched = [Path(one) for name in _SEARCHED for one in os.environ.get(name, "").split(os.pathsep) if one]
     homes = [path.parent for path in searched if path.name == "bin"]
     return {Path(path).resolve() for path in (ROOT, sys.prefix, sys.base_prefix, *sys.path, *searched, *homes)}

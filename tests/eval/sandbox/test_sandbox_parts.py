@@ -258,6 +258,15 @@ def test_everything_is_readable_but_what_programs_keep_and_pipes_beside_the_subm
     assert Path("/usr") in found and not any(path in tmp_path.parents for path in found)
 
 
+def test_a_build_and_compilers_among_temporary_files_are_readable(monkeypatch, tmp_path):
+    for folder in ("build", "compiler/bin", "compiler/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.setenv("BUILD", str(tmp_path / "build"))
+    monkeypatch.setenv("PATH", str(tmp_path / "compiler" / "bin"))
+    needed = places._needed()
+    assert needed >= {tmp_path / "build", tmp_path / "compiler", places.ROOT, Path(sys.prefix).resolve()}
+
+
 # --- privileges and limits --------------------------------------------------------------------------------------
 
 
