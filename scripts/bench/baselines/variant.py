@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from scripts.common.gpu_backends import GPU_BACKENDS
 
@@ -26,6 +31,15 @@ def library_for_import(library: str) -> Iterator[None]:
             del os.environ["NVFP4_LIBRARY"]
         else:
             os.environ["NVFP4_LIBRARY"] = before
+
+
+def kernel_of_checkout(library: str, checkout: Path, shim: str) -> Callable[..., Any]:
+    """custom_kernel of a checkout's shim on another library, without the rest of its package."""
+    package = ModuleType(f"other_submission_{len(sys.modules)}")
+    package.__path__ = [str(checkout / "submission")]
+    sys.modules[package.__name__] = package
+    with library_for_import(library):
+        return importlib.import_module(f"{package.__name__}.{shim}").custom_kernel
 
 
 def settings(variant: str, config_variables: tuple[str, ...]) -> dict[str, str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import torch
 
 from reference.reference import check_against_oracle, compare, ref_kernel
 from scripts.bench.baselines.dual_baselines import ROUNDED, UNGATED, gated
-from scripts.bench.baselines.variant import BACKENDS, Call, library_for_import, settings
+from scripts.bench.baselines.variant import BACKENDS, Call, kernel_of_checkout, settings
 from scripts.bench.dual.dual_problem import Problem
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,12 +20,7 @@ HALF_TOLERANCE = 2e-2  # tolerance of baselines that round both products to fp16
 
 def load_shim(library: str, checkout: Path = ROOT) -> Callable[..., torch.Tensor]:
     """custom_kernel of a checkout's shim on another library; by default of this checkout's."""
-    shim = checkout / "submission" / "submission.py"
-    spec = importlib.util.spec_from_file_location(f"shim_{len(sys.modules)}", shim)
-    module = importlib.util.module_from_spec(spec)
-    with library_for_import(library):
-        spec.loader.exec_module(module)
-    return module.custom_kernel
+    return kernel_of_checkout(library, checkout, "submission")
 
 
 def wanted(problem: Problem) -> list[torch.Tensor]:

@@ -7,12 +7,9 @@ baselines, which may sum in any order, another one.
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -21,7 +18,7 @@ from reference import group_reference, nvfp4
 from reference.check import compare
 from reference.problems.group_gemm import PROBLEM, GroupGemm
 from reference.problems.interface import BOARD, blank
-from scripts.bench.baselines.variant import Call, library_for_import, settings
+from scripts.bench.baselines.variant import Call, kernel_of_checkout, settings
 
 CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
 INPUTS = PROBLEM.inputs
@@ -77,14 +74,9 @@ def wanted(problem: Problem) -> list[list[torch.Tensor]]:
 
 
 def load_shim(library: str, checkout: Path) -> Callable[[Any], Any]:
-    """custom_kernel of a checkout's grouped shim on another library, without the rest of its package."""
-    package = ModuleType(f"grouped_shim_{len(sys.modules)}")
-    package.__path__ = [str(checkout / "submission")]
-    sys.modules[package.__name__] = package
+    """custom_kernel of a checkout's grouped shim on another library."""
     renamed = (checkout / "submission" / "group_submission.py").is_file()  # group_gemm.py in older checkouts
-    shim = "group_submission" if renamed else "group_gemm"
-    with library_for_import(library):
-        return importlib.import_module(f"{package.__name__}.{shim}").custom_kernel
+    return kernel_of_checkout(library, checkout, "group_submission" if renamed else "group_gemm")
 
 
 def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], _scales: str) -> Call:

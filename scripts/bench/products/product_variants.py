@@ -5,13 +5,10 @@ A shape has the problem's sizes in the order of its keys: M, N, K, L or M, K, L.
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,7 +17,7 @@ from eval.judge import judge_as_board, judge_full
 from reference import nvfp4
 from reference.problems import PROBLEMS
 from reference.problems.interface import BOARD, Shape, blank
-from scripts.bench.baselines.variant import Call, library_for_import, settings
+from scripts.bench.baselines.variant import Call, kernel_of_checkout, settings
 
 CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
 BASELINES = {
@@ -68,12 +65,8 @@ def wanted(problem: Problem) -> list[torch.Tensor]:
 
 
 def load_shim(library: str, checkout: Path) -> Callable[[Any], Any]:
-    """custom_kernel of a checkout's shim on another library, without the rest of its package."""
-    package = ModuleType(f"product_shim_{len(sys.modules)}")
-    package.__path__ = [str(checkout / "submission")]
-    sys.modules[package.__name__] = package
-    with library_for_import(library):
-        return importlib.import_module(f"{package.__name__}.product_submission").custom_kernel
+    """custom_kernel of a checkout's shim of the GEMM and the GEMV on another library."""
+    return kernel_of_checkout(library, checkout, "product_submission")
 
 
 def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], _scales: str) -> Call:
