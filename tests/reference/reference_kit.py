@@ -36,6 +36,3 @@ def with_scale(data, index, where, byte):
     changed[index] = scales.view(torch.float8_e4m3fn)
     changed[index + 3] = nvfp4.to_blocked(changed[index])
     return tuple(changed)
-
-
-# --- the reference's values -------------------------------------------------------------------------------

@@ -110,13 +110,6 @@ def test_planted_errors_are_caught(plant, full):
         assert not passed and re.match(r"\d+ of 3072 elements differ: at \(", message), check.__name__
 
 
-def test_products_rounded_to_fp16_before_silu_fail_on_leaderboard_data():
-    data = cpu_input(64, 64, 7168)
-    a, b1, b2 = (nvfp4.decode(x[..., 0], s[..., 0]) for x, s in zip(data[:3], data[3:6], strict=True))
-    gate, up = (a @ b1.t()).half().float(), (a @ b2.t()).half().float()
-    assert not check_implementation(data, (torch.nn.functional.silu(gate) * up).half().unsqueeze(-1))[0]
-
-
 @pytest.mark.parametrize("full", [False, True])
 def test_a_garbage_nan_or_a_missing_one_is_caught(full):
     data = cpu_input(8, 8, 64, full=full)
@@ -136,30 +129,6 @@ def test_a_missing_overflow_is_caught(sign):
     assert check_against_oracle(data, halves(math.inf * sign).view(1, 1, 1))[0]
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(
-    ("last", "passing"),
-    [
-        (56, {65344.0}),  # 65408, with the tolerance up to 65474
-        (64, {65504.0, math.inf}),  # 65536, from 65470
-        (72, {math.inf}),  # 65664, from 65597
-    ],
-)
-def test_only_at_the_edge_of_overflow_both_sides_pass(last, passing, sign):
-    factors = torch.tensor([448.0] * 9 + [last] + [1.0] * 2)  # b2's twelve groups; the codes of the last two are 0
-    a, b1, b2 = torch.zeros(3, 1, 16 * 12).unbind()
-    a[0, ::16] = 1
-    b1[0, :64:16] = 4  # a gate of 16; silu(16) is 16 - 2e-6
-    b2[0, : 16 * 10 : 16] = sign
-    ones = torch.ones(1, 12, 1).to(torch.float8_e4m3fn)
-    codes = [nvfp4.encode_e2m1(values).view(torch.float4_e2m1fn_x2).unsqueeze(-1) for values in (a, b1, b2)]
-    data = (*codes, ones, ones, factors.view(1, 12, 1).to(torch.float8_e4m3fn), torch.empty(1, 1, 1).half())
-    assert oracle(data).item() == pytest.approx(sign * 16 * (9 * 448 + last), rel=1e-6)
-    for output in (65344.0, 65504.0, math.inf, 0.0, -65504.0, -math.inf):
-        verdict = check_against_oracle(data, halves(output * sign).view(1, 1, 1))[0]
-        assert verdict == (output in passing), output
-
-
 @pytest.mark.parametrize("full", [False, True])
 def test_sums_in_any_order_stay_within_the_oracles_allowance(full):
     data = cpu_input(24, 24, 1024, seed=9, full=full)
@@ -171,21 +140,6 @@ def test_sums_in_any_order_stay_within_the_oracles_allowance(full):
     backwards = (*codes, *scales, data[9])
     assert ((oracle(backwards) - value).abs() <= error * 2.0**-20).all()
     assert check_against_oracle(data, ref_kernel(backwards))[0]
-
-
-def test_the_oracle_allows_the_tolerance_and_the_error_and_no_more():
-    data = cpu_input(24, 24, 2048)
-    value, error = oracle_with_error(data)
-    tolerance = 1e-3 + 1e-3 * value.abs()
-    tested = ((error > 3 * tolerance) & (value.abs() < 3e4)).nonzero().tolist()
-    assert len(tested) > 50
-    for place in map(tuple, tested[:50]):
-        for share, wanted in ((0.5, True), (-0.5, True), (1.6, False), (-1.6, False)):
-            output = ref_kernel(data).clone()
-            output[place] = (
-                value[place] + share * (tolerance + error)[place]
-            )  # rounding to fp16 moves it by at most half a tolerance
-            assert check_against_oracle(data, output)[0] == wanted, (place, share)
 
 
 def test_the_allowance_is_of_the_tolerances_order_on_leaderboard_data():

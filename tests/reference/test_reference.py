@@ -46,12 +46,6 @@ def test_one_element_by_hand(a, b1, b2, scale, gate, up):
     assert ref_kernel(data).item() == torch.tensor(wanted).half().item()
 
 
-def test_the_gate_is_b1_and_the_factor_is_b2():
-    data = by_hand({"a": [1.0], "b1": [4.0], "b2": [-1.0]}, {})
-    assert oracle(data).item() == pytest.approx(-silu(4), rel=1e-12)
-    assert oracle(data).item() != pytest.approx(silu(-1) * 4, rel=1e-3)
-
-
 def test_overflow_becomes_infinity_with_its_sign():
     for factor, wanted in ((6.0, math.inf), (-6.0, -math.inf)):
         data = by_hand({"a": [6.0], "b1": [6.0], "b2": [factor]}, {"a": 0x7E})
@@ -80,11 +74,6 @@ def test_oracle_equals_sums_of_exact_fractions(m, n, k, batches, seed):
 def test_seven_tensors_give_what_ten_give():
     data = cpu_input(5, 7, 128, 2)
     assert torch.equal(ref_kernel((*data[:6], data[9])), ref_kernel(data))
-
-
-def test_other_lengths_are_refused():
-    with pytest.raises(ValueError, match="data has 8 tensors; expected 7 or 10"):
-        ref_kernel(cpu_input(1, 1, 64)[:8])
 
 
 def test_batches_are_independent():
@@ -151,26 +140,6 @@ def test_the_torch_generator_of_the_caller_is_left_alone():
     torch.manual_seed(0)
     cpu_input(4, 4, 64)
     assert torch.equal(torch.rand(3), wanted)
-
-
-def test_leaderboard_data_is_small_codes_and_scales_below_one():
-    data = cpu_input(64, 64, 1024)
-    for codes in data[:3]:
-        assert nvfp4.decode_e2m1(codes.permute(2, 0, 1)).unique().tolist() == [-1.5, -1, -0.5, 0, 0.5, 1, 1.5]
-    for scales in data[3:6]:
-        values = scales.float()
-        assert values.min() >= 0 and values.max() <= 1, "below one, or rounded to it"
-        assert values.mean().item() == pytest.approx(0.5, abs=0.05)
-
-
-def test_full_data_has_every_code_every_finite_magnitude_and_both_signs():
-    data = cpu_input(128, 128, 1024, full=True)
-    for codes, scales in zip(data[:3], data[3:6], strict=True):
-        packed = nvfp4.as_bytes(codes)
-        assert packed.unique().tolist() == list(range(256))
-        factors = nvfp4.as_bytes(scales)
-        assert (factors & 0x7F).unique().tolist() == list(range(nvfp4.SCALE_MAX_FINITE + 1))
-        assert (factors >> 7).unique().tolist() == [0, 1]
 
 
 def test_full_data_overflows_somewhere_but_not_everywhere():
