@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from scripts.history import data as history_data
-from scripts.rounds import ledger, rerun
+from scripts.rounds import ledger
 from scripts.rounds.model import Tank, write_json
 from scripts.rounds.pages import words
 from scripts.rounds.pages.round_page import state_text
@@ -127,19 +124,6 @@ def test_the_evidence_of_an_adoption_is_shown():
     )
     assert state_text(adopted | {"measurement": {}}) == state_text(adopted | {"inherited": {}}) == "adopted"
     assert state_text({"state": "superseded"}) == "superseded"
-
-
-def test_a_round_is_measured_again_by_this_python(tmp_path):
-    environment = rerun._own_python(tmp_path / "bin")
-    for name in ("python3", "python"):
-        done = subprocess.run(
-            [name, "-c", "import sys; print(sys.executable, sys.argv[1])", "a b"],
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.stdout == f"{sys.executable} a b\n", done.stderr
-    assert environment["PYTHON"] == sys.executable and environment["PATH"].endswith(os.environ["PATH"])
 
 
 def test_no_gap_is_reported_next_to_a_step_that_waits():

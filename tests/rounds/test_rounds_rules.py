@@ -173,8 +173,7 @@ def test_rounds_that_may_end_without_a_measurement(blackwell, state, evidence, b
 )
 def test_relations_to_other_rounds(hopper, change, problem):
     change(hopper)
-    found = rounds_check.relation_problems(RECORD, hopper)
-    assert [text.replace("backend", "backend") for text in found] == ([problem] if problem else [])
+    assert rounds_check.relation_problems(RECORD, hopper) == ([problem] if problem else [])
 
 
 def test_the_noise_floor_is_an_adopted_a_a_round(hopper, monkeypatch):
