@@ -1,12 +1,7 @@
-"""The history page: self-contained, complete, and readable in a browser, on a phone and in the dark."""
+"""The history page: self-contained and complete."""
 
-import base64
 import html
-import itertools
-import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -23,7 +18,6 @@ from scripts.rounds.pages import tables
 from tests.rounds.rounds_kit import ROOT, SHAPES, make_tank, measure_all
 
 REPO = "https://example.org/repo"
-PHONE, DESK = 360, 1280
 
 
 @pytest.fixture(scope="module")
@@ -248,94 +242,3 @@ def test_markdown(markdown, expected):
 
 def test_headings_move_down_to_the_sixth_level_at_most():
     assert history_markdown.render("# a\n\n##### b", str, shift=2) == "<h3>a</h3>\n<h6>b</h6>"
-
-
-# --- in a browser -------------------------------------------------------------------------------------------
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH; Debian: apt-get install chromium")
-
-# Each page in a frame of the wanted width, which media queries and layout take for the screen's.
-PROBE = """<!doctype html><body style="margin:0"><pre id="out"></pre><script>
-const found = {}, pages = PAGES;
-for (const [name, width, page] of pages) {
- const f = document.createElement("iframe");
- f.style = `border:0;width:${width}px;height:2000px`;
- document.body.append(f);
- f.onload = () => {
-  const d = f.contentDocument, w = f.contentWindow, low = [];
-  // Canvas resolves any colour syntax to bytes.
-  const c = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgb = v => { c.clearRect(0, 0, 1, 1); c.fillStyle = v; c.fillRect(0, 0, 1, 1);
-    return [...c.getImageData(0, 0, 1, 1).data]; };
-  const lum = v => { const [r, g, b] = v.map(x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
-    return .2126 * r + .7152 * g + .0722 * b; };
-  const ground = e => { for (; e; e = e.parentElement) { const v = rgb(w.getComputedStyle(e).backgroundColor);
-    if (v[3] == 255) return v; } return [255, 255, 255, 255]; };
-  d.querySelectorAll("details").forEach(e => e.open = true);
-  for (const e of d.body.querySelectorAll("*")) {
-    if (![...e.childNodes].some(n => n.nodeType == 3 && n.data.trim())) continue;
-    const s = w.getComputedStyle(e);
-    const [a, b] = [lum(rgb(e.ownerSVGElement ? s.fill : s.color)), lum(ground(e))];
-    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-    if (ratio < 4.5) low.push(e.tagName + " " + e.textContent.trim().slice(0, 30) + " " + ratio.toFixed(2));
-  }
-  const wide = [...d.body.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > w.innerWidth + 1
-    && !e.parentElement.closest("table, pre")).map(e => e.tagName + " " + e.textContent.trim().slice(0, 30));
-  const svgs = [...d.querySelectorAll("figure svg")].map(e => e.getBoundingClientRect()).map(r => [r.width, r.height]);
-  found[name] = {scroll: d.documentElement.scrollWidth, width: w.innerWidth, page: lum(ground(d.body)), low, wide, svgs,
-    text: parseFloat(w.getComputedStyle(d.body).fontSize)};
-  document.getElementById("out").textContent = JSON.stringify(found);
- };
- f.srcdoc = new TextDecoder().decode(Uint8Array.from(atob(page), x => x.charCodeAt(0)));
-}
-</script>"""
-SCREENS = {f"{width} {'dark' if dark else 'light'}": (width, dark) for width, dark in ((PHONE, True), (DESK, False))}
-PAGES = ("index.html", "hopper-dual-gemm.html", "hopper-grouped-gemm.html")
-
-
-def chromium(*args):
-    return subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-         "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=5000", *map(str, args)],
-        capture_output=True, text=True, timeout=500, check=True,
-    ).stdout  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def probed(own_page, tmp_path_factory):
-    """What a browser shows of every page on every screen; one browser, since each takes a second to start."""
-    frames = []
-    for (screen, (width, dark)), name in itertools.product(SCREENS.items(), PAGES):
-        text = (own_page.parent / name).read_text()
-        # Headless Chromium has no switch for the preferred scheme: make the media query true or false.
-        text = text.replace("@media (prefers-color-scheme: dark)", "@media all" if dark else "@media not all")
-        frames.append((f"{screen} {name}", width, base64.b64encode(text.encode()).decode()))
-    path = tmp_path_factory.mktemp("probe") / "probe.html"
-    path.write_text(PROBE.replace("PAGES", json.dumps(frames)))
-    dom = chromium(f"--window-size={DESK},2000", "--dump-dom", path.as_uri())
-    return json.loads(html.unescape(re.search(r'<pre id="out">(.*?)</pre>', dom, re.DOTALL)[1]))
-
-
-@browser
-@pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("screen", SCREENS)
-def test_pages_fit_the_screen_and_can_be_read(probed, name, screen):
-    found, (width, dark) = probed[f"{screen} {name}"], SCREENS[screen]
-    assert found["width"] == width
-    assert found["scroll"] <= width and found["wide"] == []
-    assert found["low"] == []
-    assert (found["page"] < 0.05) if dark else (found["page"] > 0.9)
-    assert found["text"] >= 16
-    assert all(w > 200 and h > 100 for w, h in found["svgs"])
-
-
-@browser
-def test_screenshot_shows_the_plots(full_page, tmp_path):
-    """A blank or broken page has few colours; ours has text, axes and the colours of kernel, floor and baselines."""
-    image = pytest.importorskip("PIL.Image", reason="Pillow reads the screenshot")
-    shot = tmp_path / "page.png"
-    page = full_page.parent / "hopper-dual-gemm.html"
-    chromium("--window-size=1200,2400", f"--screenshot={shot}", page.as_uri())
-    with image.open(shot) as picture:
-        colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 24)}
-    assert {(0x2F, 0x7D, 0xE1), (0xC2, 0x6A, 0x00), (0x0B, 0x8F, 0x5A), (0xD9, 0x36, 0x3E)} <= colours
