@@ -16,7 +16,6 @@ from tests.submission.cpu_kit import (
     E4M3,
     GROUP,
     INTEGER_ISAS,
-    ISAS,
     LAYOUTS,
     NAN_SCALE,
     ONE,
@@ -30,15 +29,6 @@ from tests.submission.cpu_kit import (
 )
 
 EDGES = (1, 3, 17, 40, 72, 127, 128, 129, 200)
-
-
-@pytest.fixture(params=ISAS)
-def backend(request, library_path, monkeypatch):
-    reason = runs_here(library_path, request.param)
-    if reason:
-        pytest.skip(reason)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return Backend(library_path, request.param, monkeypatch)
 
 
 # --- exact sums ---------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from tests.submission.cpu_kit import (
     GROUP,
     HOST,
     INPUTS,
-    ISAS,
     LAYOUTS,
     OK,
     ONE,
@@ -26,20 +25,10 @@ from tests.submission.cpu_kit import (
     assert_same,
     fenced,
     random_problem,
-    runs_here,
 )
 
 POWERS = {exponent: int(np.flatnonzero(E4M3[:0x7F] == 2.0**exponent)[0]) for exponent in range(-9, 9)}
 LEAST, MOST = -20, 20  # exponents of two that the product of two elements can have
-
-
-@pytest.fixture(params=ISAS)
-def backend(request, library_path, monkeypatch):
-    reason = runs_here(library_path, request.param)
-    if reason:
-        pytest.skip(reason)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return Backend(library_path, request.param, monkeypatch)
 
 
 # --- rounding to fp16 ---------------------------------------------------------------------------------

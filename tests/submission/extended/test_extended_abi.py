@@ -102,14 +102,6 @@ class Call:
         return ""
 
 
-@pytest.fixture
-def library(library_path, monkeypatch):
-    monkeypatch.delenv("NVFP4_BACKEND", raising=False)
-    library = ctypes.CDLL(str(library_path))
-    library.custom_kernel_message.restype = ctypes.c_char_p
-    return library
-
-
 @pytest.mark.parametrize("weights", [0, 1, 8, 32, 64, None])
 def test_batches_of_every_kind_are_right_to_the_last_byte(library, weights):
     for output in (HALF, HALF_ROW, NVFP4):

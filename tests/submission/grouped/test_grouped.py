@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.submission.cpu_kit import BLOCKED, CODE, E4M3, GROUP, INTEGER_ISAS, ISAS, LAYOUTS, ONE, ROWS, runs_here
+from tests.submission.cpu_kit import BLOCKED, CODE, E4M3, GROUP, INTEGER_ISAS, LAYOUTS, ONE, ROWS, runs_here
 from tests.submission.grouped.grouped_kit import (
     OFFICIAL,
     POWERS,
@@ -23,14 +23,9 @@ EDGES = [(1, 1, 64), (3, 15, 192), (4, 16, 64), (5, 17, 576), (7, 31, 128), (8, 
 EDGES += [(127, 49, 128), (130, 129, 64), (129, 64, 192), (40, 250, 1088), (1, 300, 64), (513, 5, 64)]
 
 
-@pytest.fixture(params=ISAS)
-def library(request, library_path, monkeypatch):
-    reason = runs_here(library_path, request.param)
-    if reason:
-        pytest.skip(reason)
-    monkeypatch.setenv("NVFP4_CPU_ISA", request.param)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return load(library_path)
+@pytest.fixture
+def library(backend):
+    return backend.library
 
 
 def test_official_shapes_are_exact(library):

@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 
 from tests.submission.cpu_kit import ARGUMENT, BLOCKED, NULL_POINTER, OK, ROWS, UNAVAILABLE, UNSUPPORTED, fenced
-from tests.submission.grouped.grouped_kit import MEMBERS, Call, GroupedArgs, GroupStruct, load, random_groups
+from tests.submission.grouped.grouped_kit import MEMBERS, Call, GroupedArgs, GroupStruct, random_groups
 
 SIZES = [(3, 5, 64), (2, 8, 128), (6, 136, 64)]
 WITHOUT_QUEUE = GroupedArgs.queue.offset
-
-
-@pytest.fixture
-def library(library_path, monkeypatch):
-    monkeypatch.delenv("NVFP4_BACKEND", raising=False)
-    return load(library_path)
 
 
 def call_of(library, layout=BLOCKED, sizes=SIZES):
