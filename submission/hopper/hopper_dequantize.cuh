@@ -8,7 +8,7 @@
 #define HOPPER_DEQUANTIZE_CUH
 
 #include "../custom_kernel.h"
-#include "../gpu/instructions/wgmma_bf16.cuh"
+#include "../gpu/instructions/wgmma.cuh"
 #include "hopper_kernels.h"
 
 namespace hopper {
