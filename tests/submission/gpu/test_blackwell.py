@@ -15,7 +15,6 @@ from simulator.python.toolchain import BUILD, built
 
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
 TMEM_COLUMNS = 512
-MAX_REGISTERS = 255
 SMS = 148
 FAT_BINARY, MACHINE_CODE = bytes.fromhex("50ed55ba"), 2  # CUDA's fatbinary_section.h; kinds: by trial
 PARTS = (  # sources of the backend's host side
@@ -150,19 +149,6 @@ def chip(request, nvcc):
     if f"compute_{request.param[:-1]}" not in known:
         pytest.skip(f"{nvcc} does not know sm_{request.param}")
     return f"sm_{request.param}"
-
-
-def test_no_kernel_spills_and_registers_fit(chip, tiles):
-    report = built("submission/blackwell/blackwell_kernels.o").with_suffix(".ptxas").read_text()  # the build keeps it
-    assert "warning" not in report
-    kernels = [part for part in report.split("Compiling entry function")[1:] if f"for '{chip}'" in part]
-    table = tiles.table["blackwell"]
-    # Grouped tiles for few groups and many; kernels of no tile come on top.
-    assert len(kernels) > len(table["tiles"]) + 2 * (len(table["grouped_tiles"]) + len(table["transposed_tiles"]))
-    for kernel in kernels:
-        frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", kernel)
-        assert frames == [("0", "0", "0")], kernel
-        assert int(re.search(r"Used (\d+) registers", kernel)[1]) <= MAX_REGISTERS
 
 
 def program(name: str) -> str:
