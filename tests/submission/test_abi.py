@@ -9,8 +9,19 @@ import subprocess
 import numpy as np
 import pytest
 
-from tests.submission.abi_kit import POINTERS, UNWRITTEN, Call
-from tests.submission.cpu_kit import ARGUMENT, NULL_POINTER, OK, UNAVAILABLE, Args, Info, assert_says, fenced
+from tests.submission.cpu_kit import (
+    ARGUMENT,
+    NULL_POINTER,
+    OK,
+    POINTERS,
+    UNAVAILABLE,
+    UNWRITTEN,
+    Args,
+    Call,
+    Info,
+    assert_says,
+    fenced,
+)
 
 
 def test_exports_only_the_documented_functions(library_path):

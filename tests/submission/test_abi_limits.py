@@ -7,8 +7,21 @@ import re
 
 import pytest
 
-from tests.submission.abi_kit import ALIGNMENT, POINTERS, SHAPES, Call, round_up
-from tests.submission.cpu_kit import ARGUMENT, BLOCKED, INPUTS, NULL_POINTER, OK, ROWS, Args, assert_says
+from tests.submission.cpu_kit import (
+    ALIGNMENT,
+    ARGUMENT,
+    BLOCKED,
+    INPUTS,
+    NULL_POINTER,
+    OK,
+    POINTERS,
+    ROWS,
+    SHAPES,
+    Args,
+    Call,
+    assert_says,
+    round_up,
+)
 
 MAX_STRUCT_BYTES = 1024
 FAR = 2**64  # the end of the address space

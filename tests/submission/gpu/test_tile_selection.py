@@ -11,6 +11,7 @@ import pytest
 from scripts.common import measured
 
 H200_SMS, B200_SMS, RTX_5090_SMS = CHIPS = (132, 148, 170)
+GEFORCE_SMS = {"GB10": 48, "RTX 5090": 170, "RTX PRO 6000": 188}
 SCALE_TILE_ROWS = 128
 LIMITS = (100, 300, 2000, 20000)  # largest M and N
 BACKENDS = dict(zip(("hopper", "blackwell", "geforce"), CHIPS, strict=True))
@@ -150,6 +151,19 @@ def test_the_larger_of_two_tiles_of_equal_cost_is_taken(tiles):
     stages = (96 * 64 * 61 + 64 * 2250 + 96 * 110, 96 * 96 * 61 + 96 * 2250 + 96 * 110)
     assert len({count * (9 * stage + 3_240_000) for count, stage in zip(waves, stages, strict=True)}) == 1
     assert selected(tiles, "hopper", H200_SMS, [shape])[0][0] == "m96n96"
+
+
+@pytest.mark.parametrize("chip", GEFORCE_SMS)
+@pytest.mark.parametrize(("m", "n", "k"), [(256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168)])
+def test_each_benchmark_shape_keeps_most_of_the_tensor_cores_busy(tiles, chip, m, n, k):
+    """Compares predicted cycles with all multiply-adds spread over all SMs; M = 256 has tiles for 128 of 170 SMs."""
+    least = 2 * m * n * k / 2048 / GEFORCE_SMS[chip]
+    assert tiles.selected("geforce", GEFORCE_SMS[chip], m, n, k)["cost_cycles"] < 1.6 * least
+
+
+def test_few_rows_take_the_tile_that_copies_least_of_a(tiles):
+    for m in (1, 16, 64):
+        assert tiles.selected("geforce", GEFORCE_SMS["RTX 5090"], m, 4096, 7168)["tile"] == "m64n32"
 
 
 @pytest.mark.parametrize(
