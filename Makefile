@@ -98,17 +98,16 @@ lock: ## develop: update scripts/dev.lock to the newest versions that pyproject.
 bench: ## measure: time the CPU backend against torch, and the host cost of a call (PROBLEM=)
 	+@$(READY) && ./nvfp4 bench cpu --problem $(PROBLEM) && ./nvfp4 bench host --problem $(PROBLEM)
 
-sweep: ## measure: time every M against cuBLAS, on a CPU torch; write build/sweep.json and .png (SWEEP_ARGS='--rows 1,64')
-	+@$(BUILDS) && python=$$(scripts/setup.sh test) && \
-	"$$python" -m scripts.bench.sweep --json $(BUILD)/sweep.json --plot $(BUILD)/sweep.png $(SWEEP_ARGS)
+sweep: ## measure: time every M against cuBLAS, on a CPU torch; write build/sweep.json (SWEEP_ARGS='--rows 1,64')
+	+@$(READY) && ./nvfp4 bench sweep --json $(BUILD)/sweep.json $(SWEEP_ARGS)
 
 # The shape, and the backend, which implies the chip.
 M ?= 256
 N ?= 4096
 K ?= 7168
 BACKEND ?= blackwell
-timeline: build simulator ## measure: simulate one call's time, draw it: build/timeline.json (Perfetto) and .png (M= N= K= BACKEND=)
-	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.bench.timeline $(M) $(N) $(K) $(BACKEND)
+timeline: build simulator ## measure: simulate one call's time; write build/timeline.json for Perfetto (M= N= K= BACKEND=)
+	@python=$$(scripts/setup.sh run) && "$$python" -m scripts.bench.timeline $(M) $(N) $(K) $(BACKEND)
 
 TARGET ?= auto
 # popcorn for the leaderboard, or sol-execbench, which writes three files to build/sol-execbench.

@@ -1,4 +1,4 @@
-"""Times the library and one GEMM on dequantized operands over M, counts inexact outputs, plots the ratios.
+"""Times the library and one GEMM on dequantized operands over M, counts inexact outputs.
 
 On a CUDA device M goes from 1 to 8192 and the baseline is cuBLAS in fp16; on a CPU to 256, and the baselines are
 torch's matmuls in bf16 and fp32.  Method and checks are compare.py's.  Floors: the NVFP4 operands once through memory,
@@ -128,7 +128,7 @@ def measured(options: argparse.Namespace) -> sweep_report.Sweep:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures or reads a sweep; prints its tables and writes record and plot."""
+    """Measures or reads a sweep; prints its tables and writes its record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is a device")
     parser.add_argument(
@@ -138,7 +138,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--repeats", type=positive)
     parser.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="where the plot goes")
     parser.add_argument("--record", type=Path, metavar="FILE", help="measure nothing, show this record")
     options = parser.parse_args(arguments)
     options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -156,8 +155,6 @@ def main(arguments: list[str] | None = None) -> int:
         print_table(f"outputs outside rtol = atol = {RTOL:g} of float64", *sweep_report.exactness(record))
     for name, reason in record["left_out"].items():
         print(f"left out: {name}: {reason}")
-    if options.plot:
-        sweep_report.plot(record, options.plot)
     return 1 if sweep_report.OURS in record["left_out"] else 0
 
 

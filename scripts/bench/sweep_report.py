@@ -1,10 +1,8 @@
-"""Tables and a plot of a sweep over M; reads sweep.py's record and needs no torch."""
+"""Tables of a sweep over M; reads sweep.py's record and needs no torch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
@@ -110,31 +108,3 @@ def exactness(record: Sweep) -> tuple[list[str], list[list[str]]]:
         counts = [f"{entry[name]:,}" if name in entry else "-" for name in ("elements", *names)]
         table.append([shape.replace("x", " "), kind, *counts])
     return header, table
-
-
-def plot(record: Sweep, path: Path) -> None:
-    """Ours over the first peer against M, a line for each size of weights."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    peer = baselines(record)[0]
-    shapes = shapes_of(record)
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    for n, k in dict.fromkeys(shape[1:] for shape in shapes):
-        points = [(shape[0], r) for shape in shapes if shape[1:] == (n, k) and (r := ratio(record, shape, peer))]
-        axes.plot(*_columns(points), marker="o", label=f"N {n}, K {k}")
-    axes.axhline(1.0, color="black", linewidth=0.8)
-    axes.set_xscale("log", base=2)
-    ticks = sorted({shape[0] for shape in shapes})
-    axes.set_xticks(ticks, [str(m) for m in ticks], rotation=60)
-    axes.minorticks_off()
-    axes.set(xlabel="M", ylabel=f"time, ours / {LABELS[peer]}", ylim=(0, None), title=record["chip"])
-    axes.legend()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-
-
-def _columns(points: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
-    return [m for m, _ in points], [r for _, r in points]

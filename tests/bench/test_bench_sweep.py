@@ -1,4 +1,4 @@
-"""The sweep over M: what it counts as inexact, its floors, its tables and plot, and a small one on the CPU."""
+"""The sweep over M: what it counts as inexact, its floors, its tables, and a small one on the CPU."""
 
 from __future__ import annotations
 
