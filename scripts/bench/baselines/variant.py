@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from scripts.common.gpu_backends import GPU_BACKENDS
 
 Call = Callable[[int], object]  # runs the variant on input i
@@ -53,3 +55,32 @@ def settings(variant: str, config_variables: tuple[str, ...]) -> dict[str, str]:
         | {f"NVFP4_{backend}_DEPENDENT_LAUNCH": dependent for backend in BACKENDS}
         | {"NVFP4_CPU_ISA": config if on_cpu else ""}
     )
+
+
+def ours(
+    inputs: list[Any], name: str, kernels: dict[str, Callable[..., Any]], config_variables: tuple[str, ...]
+) -> Call:
+    """A variant of the library, by its name; `prepare` sets what the library reads in each call."""
+    library, _, variant = name.rpartition("/")
+    kernel = kernels[library]
+
+    def call(i: int) -> None:
+        kernel(inputs[i])
+
+    call.prepare = lambda: os.environ.update(settings(variant, config_variables))
+    return call
+
+
+def run_into_nan(call: Call, i: int, outputs: list[torch.Tensor]) -> None:
+    """Runs a variant to its end, so that an element which it does not write is NaN."""
+    for output in outputs:
+        output.fill_(float("nan"))
+    call(i)
+    getattr(call, "finish", lambda: None)()
+    if outputs[0].is_cuda:
+        torch.cuda.synchronize()
+
+
+def rounding_error(output: torch.Tensor, want: torch.Tensor) -> float:
+    """A baseline's error, which may sum in any order, relative to the largest output."""
+    return ((output.float() - want.float()).abs().max() / want.float().abs().max()).item()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from reference.reference import check_against_oracle, compare, ref_kernel
+from scripts.bench.baselines import variant
 from scripts.bench.baselines.dual_baselines import ROUNDED, UNGATED, gated
-from scripts.bench.baselines.variant import BACKENDS, Call, kernel_of_checkout, settings
+from scripts.bench.baselines.variant import BACKENDS, Call, kernel_of_checkout
 from scripts.bench.dual.dual_problem import Problem
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,39 +34,19 @@ def wanted(problem: Problem) -> list[torch.Tensor]:
 
 def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Tensor]], scales: str) -> Call:
     """A variant of the library; `prepare` sets what the library reads in each call."""
-    library, _, variant = name.rpartition("/")
-    kernel = kernels[library]
-    arguments = [problem.arguments(i, scales) for i in range(len(problem.data))]
-
-    def call(i: int) -> None:
-        kernel(arguments[i])
-
-    def prepare() -> None:
-        os.environ.update(settings(variant, CONFIG_VARIABLES))
-
-    call.prepare = prepare
-    return call
-
-
-def synchronize(device: str) -> None:
-    """Waits for a CUDA device; a CPU has nothing in flight."""
-    if device == "cuda":
-        torch.cuda.synchronize()
+    inputs = [problem.arguments(i, scales) for i in range(len(problem.data))]
+    return variant.ours(inputs, name, kernels, CONFIG_VARIABLES)
 
 
 def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) -> str:
     """The first error in a variant's results, or ""; every element must be written."""
     for i in (0, len(problem.data) - 1):
-        problem.data[i][-1].fill_(float("nan"))
-        problem.both.fill_(float("nan"))
-        call(i)
-        getattr(call, "finish", lambda: None)()
-        synchronize(problem.both.device.type)
+        variant.run_into_nan(call, i, [problem.data[i][-1], problem.both])
         if name in UNGATED:
             gated(problem.both, problem.n, problem.output(i))
         output = problem.data[i][-1]
         if name in ROUNDED:
-            error = (output.float() - wants[i].float()).abs().max() / wants[i].float().abs().max()
+            error = variant.rounding_error(output, wants[i])
             if not error < HALF_TOLERANCE:
                 return f"{name}: relative error {error:g}"
         else:

@@ -7,7 +7,6 @@ baselines, which may sum in any order, another one.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from reference import group_reference, nvfp4
 from reference.check import compare
 from reference.problems.group_gemm import PROBLEM, GroupGemm
 from reference.problems.interface import BOARD, blank
-from scripts.bench.baselines.variant import Call, kernel_of_checkout, settings
+from scripts.bench.baselines import variant
+from scripts.bench.baselines.variant import Call, kernel_of_checkout
 
 CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
 INPUTS = PROBLEM.inputs
@@ -81,17 +81,7 @@ def load_shim(library: str, checkout: Path) -> Callable[[Any], Any]:
 
 def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], _scales: str) -> Call:
     """A variant of the library; `prepare` sets what the library reads in each call."""
-    library, _, variant = name.rpartition("/")
-    kernel = kernels[library]
-
-    def call(i: int) -> None:
-        kernel(problem.data[i])
-
-    def prepare() -> None:
-        os.environ.update(settings(variant, (CONFIG_VARIABLE,)))
-
-    call.prepare = prepare
-    return call
+    return variant.ours(problem.data, name, kernels, (CONFIG_VARIABLE,))
 
 
 def baseline(problem: Problem, name: str) -> Call:
@@ -137,18 +127,13 @@ def _grouped_mm(problem: Problem) -> Call:
 def check(problem: Problem, name: str, call: Call, wants: list[list[torch.Tensor]]) -> str:
     """The first error in a variant's results over all inputs, or ""; every element must be written."""
     for i, want in enumerate(wants):
-        for output in problem.outputs(i):
-            output.fill_(float("nan"))
-        call(i)
-        getattr(call, "finish", lambda: None)()
-        if problem.device.type == "cuda":
-            torch.cuda.synchronize()
+        variant.run_into_nan(call, i, problem.outputs(i))
         for group, (output, right) in enumerate(zip(problem.outputs(i), want, strict=True)):
             if not output.numel():
                 continue
             if name in BASELINES:
-                error = (output.float() - right.float()).abs().max() / right.float().abs().max()
-                ok, message = bool(error < TOLERANCE), f"relative error {error:g}"
+                error = variant.rounding_error(output, right)
+                ok, message = error < TOLERANCE, f"relative error {error:g}"
             else:
                 ok, message = compare(output, right)
             if not ok:

@@ -5,7 +5,6 @@ A shape has the problem's sizes in the order of its keys: M, N, K, L or M, K, L.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,8 @@ from eval.judge import judge_as_board, judge_full
 from reference import nvfp4
 from reference.problems import PROBLEMS
 from reference.problems.interface import BOARD, Shape, blank
-from scripts.bench.baselines.variant import Call, kernel_of_checkout, settings
+from scripts.bench.baselines import variant
+from scripts.bench.baselines.variant import Call, kernel_of_checkout
 
 CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
 BASELINES = {
@@ -71,14 +71,7 @@ def load_shim(library: str, checkout: Path) -> Callable[[Any], Any]:
 
 def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], _scales: str) -> Call:
     """A variant of the library; `prepare` sets what the library reads in each call."""
-    library, _, variant = name.rpartition("/")
-    kernel_of = kernels[library]
-
-    def call(i: int) -> None:
-        kernel_of(problem.data[i])
-
-    call.prepare = lambda: os.environ.update(settings(variant, (CONFIG_VARIABLE,)))
-    return call
+    return variant.ours(problem.data, name, kernels, (CONFIG_VARIABLE,))
 
 
 def baseline(problem: Problem, name: str) -> Call:
@@ -144,14 +137,10 @@ def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) ->
     """The first error in a variant's results over all inputs, or ""; every element must be written."""
     for i, want in enumerate(wants if name != "copy" else ()):
         output = problem.output(i)
-        output.fill_(float("nan"))
-        call(i)
-        getattr(call, "finish", lambda: None)()
-        if problem.device.type == "cuda":
-            torch.cuda.synchronize()
+        variant.run_into_nan(call, i, [output])
         if name in BASELINES:
-            error = (output.float() - want.float()).abs().max() / want.float().abs().max()
-            ok, message = bool(error < TOLERANCE), f"relative error {error:g}"
+            error = variant.rounding_error(output, want)
+            ok, message = error < TOLERANCE, f"relative error {error:g}"
         else:
             ok, message, _ = judge_as_board(problem.shape, problem.data[i], output)
         if not ok:
