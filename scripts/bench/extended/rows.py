@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,13 +24,13 @@ import torch
 
 from reference import nvfp4
 from scripts.bench.provenance import need_device
+from scripts.bench.quantize import microseconds
 from scripts.common.options import positive
 from submission import dual_gemm, gated_gemm, plain_gemm
 
 SIZES = ("2048x768", "7168x2048", "4096x14336")
 ROWS = (1, 16, 32, 64, 128, 256, 1024)
 WEIGHT_BYTES = 160 << 20  # of a column's layers together: three times the largest L2
-REPLAYS, WARM_UP = 9, 3
 Call = Callable[[int], object]  # the argument is the layer
 
 
@@ -78,26 +77,11 @@ def columns(m: int, hidden: int, intermediate: int) -> dict[str, tuple[Call, int
     }
 
 
-def microseconds(call: Call, layers: int) -> float:
+def microseconds_of(call: Call, layers: int) -> float:
     """A call's time in a graph that goes through the layers at least twice."""
-    calls = layers * -(-24 // layers)
     for layer in range(layers):
         call(layer)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(calls):
-            call(i % layers)
-    times = []
-    for i in range(WARM_UP + REPLAYS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        if i >= WARM_UP:
-            times.append(1e3 * begin.elapsed_time(end) / calls)
-    return statistics.median(times)
+    return microseconds(lambda i: call(i % layers), layers * -(-24 // layers))
 
 
 def main() -> int:
@@ -114,7 +98,7 @@ def main() -> int:
         of_size = found.setdefault(size, {})
         for m in options.rows:
             torch.manual_seed(1)
-            of_size[m] = {name: microseconds(*column) for name, column in columns(m, hidden, intermediate).items()}
+            of_size[m] = {name: microseconds_of(*column) for name, column in columns(m, hidden, intermediate).items()}
             torch.cuda.empty_cache()
     for size, rows in found.items():
         names = list(next(iter(rows.values())))

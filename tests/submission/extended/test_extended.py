@@ -184,20 +184,6 @@ def test_a_rows_bits_do_not_depend_on_the_other_rows(monkeypatch):
             assert torch.equal(call(first, False), want[:rows])
 
 
-@pytest.mark.parametrize("left_out", ["b2", "sfb2"])
-def test_either_half_of_up_alone_is_refused(left_out):
-    """Codes without their scale factors, and the other way round."""
-    a, b1, b2, sfa, sfb1, sfb2 = random_case(5, 64, 64, Extension()).arguments(False)[:6]
-    given = {"b2": b2, "sfb2": sfb2} | {left_out: None}
-    with pytest.raises((RuntimeError, ValueError), match=f"{left_out} is None; expected it beside b1"):
-        gated_gemm(a, b1, given["b2"], sfa, sfb1, given["sfb2"])
-    other = "sfb2" if left_out == "b2" else "b2"
-    with pytest.raises(
-        (RuntimeError, ValueError), match=f"{other} is given; expected it only where gate and up lie apart"
-    ):
-        gated_gemm(a, b1, given["b2"], sfa, sfb1, given["sfb2"], weights="stacked")
-
-
 def test_a_wrong_tensor_is_named():
     args = list(random_case(5, 64, 64, Extension()).arguments(False))
     for place, name in enumerate(("a", "b1", "b2", "sfa", "sfb1", "sfb2")):
