@@ -27,13 +27,17 @@ struct extended_narrow_tile : narrow_tile<tile_m, stages, a_units_, blocks, team
     static_assert(blocks == 1 || blocks == 2, "a pair is a warp's two blocks or those of two warps");
     static_assert(blocks == 2 || team > 1, "two warps of a pair are in one CTA");
 
-    static __device__ __forceinline__ struct narrow_place place_of(int split_k, int warp_n, int i) {
+    static __device__ __forceinline__ struct narrow_place place_of(const struct hopper_narrow_layout &layout,
+                                                                   int warp_n, int i) {
         int block = i / base::a_blocks, a_block = i % base::a_blocks;
-        int pair = warp_n * blocks / in_pair * base::a_blocks + a_block;
-        return {pair % split_k, pair / split_k * in_pair + (blocks == in_pair ? block : warp_n % in_pair)};
+        const int pair = warp_n * blocks / in_pair * base::a_blocks + a_block,
+                  turn = base::by_split(layout, pair);
+        return {pair - turn * base::split_of(layout),
+                turn * in_pair + (blocks == in_pair ? block : warp_n % in_pair)};
     }
-    static __device__ __forceinline__ int places(int split_k, int warps_n, int rank) {
-        return (warps_n * base::vectors / in_pair - rank + split_k - 1) / split_k * in_pair;
+    static __device__ __forceinline__ int places(const struct hopper_narrow_layout &layout, int rank) {
+        const int pairs = layout.warps_n * base::vectors / in_pair;
+        return base::by_split(layout, pairs - rank + base::split_of(layout) - 1) * in_pair;
     }
 };
 
@@ -134,9 +138,9 @@ static __device__ __forceinline__ void
 finish_vectors(uint32_t shared, const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord,
                struct narrow_factors factors) {
     constexpr int at_once = nvfp4 && !plain ? T::in_pair : 1;
-    const int split_k = T::split_of(p.gemm.layout), sources = split_k * p.gemm.layout.warps_k;
+    const int sources = T::split_of(p.gemm.layout) * p.gemm.layout.warps_k;
     const int place_bytes = sources * NARROW_VECTOR_BYTES;
-    const int count = T::places(split_k, p.gemm.layout.warps_n, coord.rank);
+    const int count = T::places(p.gemm.layout, coord.rank);
     for (int slot = coord.warp * at_once; slot < count; slot += coord.warps * at_once) {
         const uint32_t place = shared + p.gemm.layout.sums_offset + slot * place_bytes;
         const struct narrow_vector_place vector = find_vector<T, plain>(p, coord, slot);

@@ -29,6 +29,11 @@
  * wave, 112 take two. */
 #define SMS_OF_LARGE_CLUSTERS(sms) ((sms) * 3 / 4)
 
+/* i / split_k is i * NARROW_INVERSE(split_k) >> NARROW_INVERSE_BITS for i below 2^13: a kernel's division by a
+ * run-time number takes some 20 instructions. */
+#define NARROW_INVERSE_BITS     16
+#define NARROW_INVERSE(split_k) (((1 << NARROW_INVERSE_BITS) + (split_k) - 1) / (split_k))
+
 struct hopper_narrow_config {
     const char *name;
     int tile_m, stages, a_units, blocks, team;
@@ -49,6 +54,7 @@ struct hopper_narrow_config {
  * problem (hopper_narrow_selection.h). */
 struct hopper_narrow_layout {
     int32_t split_k;          /* CTAs of a cluster that share a tile's K */
+    int32_t split_inverse;    /* NARROW_INVERSE(split_k) */
     int32_t warps_n, warps_k; /* warps of a CTA along the rows of B and along K */
     int32_t phase_steps;      /* steps of K whose A is in shared memory at a time: a multiple of warps_k */
     int32_t ring_offset, sums_offset;

@@ -159,8 +159,8 @@ static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const s
     if (threadIdx.x == 0) {
         mbarrier_init(sums, 1);
         fence_mbarrier_init();
-        mbarrier_arrive_expect_tx(sums, T::places(p.layout.split_k, p.layout.warps_n, coord.rank) *
-                                            p.layout.split_k * p.layout.warps_k * NARROW_VECTOR_BYTES);
+        mbarrier_arrive_expect_tx(sums, T::places(p.layout, coord.rank) * p.layout.split_k * p.layout.warps_k *
+                                            NARROW_VECTOR_BYTES);
     }
     barrier_cluster_arrive_relaxed(); /* fence_mbarrier_init has released the barrier to the cluster */
 }
@@ -192,7 +192,7 @@ static __device__ __forceinline__ void exchange_sums(const struct narrow_accumul
     wait_for_place<T>(p);
 #pragma unroll
     for (int i = 0; i < T::vectors; i++) {
-        const struct narrow_place place = T::place_of(split_k, coord.warp_n, i);
+        const struct narrow_place place = T::place_of(p.layout, coord.warp_n, i);
         const float *four = &acc.of[i / T::a_blocks][i % T::a_blocks * 4];
         uint32_t to = shared + p.layout.sums_offset + (place.slot * sources + source) * NARROW_VECTOR_BYTES +
                       coord.lane * 16;
@@ -232,7 +232,7 @@ template <class T>
 static __device__ __forceinline__ void finish(uint32_t shared, const struct hopper_narrow_params &p,
                                               const struct narrow_coord &coord) {
     const int split_k = T::split_of(p.layout), sources = split_k * p.layout.warps_k,
-              count = T::places(split_k, p.layout.warps_n, coord.rank);
+              count = T::places(p.layout, coord.rank);
     for (int i = coord.warp; i < count; i += coord.warps) {
         uint32_t from = shared + p.layout.sums_offset + i * sources * NARROW_VECTOR_BYTES + coord.lane * 16;
         float sum[4];

@@ -40,14 +40,18 @@ template <int tile_m_, int stages_, int a_units_, int blocks_, int team_, bool s
     static __device__ __forceinline__ int split_of(const struct hopper_narrow_layout &layout) {
         return shares_k ? layout.split_k : 1;
     }
+    static __device__ __forceinline__ int by_split(const struct hopper_narrow_layout &layout, int i) {
+        return shares_k ? i * layout.split_inverse >> NARROW_INVERSE_BITS : i;
+    }
     /* The CTA that adds up vector `i` of the warps with number warp_n, and the vector's number there; and the
      * vectors that CTA `rank` adds up. */
-    static __device__ __forceinline__ struct narrow_place place_of(int split_k, int warp_n, int i) {
-        int vector = warp_n * vectors + i;
-        return {vector % split_k, vector / split_k};
+    static __device__ __forceinline__ struct narrow_place place_of(const struct hopper_narrow_layout &layout,
+                                                                   int warp_n, int i) {
+        const int vector = warp_n * vectors + i, slot = by_split(layout, vector);
+        return {vector - slot * split_of(layout), slot};
     }
-    static __device__ __forceinline__ int places(int split_k, int warps_n, int rank) {
-        return (warps_n * vectors - rank + split_k - 1) / split_k;
+    static __device__ __forceinline__ int places(const struct hopper_narrow_layout &layout, int rank) {
+        return by_split(layout, layout.warps_n * vectors - rank + split_of(layout) - 1);
     }
 };
 

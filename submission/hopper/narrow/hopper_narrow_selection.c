@@ -120,7 +120,10 @@ int64_t hopper_narrow_layout_together(const struct hopper_narrow_config *config,
         int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), split_k);
         int warps_n = warps_along_n(config, n, sms / split_k / columns);
         for (int warps_k = 1; warps_n * warps_k <= NARROW_MAX_WARPS; warps_k++) {
-            struct hopper_narrow_layout tried = {.split_k = split_k, .warps_n = warps_n, .warps_k = warps_k};
+            struct hopper_narrow_layout tried = {.split_k = split_k,
+                                                 .split_inverse = NARROW_INVERSE(split_k),
+                                                 .warps_n = warps_n,
+                                                 .warps_k = warps_k};
             if (!place_longest(config, together, steps, &tried)) {
                 continue;
             }
