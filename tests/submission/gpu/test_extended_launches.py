@@ -12,7 +12,7 @@ from tests.submission.extended.test_extended_abi import ExtendedArgs
 from tests.submission.gpu.fake_gpu import CHIPS, HOPPER, NUMBERS, template_numbers, up, with_tile
 
 POINTERS = {name: (i + 1) << 56 for i, name in enumerate(("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c"))}
-PLAIN = {"activation": 1, "b2": None, "sfb2": None, "limit": 0.0, "alpha": 0.0}
+PLAIN = {"products": 1, "b2": None, "sfb2": None, "limit": 0.0, "alpha": 0.0}
 SMS = CHIPS[HOPPER][1]
 MOST = (2**31 - 1) // 8
 
