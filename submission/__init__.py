@@ -4,7 +4,7 @@
     gated_gemm      the same with scales, bf16 or NVFP4 output, other activations, weights in one tensor
     plain_gemm      a @ b^T with scales, in fp16, bf16 or NVFP4
     grouped_gated_gemm, grouped_plain_gemm  the same for a mixture of experts, whose counts are on the device
-    GatedMLP, MoE   these layers as modules, which load NVFP4 checkpoints
+    Linear, GatedMLP, MoE   a model's layers as modules, which load NVFP4 checkpoints
     quantize_linear, QuantizedLinear    what the modules are made of where there is no checkpoint
     quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4    activations to NVFP4, alone or fused
     swizzle_scales, linear_scales, swizzle_expert_scales    convert scale factors between the two layouts
@@ -16,10 +16,12 @@ The package is `nvfp4_gemm` when installed, and `submission` in a checkout.
 """
 
 from . import group_submission, operators, product_submission, shim, submission
-from .checkpoint import QuantizedLinear, quantize_linear
 from .experts_operator import grouped_gated_gemm, grouped_plain_gemm, swizzle_expert_scales
 from .extended_operator import gated_gemm, plain_gemm
-from .modules import GatedMLP, MoE
+from .models.gated_mlp import GatedMLP
+from .models.linear import Linear
+from .models.moe import MoE
+from .models.weights import QuantizedLinear, quantize_linear
 from .product_submission import custom_kernel as custom_kernel_product
 from .quantize_operator import quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4
 from .scale_layouts import linear_scales, swizzle_scales
@@ -33,6 +35,7 @@ custom_kernel_product.__name__ = custom_kernel_product.__qualname__ = "custom_ke
 __all__ = [
     "Backend",
     "GatedMLP",
+    "Linear",
     "MoE",
     "QuantizedLinear",
     "backends",

@@ -29,7 +29,8 @@ def wheel(root, tmp_path_factory):
 
 
 def test_the_wheel_holds_one_package_with_its_modules_and_the_library(root, wheel):
-    modules = {f"nvfp4_gemm/{path.name}" for path in (root / "submission").glob("*.py")}
+    folder = root / "submission"
+    modules = {f"nvfp4_gemm/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*.py")}
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == {*modules, "nvfp4_gemm/libcustom_kernel.so"}
     assert re.fullmatch(r"nvfp4_gemm-\d+\.\d+\.\d+-py3-none-linux_\w+\.whl", wheel.name)

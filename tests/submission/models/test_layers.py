@@ -95,7 +95,7 @@ def test_errors_of_the_format_and_of_the_kernels_are_apart():
     of_format, of_kernels = mlp.errors(x)
     assert abs(of_format - relative(mlp(x), in_float64(weights, x))) < 0.1 * of_format
     assert 0 < of_kernels < OF_KERNELS < of_format < OF_QUANTIZATION
-    mlp.gate_proj_product_scale *= 1.05  # a kernel that forgot something
+    mlp.gate_proj.product_scale *= 1.05  # a kernel that forgot something
     assert mlp.errors(x).kernel > 2 * OF_KERNELS
 
 
@@ -140,13 +140,13 @@ def test_a_shared_input_is_quantized_with_the_smaller_scale():
     x, name = torch.randn(5, HIDDEN), PREFIX + "up_proj.input_global_scale"
     want = GatedMLP.load(tensors, PREFIX)
     mlp = GatedMLP.load(tensors | {name: tensors[name] * 8}, PREFIX)
-    assert torch.equal(mlp(x), want(x)) and mlp.up_proj_input_scale == OF_INPUT
+    assert torch.equal(mlp(x), want(x)) and mlp.up_proj.input_scale == OF_INPUT
 
 
 def test_wrong_widths_are_named():
     for hidden, intermediate, words in (
-        (250, 512, "^hidden is 250; expected a positive multiple of 16"),
-        (256, 520, "^intermediate is 520; expected a positive multiple of 16"),
+        (251, 512, "^hidden is 251; expected a positive even number"),
+        (256, 521, "^intermediate is 521; expected a positive even number"),
         (256, 0, "^intermediate is 0;"),
     ):
         for make in (GatedMLP.random, lambda *widths: MoE.random(*widths, 4, 2)):
@@ -154,12 +154,15 @@ def test_wrong_widths_are_named():
                 make(hidden, intermediate)
     tensors, _ = tensors_of(10, "modelopt")
     short = {name: value[..., : value.shape[-1] - 1] if value.dim() else value for name, value in tensors.items()}
-    with pytest.raises(ValueError, match=r"gate_proj\.weight has shape \(192, 63\), .*: hidden is 126; expected"):
+    with pytest.raises(ValueError, match=r"gate_proj\.weight_scale has .* \(192, 7\); expected .* \(192, 8\)"):
         GatedMLP.load(short, PREFIX)
-    with pytest.raises(ValueError, match=r"down_proj\.weight has shape \(128, 95\), .*: intermediate is 190; expected"):
+    short = {
+        name: value[:, :-1] if "down_proj.weight" in name and value.dim() else value for name, value in tensors.items()
+    }
+    with pytest.raises(ValueError, match=r"down_proj\.weight_scale has .* \(128, 11\); expected .* \(128, 12\)"):
         GatedMLP.load(tensors | {name: value for name, value in short.items() if "down" in name}, PREFIX)
     mlp, other = GatedMLP.random(64, 64), GatedMLP.random(64, 128)
-    experts = [[one.linear(name) for name in PROJECTIONS] for one in (mlp, other)]
+    experts = [[getattr(one, name).quantized() for name in PROJECTIONS] for one in (mlp, other)]
     with pytest.raises(ValueError, match=r"experts\.1\.gate_proj has codes of shape \(128, 32\); expected \(64, 32\)"):
         MoE(torch.ones(2, 64), experts, 1)
     with pytest.raises(ValueError, match=r"router has dtype torch.float32 and shape \(2, 32\); expected .* \(2, 64\)"):
@@ -186,7 +189,7 @@ def test_a_shard_of_any_width_is_padded_once(quantize):
     }
     x = x.bfloat16().float()  # no rounding of x where it stays in 16 bits
     assert relative(mlp(x), in_float64(part, x, quantized=quantize)) < 2 * OF_KERNELS
-    assert mlp.intermediate == last - first and mlp.down_proj_codes.shape == (HIDDEN, 128 // 2)
+    assert mlp.intermediate == last - first and mlp.down_proj.codes.shape == (HIDDEN, 128 // 2)
 
 
 def test_weights_for_16_bits_need_no_scales_of_inputs():
@@ -213,7 +216,7 @@ def test_a_layer_of_floats_is_quantized():
 @pytest.mark.parametrize(
     ("weight", "most", "words"),
     [
-        (torch.ones(4, 17), 6, r"weight has shape \(4, 17\); expected \(N, K\), K a multiple of 16"),
+        (torch.ones(4, 17), 6, r"weight has shape \(4, 17\); expected \(N, K\), K even"),
         (torch.ones(16), 6, r"weight has shape \(16,\); expected \(N, K\)"),
         (torch.ones(4, 16), 0, "largest_input is 0; expected a finite number of at least 1e-30"),
     ],
@@ -329,7 +332,7 @@ def test_a_mixture_adds_its_experts_outputs(normalize):
 
 
 def test_a_mixture_refuses_a_router_of_other_experts():
-    linears = [[one.linear(name) for name in PROJECTIONS] for one in [GatedMLP.random(64, 64)] * 2]
+    linears = [[getattr(one, name).quantized() for name in PROJECTIONS] for one in [GatedMLP.random(64, 64)] * 2]
     for router, top_k in ((torch.ones(3, 64), 1), (torch.ones(2, 64), 3), (torch.ones(2, 64), 0)):
         with pytest.raises(ValueError, match=r"^top_k is \d and router has shape \(\d, 64\), with 2 experts"):
             MoE(router, linears, top_k)

@@ -1,0 +1,153 @@
+"""The gated MLP of a language model with NVFP4 weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import torch
+
+from ..extended_operator import NVFP4, gated_gemm
+from ..quantize_operator import quantize_nvfp4
+from ..scale_layouts import SWIZZLED, linear_scales
+from .checkpoint import K_NAMES, PROJECTIONS, Source, Tensors
+from .layer import Errors, Layer, relative
+from .linear import Linear
+from .weights import K_MULTIPLE, QuantizedLinear, check_width, dequantize, named, padded, quantize_linear
+
+
+def layer_of(linears: Sequence[QuantizedLinear], name: str = "") -> tuple[QuantizedLinear, ...]:
+    """Gate, up and down of the layer `name`, checked, with an intermediate width that is no multiple of 64 padded.
+
+    Gate and up share their input, which is quantized with the smaller of their scales, so that neither saturates.
+    """
+    gate, up, down = (
+        named(one, f"{name}{projection}", k_name)
+        for one, projection, k_name in zip(linears, PROJECTIONS, K_NAMES, strict=True)
+    )
+    rows, half_k = gate.codes.shape
+    check_width("intermediate", rows, f"{name}gate_proj has codes of shape {(rows, half_k)}: ")
+    for projection, codes, shape in (("up", up.codes, (rows, half_k)), ("down", down.codes, (2 * half_k, rows // 2))):
+        if codes.shape != shape or codes.device != gate.codes.device:
+            raise ValueError(
+                f"{name}{projection}_proj has codes of shape {tuple(codes.shape)} on {codes.device}; expected {shape} "
+                f"on {gate.codes.device}, as {name}gate_proj's have {(rows, half_k)}"
+            )
+    if gate.input_scale is not None and up.input_scale is not None:
+        shared = torch.minimum(gate.input_scale, up.input_scale)
+        gate, up = gate._replace(input_scale=shared), up._replace(input_scale=shared)
+    return padded(gate, K_MULTIPLE), padded(up, K_MULTIPLE), padded(down)
+
+
+def random_layer(hidden: int, intermediate: int, device: torch.device | str | None) -> list[QuantizedLinear]:
+    """Gate, up and down for inputs of the normal distribution."""
+    check_width("hidden", hidden)
+    check_width("intermediate", intermediate)
+    shapes = ((intermediate, hidden), (intermediate, hidden), (hidden, intermediate))
+    weights = (torch.randn(shape, device=device, dtype=torch.float32) * shape[1] ** -0.5 for shape in shapes)
+    return [quantize_linear(one, most) for one, most in zip(weights, (6, 6, 16), strict=True)]
+
+
+def _numbers(codes: torch.Tensor, factors: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """What codes with factors in "swizzled128x4", quantized with that scale, stand for."""
+    return dequantize(codes, linear_scales(factors, codes.shape[0], codes.shape[1] // 8), 1 / scale)
+
+
+class GatedMLP(Layer):
+    """down(swish(gate(x)) * up(x)), hidden -> intermediate -> hidden, with NVFP4 weights; widths are even, hidden
+    fastest a multiple of 64.
+
+    x (..., hidden) in float32, float16 or bfloat16; returns (..., hidden) in x's dtype, bfloat16 for float32.  With
+    16-bit activations (quantize=False; CPU and Hopper), x is not quantized, nor is what lies between the products.
+    Casts, derivatives and torch.export are as Linear's.
+    """
+
+    def __init__(
+        self,
+        gate: QuantizedLinear,
+        up: QuantizedLinear,
+        down: QuantizedLinear,
+        *,
+        quantize: bool = True,
+        limit: float = 0.0,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+    ) -> None:
+        """limit, alpha, beta: gated_gemm()'s.  Where gate and up differ in the scale of their input, both take the
+        smaller one.  Raises ValueError, naming the projection, if one has another shape or format.
+        """
+        super().__init__()
+        layer = layer_of((gate, up, down))
+        self.intermediate, self.hidden = gate.codes.shape[0], 2 * gate.codes.shape[1]
+        self.quantize, self.limit, self.alpha, self.beta = quantize, limit, alpha, beta
+        self.gate_proj, self.up_proj, self.down_proj = (
+            Linear(one, quantize=quantize, name=name) for one, name in zip(layer, PROJECTIONS, strict=True)
+        )
+
+    @classmethod
+    def load(cls, source: Source, prefix: str = "", *, ignore: Iterable[str] = (), **options: object) -> Self:
+        """From a checkpoint, as Linear.load(), with a `prefix` such as "model.layers.0.mlp."; also w1, w3, w2 for
+        gate_proj, up_proj, down_proj.  options: those of GatedMLP().
+        """
+        tensors = Tensors(source, prefix, ignore)
+        linears = tensors.projections(inputs=bool(options.get("quantize", True)))
+        tensors.refuse_others()
+        return cls(*linears, **options)
+
+    @classmethod
+    def random(
+        cls, hidden: int, intermediate: int, device: torch.device | str | None = None, **options: object
+    ) -> Self:
+        """Random weights, for inputs of the normal distribution.  Raises ValueError for odd widths."""
+        return cls(*random_layer(hidden, intermediate, device), **options)
+
+    def extra_repr(self) -> str:
+        return f"hidden={self.hidden}, intermediate={self.intermediate}"
+
+    def _gated(self, x: torch.Tensor, factors: torch.Tensor | None, **output: object) -> torch.Tensor | tuple:
+        """The first product, of codes and their factors, or of 16-bit numbers."""
+        gate, up = self.gate_proj, self.up_proj
+        return gated_gemm(
+            x, gate.codes, up.codes, factors, gate.factors, up.factors, scale_gate=gate.product_scale,
+            scale_up=up.product_scale, limit=self.limit, alpha=self.alpha, beta=self.beta, scale_layout=SWIZZLED,
+            **output,
+        )  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., hidden) -> (..., hidden)."""
+        rows, dtype = self._rows(x, self.hidden)
+        down = self.down_proj
+        if self.quantize:
+            codes, factors = quantize_nvfp4(rows, self.gate_proj.input_scale, SWIZZLED)
+            between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=down.input_scale)
+        else:
+            between = self._gated(rows.to(dtype).contiguous(), None, out_dtype=dtype), None
+        return self._with_shape_of(x, down.product(*between, dtype))
+
+    def _between(self, x: torch.Tensor) -> torch.Tensor:
+        gate, up = (x @ one.dequantized().T for one in (self.gate_proj, self.up_proj))
+        if self.limit:
+            gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
+        return gate * torch.sigmoid(self.alpha * gate) * (up + self.beta)
+
+    def errors(self, x: torch.Tensor) -> Errors:
+        """How far quantizing the activations (..., hidden), at least one row, takes the output, and the kernels; both
+        matter apart.
+        """
+        rows, dtype = self._rows(x, self.hidden)
+        if rows.shape[0] == 0:
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected at least one row")
+        gate, down = self.gate_proj, self.down_proj
+        if not self.quantize:
+            rows = rows.to(dtype).contiguous()
+            between = self._gated(rows, None, out_dtype=dtype)
+            first = relative(between, self._between(rows.double()))
+            second = relative(self(x).view(-1, self.hidden), between.double() @ down.dequantized().T)
+            return Errors(0.0, max(first, second))
+        codes, factors = quantize_nvfp4(rows, gate.input_scale, SWIZZLED)
+        kept = _numbers(codes, factors, gate.input_scale)
+        of_between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=down.input_scale)
+        same_codes = _numbers(*of_between, down.input_scale) @ down.dequantized().T
+        first = relative(self._gated(codes, factors, out_dtype=torch.bfloat16), self._between(kept))
+        of_format = relative(same_codes, self._between(rows.double()) @ down.dequantized().T)
+        return Errors(of_format, max(first, relative(self(x).view(-1, self.hidden), same_codes)))

@@ -1,0 +1,160 @@
+"""A mixture of experts, each a gated MLP with NVFP4 weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import torch
+
+from ..experts_operator import grouped_gated_gemm, grouped_plain_gemm
+from ..extended_operator import NVFP4
+from ..quantize_operator import quantize_nvfp4
+from ..scale_layouts import LINEAR
+from .checkpoint import PROJECTIONS, Source, Tensors
+from .gated_mlp import GatedMLP, layer_of, random_layer
+from .layer import Errors, Layer
+from .weights import GROUP, QuantizedLinear
+
+
+class MoE(Layer):
+    """A mixture of experts, each a gated MLP with NVFP4 weights: the `top_k` experts of the highest router's scores
+    compute a token, and their outputs are added with the scores' softmax as weights.
+
+    x (..., hidden) as GatedMLP takes it.  The numbers of tokens of the experts stay on the device, so a CUDA graph can
+    be replayed with other tokens, and torch.export takes a dynamic number of rows.  Casts and derivatives are as
+    GatedMLP's.
+    """
+
+    def __init__(
+        self,
+        router: torch.Tensor,
+        experts: Sequence[Sequence[QuantizedLinear]],
+        top_k: int,
+        *,
+        normalize: bool = True,
+        limit: float = 0.0,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+    ) -> None:
+        """router (E, hidden): a float matrix.  experts: gate, up and down of each.  normalize: the weights of a token's
+        experts add up to 1, else the softmax over all experts gives them.  limit, alpha, beta: gated_gemm()'s.
+        """
+        super().__init__()
+        if not 1 <= top_k <= len(experts) or router.shape[:1] != (len(experts),):
+            raise ValueError(
+                f"top_k is {top_k} and router has shape {tuple(router.shape)}, with {len(experts)} experts; expected 1 "
+                "to that many, and a row for each"
+            )
+        layers = [layer_of(one, f"experts.{number}.") for number, one in enumerate(experts)]
+        self.intermediate, self.hidden = experts[0][0].codes.shape[0], 2 * experts[0][0].codes.shape[1]
+        for number, one in enumerate(experts):
+            if one[0].codes.shape != experts[0][0].codes.shape:
+                raise ValueError(
+                    f"experts.{number}.gate_proj has codes of shape {tuple(one[0].codes.shape)}; expected "
+                    f"{tuple(experts[0][0].codes.shape)}, as experts.0.gate_proj's"
+                )
+        if router.shape[1:] != (self.hidden,) or not router.is_floating_point():
+            raise ValueError(
+                f"router has dtype {router.dtype} and shape {tuple(router.shape)}; expected floating-point "
+                f"{(len(experts), self.hidden)}"
+            )
+        self.top_k, self.normalize, self.limit, self.alpha, self.beta = top_k, normalize, limit, alpha, beta
+        self.register_buffer("router", router.clone())
+        # A token is quantized once for all its experts, so that none saturates that one of them would not.
+        shared = torch.stack([one[0].input_scale for one in layers]).amin(0)
+        self.register_buffer("input_scale", shared)
+        for place, name in enumerate(PROJECTIONS):
+            all_of = [one[place] for one in layers]
+            self.register_buffer(f"{name}_codes", torch.stack([one.codes for one in all_of]))
+            self.register_buffer(f"{name}_factors", torch.stack([one.factors for one in all_of]))
+            weight = torch.cat([one.weight_scale for one in all_of])
+            inputs = torch.cat([one.input_scale for one in all_of]) if name == "down_proj" else shared
+            self.register_buffer(f"{name}_scale", weight / inputs)
+        self.register_buffer("between_scale", torch.cat([one[2].input_scale for one in layers]))
+
+    @classmethod
+    def load(cls, source: Source, prefix: str, top_k: int, *, ignore: Iterable[str] = (), **options: object) -> Self:
+        """From a checkpoint, as GatedMLP.load(): the router is PREFIX + "gate.weight", the experts are PREFIX +
+        "experts.0.gate_proj" and so on.  An expert that all tokens share is not a part of this module; it can be a
+        GatedMLP, and ignore="shared_expert" leaves it out here.
+        """
+        tensors = Tensors(source, prefix, ignore)
+        router = tensors.read("gate.weight")
+        experts = [tensors.projections(f"experts.{number}.") for number in range(router.shape[0])]
+        tensors.refuse_others()
+        return cls(router, experts, top_k, **options)
+
+    @classmethod
+    def random(
+        cls,
+        hidden: int,
+        intermediate: int,
+        experts: int,
+        top_k: int,
+        device: torch.device | str | None = None,
+        **options: object,
+    ) -> Self:
+        """Random weights, for inputs of the normal distribution.  Raises ValueError for odd widths, and for
+        numbers of experts that do not fit.
+        """
+        linears = [random_layer(hidden, intermediate, device) for _ in range(experts)]
+        router = torch.randn(experts, hidden, device=device, dtype=torch.float32) * hidden**-0.5
+        return cls(router, linears, top_k, **options)
+
+    def expert(self, number: int) -> GatedMLP:
+        """One of the experts as a module of its own, with the scale that all share for their input."""
+        linears = []
+        for name in PROJECTIONS:
+            codes, factors = (getattr(self, f"{name}_{field}")[number] for field in ("codes", "factors"))
+            if name != "down_proj":
+                codes, factors = codes[:, : self.hidden // 2], factors[:, : -(-self.hidden // GROUP)]
+            inputs = self.between_scale[number : number + 1] if name == "down_proj" else self.input_scale
+            scale = getattr(self, f"{name}_scale")[number : number + 1] * inputs
+            linears.append(QuantizedLinear(codes, factors, scale, inputs))
+        return GatedMLP(*linears, limit=self.limit, alpha=self.alpha, beta=self.beta)
+
+    def extra_repr(self) -> str:
+        return f"hidden={self.hidden}, intermediate={self.intermediate}, experts={len(self.router)}"
+
+    def errors(self, x: torch.Tensor) -> Errors:
+        """As GatedMLP.errors(), the larger ones of its experts, each with the tokens that choose it."""
+        self._rows(x, self.hidden)
+        x = x.reshape(-1, self.hidden)
+        if x.shape[0] == 0:
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected at least one row")
+        _, chosen = self.route(x)
+        used = [number for number in range(self.router.shape[0]) if (chosen == number).any()]
+        found = [self.expert(number).errors(x[(chosen == number).any(-1)]) for number in used]
+        return Errors(max(one.format for one in found), max(one.kernel for one in found))
+
+    def route(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The weights (M, top_k) float32 and numbers (M, top_k) of each token's experts."""
+        scores = torch.softmax(x.to(self.router.dtype) @ self.router.T, -1, dtype=torch.float32)
+        weights, chosen = torch.topk(scores, self.top_k)
+        return (weights / weights.sum(-1, keepdim=True) if self.normalize else weights), chosen
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., hidden) -> (..., hidden)."""
+        rows, dtype = self._rows(x, self.hidden)
+        codes, factors = quantize_nvfp4(rows, self.input_scale)
+        weights, chosen = self.route(x.detach().reshape(-1, self.hidden))
+        order = torch.argsort(chosen.flatten(), stable=True)  # each expert's tokens in a row
+        tokens = order // self.top_k
+        counts = torch.zeros(self.router.shape[0], dtype=torch.int32, device=x.device)
+        counts.scatter_add_(0, chosen.flatten(), torch.ones_like(chosen.flatten(), dtype=torch.int32))
+        factors = factors.view(torch.uint8)[tokens]
+        between = grouped_gated_gemm(
+            codes[tokens], self.gate_proj_codes, self.up_proj_codes, factors, self.gate_proj_factors,
+            self.up_proj_factors, counts=counts, scale_gate=self.gate_proj_scale, scale_up=self.up_proj_scale,
+            scale_c=self.between_scale, out_dtype=NVFP4, limit=self.limit, alpha=self.alpha, beta=self.beta,
+            scale_layout=LINEAR,
+        )  # fmt: skip
+        found = grouped_plain_gemm(
+            between[0], self.down_proj_codes, between[1], self.down_proj_factors, counts=counts,
+            scale=self.down_proj_scale, token_scale=weights.flatten()[order].contiguous(), out_dtype=dtype,
+            scale_layout=LINEAR,
+        )  # fmt: skip
+        by_token = torch.empty_like(found)
+        by_token[order] = found
+        return self._with_shape_of(x, by_token.view(-1, self.top_k, self.hidden).sum(1, dtype=torch.float32).to(dtype))

@@ -1,0 +1,149 @@
+"""A linear layer's weight in NVFP4: its checks, and NVFP4 from and to numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch._subclasses import FakeTensor
+
+from ..quantize_operator import quantize_nvfp4
+
+GROUP = 16  # elements of K that share a scale factor
+K_MULTIPLE = 64  # calls copy nothing where K is a multiple of it
+
+_CODE_DTYPES = (torch.uint8, torch.float4_e2m1fn_x2)
+_FACTOR_DTYPES = (torch.float8_e4m3fn, torch.uint8)
+_E4M3_NAN = 0x7F  # the sign apart
+_LEAST_INPUT = 1e-30  # _LARGEST_PRODUCT over it is a float32
+_LARGEST_PRODUCT = 6.0 * 448.0  # of an e2m1 code and an e4m3 scale factor
+_LEAST_SCALE = torch.finfo(torch.float32).tiny  # its reciprocal is finite, and that of a reciprocal
+_MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+class QuantizedLinear(NamedTuple):
+    """A linear layer's weight, code * factor * weight_scale, and the scale that its input is quantized with; what
+    quantize_linear() makes.
+
+    codes (N, K/2): uint8 or float4_e2m1fn_x2, two e2m1 values per byte, the first in the low half.  factors
+    (N, ceil(K/16)): float8_e4m3fn or uint8, row by row.  weight_scale: one number, a multiplier.  input_scale: one
+    number, quantize_nvfp4()'s global_scale; None for inputs that are not quantized, or by scales of their own.
+    """
+
+    codes: torch.Tensor
+    factors: torch.Tensor
+    weight_scale: torch.Tensor | float
+    input_scale: torch.Tensor | float | None = None
+
+
+def check_width(name: str, width: int, of: str = "") -> None:
+    """Raises ValueError unless a layer of that width can be computed.  of: the tensor that has it, for the message."""
+    if width <= 0 or width % 2:
+        raise ValueError(f"{of}{name} is {width}; expected a positive even number")
+
+
+def _has_numbers(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_meta or isinstance(tensor, FakeTensor))
+
+
+def _is_scale(tensor: torch.Tensor) -> bool:
+    """True if the number and its reciprocal are normal numbers of float32, or if there is none to look at."""
+    return not _has_numbers(tensor) or _LEAST_SCALE <= tensor.item() <= 1 / _LEAST_SCALE
+
+
+def number_of(name: str, value: torch.Tensor | float, device: torch.device) -> torch.Tensor:
+    """A scale as a float32 tensor of one number in memory of its own.  Raises ValueError for another one."""
+    found = torch.as_tensor(value, dtype=torch.float32, device=device).detach().reshape(-1).clone()
+    if found.numel() != 1 or not _is_scale(found):
+        raise ValueError(f"{name} is {found.tolist()}; expected one positive finite number with such a reciprocal")
+    return found
+
+
+def product_scale(linear: QuantizedLinear, names: Sequence[str]) -> torch.Tensor:
+    """The scale of a product of the codes with those of the input.  names: those of the two scales."""
+    found = linear.weight_scale / linear.input_scale
+    if not _is_scale(found):
+        raise ValueError(
+            f"{names[0]} and {names[1]} give products the scale {found.item()}; expected a positive finite number"
+        )
+    return found
+
+
+def check_codes(codes: torch.Tensor, name: str, k_name: str) -> None:
+    """Raises ValueError unless these can be a weight's codes."""
+    shape = tuple(codes.shape)
+    if codes.dtype not in _CODE_DTYPES or len(shape) != 2:
+        raise ValueError(f"{name} has dtype {codes.dtype} and shape {shape}; expected uint8 (N, K/2)")
+    check_width(k_name, 2 * shape[1], f"{name} has shape {shape}, K/2 the last: ")
+
+
+def checked(linear: QuantizedLinear, names: Sequence[str], k_name: str = "K") -> QuantizedLinear:
+    """The layer with codes and factors as bytes and scales as tensors of one float32 number.
+
+    names: what the four tensors, and k_name: what K is called in messages.  Raises ValueError for a tensor of another
+    format, and for numbers that are not finite or whose reciprocals or product are not.
+    """
+    codes, factors, weight_scale, input_scale = linear
+    check_codes(codes, names[0], k_name)
+    shape = (codes.shape[0], -(-2 * codes.shape[1] // GROUP))
+    if factors.dtype not in _FACTOR_DTYPES or factors.shape != shape:
+        raise ValueError(
+            f"{names[1]} has dtype {factors.dtype} and shape {tuple(factors.shape)}; expected float8_e4m3fn {shape}"
+        )
+    if factors.device != codes.device:
+        raise ValueError(f"{names[1]} is on {factors.device}; expected {codes.device}, as {names[0]}")
+    factors = factors.view(torch.uint8)
+    if _has_numbers(factors) and (factors & _E4M3_NAN == _E4M3_NAN).any():
+        raise ValueError(f"{names[1]} has NaN among its scale factors; expected numbers")
+    found = QuantizedLinear(codes.view(torch.uint8), factors, number_of(names[2], weight_scale, codes.device))
+    if input_scale is None:
+        return found
+    found = found._replace(input_scale=number_of(names[3], input_scale, codes.device))
+    product_scale(found, names[2:])
+    return found
+
+
+def named(linear: QuantizedLinear, name: str, k_name: str) -> QuantizedLinear:
+    """checked(), whose messages call the layer `name`."""
+    return checked(linear, [f"{name}'s {field}" for field in QuantizedLinear._fields], k_name)
+
+
+def padded(linear: QuantizedLinear, rows: int = 1) -> QuantizedLinear:
+    """The layer in memory of its own, with zeros so that its rows are a multiple of `rows`, and K of 64."""
+    n, half_k = linear.codes.shape
+    groups = linear.factors.shape[1]
+    more = -n % rows
+    codes = torch.nn.functional.pad(linear.codes, (0, -half_k % (K_MULTIPLE // 2), 0, more)).contiguous()
+    factors = torch.nn.functional.pad(linear.factors, (0, -groups % (K_MULTIPLE // GROUP), 0, more))
+    return linear._replace(codes=codes, factors=factors)
+
+
+def quantize_linear(weight: torch.Tensor, largest_input: float | None = None) -> QuantizedLinear:
+    """A float weight (N, K) in NVFP4, K even.  Inputs above the magnitude largest_input will saturate; None: for inputs
+    that are not quantized, or by scales of their own.
+
+    A weight that is not finite makes weight_scale NaN or infinite, which modules refuse.  Raises ValueError for another
+    shape or dtype, and if largest_input is not a finite number of at least 1e-30.
+    """
+    if weight.dim() != 2 or 0 in weight.shape or weight.shape[1] % 2:
+        raise ValueError(f"weight has shape {tuple(weight.shape)}; expected (N, K), K even")
+    if not weight.is_floating_point():
+        raise ValueError(f"weight has dtype {weight.dtype}; expected a floating-point one")
+    if largest_input is not None and not _LEAST_INPUT <= largest_input < float("inf"):
+        raise ValueError(f"largest_input is {largest_input}; expected a finite number of at least {_LEAST_INPUT}")
+    k = weight.shape[1]
+    weight = torch.nn.functional.pad(weight.detach().float(), (0, -k % GROUP))
+    scale = (_LARGEST_PRODUCT / weight.abs().amax()).clamp(max=2.0**64).reshape(1)  # finite for weights of zeros
+    codes, factors = quantize_nvfp4(weight, scale)
+    inputs = None if largest_input is None else torch.full_like(scale, _LARGEST_PRODUCT / largest_input)
+    return QuantizedLinear(codes[:, : k // 2], factors, 1 / scale, inputs)
+
+
+def dequantize(codes: torch.Tensor, factors: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """code * factor * scale in float64, of linear scale factors."""
+    values = [sign * one for sign in (1.0, -1.0) for one in _MAGNITUDES]
+    table = torch.tensor(values, dtype=torch.float64, device=codes.device)
+    nibbles = torch.stack((codes & 15, codes >> 4), -1).flatten(-2).int()
+    numbers = factors.view(torch.float8_e4m3fn).double().repeat_interleave(GROUP, -1)
+    return table[nibbles] * numbers[..., : nibbles.shape[-1]] * scale.double()
