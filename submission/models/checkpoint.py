@@ -6,28 +6,43 @@ ModelOpt             weight (uint8), weight_scale, weight_scale_2, input_scale: 
                      code * weight_scale * weight_scale_2
 
 In both, weight_scale (N, K/16) is row by row.
+
+Experts may be in one tensor, "experts.gate_up_proj" (E, 2I, H/2) or (E, H/2, 2I), with scales by the names
+"experts.gate_up_proj_weight_scale" and so on; gate and up of any layer may be in one weight, "gate_up_proj".
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
 
-from .weights import QuantizedLinear, check_codes, checked, number_of
+from ..operators import STACKED
+from .weights import QuantizedLinear, check_codes, checked, in_two, number_of
 
 PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 K_NAMES = ("hidden", "hidden", "intermediate")  # what K of each projection is
 _OTHER_NAMES = ("w1", "w3", "w2")  # Mixtral's
+_MERGED = "gate_up_proj"
 _FACTORS, _BIAS = "weight_scale", "bias"
 _DIVISORS = ("weight_packed", "weight_global_scale", "input_global_scale")  # compressed-tensors
 _MULTIPLIERS = ("weight", "weight_scale_2", "input_scale")  # ModelOpt
 _OF_CACHE = ("k_scale", "v_scale")  # of a cache of this layer's outputs
+_CODES = (_DIVISORS[0], _MULTIPLIERS[0])
+_FIELDS = (*_DIVISORS, *_MULTIPLIERS, _FACTORS, _BIAS)
+# A tensor of all experts, "experts.NAME", "experts.NAME_FIELD" or "experts.NAME.FIELD".
+_OF_ALL = re.compile(rf"(?P<name>[a-z]\w*?)(?:[._](?P<field>{'|'.join(_FIELDS)}))?")
 _INDEX = "model.safetensors.index.json"
 
 Source = Mapping[str, torch.Tensor] | str | Path
+
+
+def beginnings(ignore: Iterable[str]) -> tuple[str, ...]:
+    """What a caller gives as ignore=, of one word or several."""
+    return (ignore,) if isinstance(ignore, str) else tuple(ignore)
 
 
 def _files(path: Path, prefix: str) -> list[Path]:
@@ -72,27 +87,52 @@ class Tensors:
             found = {name: source[name] for name in source if name.startswith(self.prefix)}
         else:
             found = _safetensors(source, self.prefix)
-        left_out = tuple(self.prefix + one for one in ((ignore,) if isinstance(ignore, str) else ignore))
-        self._tensors = {name: one for name, one in found.items() if not (left_out and name.startswith(left_out))}
+        left_out = tuple(self.prefix + one for one in beginnings(ignore))
+        self._tensors = {name: one for name, one in found.items() if not name.startswith(left_out)}
         self._read: set[str] = set()
+        self._shown: dict[str, str] = {}  # what messages call a tensor that is a part of another one
 
     def __contains__(self, name: str) -> bool:
         return self.prefix + name in self._tensors
 
-    def has(self, beginning: str) -> bool:
-        """True if there is a tensor whose name begins so, after the prefix."""
-        return any(name.startswith(self.prefix + beginning) for name in self._tensors)
+    def has(self, name: str) -> bool:
+        """True if there are codes of the layer NAME."""
+        return any(f"{name}.{field}" in self for field in _CODES)
 
     def read(self, name: str) -> torch.Tensor:
         """One of the tensors.  Raises KeyError, saying what was expected, if it is missing."""
-        try:
-            found = self._tensors[self.prefix + name]
-        except KeyError:
+        if name not in self:
+            there = sorted(self._shown.get(one, one) for one in self._tensors.keys() - self._read)
             raise KeyError(
-                f"{self.prefix}{name} is missing; expected it, as compressed-tensors or ModelOpt name tensors"
-            ) from None
+                f"{self.prefix}{name} is missing; expected it, as compressed-tensors or ModelOpt name tensors, "
+                f"beside {there[0] if there else 'those that were read'}"
+            )
         self._read.add(self.prefix + name)
-        return found
+        return self._tensors[self.prefix + name]
+
+    def shown(self, name: str) -> str:
+        """A tensor's name in its file."""
+        return self._shown.get(self.prefix + name, self.prefix + name)
+
+    def split_experts(self, at: str, experts: int, hidden: int) -> None:
+        """Makes tensors of all experts, AT + "down_proj" and its like, to those of each, AT + "0.down_proj.weight"."""
+        found = {}
+        for name in [name for name in self._tensors if name.startswith(self.prefix + at)]:
+            match = _OF_ALL.fullmatch(name, len(self.prefix + at))
+            if match is not None:
+                found[name] = match["name"], match["field"] or _MULTIPLIERS[0], self._tensors.pop(name)
+        codes = [(name, one) for name, field, one in found.values() if field in _CODES and one.dim() == 3]
+        down = (PROJECTIONS[2], _OTHER_NAMES[2])
+        transposed = any(one.shape[1] != hidden if name in down else one.shape[2] != hidden // 2 for name, one in codes)
+        for shown, (name, field, one) in found.items():
+            if one.dim() == 3 and transposed:
+                one = one.transpose(1, 2)
+            if one.numel() != 1 and one.shape[0] != experts:
+                raise ValueError(f"{shown} has shape {tuple(one.shape)}; expected {experts} experts first")
+            for number in range(experts):
+                part = f"{self.prefix}{at}{number}.{name}.{field}"
+                self._tensors[part] = one if one.numel() == 1 else one[number]
+                self._shown[part] = f"{shown}[{number}]"
 
     def linear(self, name: str, k_name: str = "K", inputs: bool = True) -> QuantizedLinear:
         """The layer NAME, "" for the prefix's own, by either convention.  inputs: False for one whose inputs are not
@@ -100,36 +140,44 @@ class Tensors:
         """
         at = f"{name}." if name else ""
         divisors = not any(at + one in self for one in _MULTIPLIERS) or at + _DIVISORS[0] in self
-        codes_name, *scale_names = (at + one for one in (_DIVISORS if divisors else _MULTIPLIERS))
-        codes = self.read(codes_name)
-        check_codes(codes, self.prefix + codes_name, k_name)
-        factors = self.read(at + _FACTORS)
-        scales: list[torch.Tensor | None] = [None, None]
-        for place, scale_name in enumerate(scale_names):
-            if place == 0 or inputs or scale_name in self:
-                scale = number_of(self.prefix + scale_name, self.read(scale_name), codes.device)
-                scales[place] = 1 / scale if divisors == (place == 0) else scale
-        names = [self.prefix + one for one in (codes_name, at + _FACTORS, *scale_names)]
-        for one in _OF_CACHE:
-            if at + one in self:
-                self.read(at + one)
-        return checked(QuantizedLinear(codes, factors, *(scales if inputs else scales[:1])), names, k_name)
+        names = [at + one for one in (_DIVISORS if divisors else _MULTIPLIERS)]
+        names.insert(1, at + _FACTORS)
+        shown = [self.shown(one) for one in names]
+        self._read |= {self.prefix + one for one in (names[3], *(at + one for one in _OF_CACHE)) if one in self}
+        codes = self.read(names[0])
+        check_codes(codes, shown[0], k_name)
+        factors, scale = self.read(names[1]), number_of(shown[2], self.read(names[2]), codes.device)
+        found = QuantizedLinear(codes, factors, 1 / scale if divisors else scale)
+        if inputs:
+            if names[3] not in self:
+                raise KeyError(f"{shown[3]} is missing; expected it, or quantize=False")
+            scale = number_of(shown[3], self.read(names[3]), codes.device)
+            found = found._replace(input_scale=scale if divisors else 1 / scale)
+        return checked(found, shown, k_name)
 
     def bias(self, name: str) -> torch.Tensor | None:
         """The bias of the layer NAME, if there is one."""
         at = f"{name}.{_BIAS}" if name else _BIAS
         return self.read(at) if at in self else None
 
-    def projections(self, at: str = "", inputs: bool = True) -> list[QuantizedLinear]:
-        """Gate, up and down of the layer AT, by either convention and either of two sets of names."""
-        names = _OTHER_NAMES if self.has(f"{at}{_OTHER_NAMES[0]}.") else PROJECTIONS
-        return [self.linear(at + name, k_name, inputs) for name, k_name in zip(names, K_NAMES, strict=True)]
+    def projections(
+        self, at: str = "", inputs: bool = True, weights: str = STACKED
+    ) -> tuple[QuantizedLinear, QuantizedLinear, QuantizedLinear]:
+        """Gate, up and down of the layer AT, by either convention and either of two sets of names.  weights: the order
+        of rows where gate and up are one weight, of gated_gemm().
+        """
+        names = [at + name for name in (_OTHER_NAMES if self.has(at + _OTHER_NAMES[0]) else PROJECTIONS)]
+        if self.has(at + _MERGED):
+            gate, up = in_two(self.linear(at + _MERGED, K_NAMES[0], inputs), weights, self.shown(at + _MERGED))
+        else:
+            gate, up = (self.linear(name, K_NAMES[0], inputs) for name in names[:2])
+        return gate, up, self.linear(names[2], K_NAMES[2], inputs)
 
     def refuse_others(self) -> None:
         """Raises ValueError if a tensor was not read: without it the layer would be another one."""
-        others = sorted(self._tensors.keys() - self._read)
+        others = sorted(self._shown.get(name, name) for name in self._tensors.keys() - self._read)
         if others:
             raise ValueError(
-                f"{others[0]} is there, which the layer would leave out; expected only "
-                f"{', '.join(sorted(self._read)[:5])} and their like, or ignore= with the beginning of its name"
+                f"{others[0]} is there, which the layer would leave out; expected none but a layer's weights and their "
+                "scales, or ignore= with the beginning of its name after the prefix"
             )

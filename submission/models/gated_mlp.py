@@ -8,9 +8,11 @@ from typing import Self
 import torch
 
 from ..extended_operator import NVFP4, gated_gemm
+from ..operators import STACKED
 from ..quantize_operator import quantize_nvfp4
 from ..scale_layouts import SWIZZLED, linear_scales
 from .checkpoint import K_NAMES, PROJECTIONS, Source, Tensors
+from .config import Config
 from .layer import Errors, Layer, relative
 from .linear import Linear
 from .weights import K_MULTIPLE, QuantizedLinear, check_width, dequantize, named, padded, quantize_linear
@@ -85,12 +87,25 @@ class GatedMLP(Layer):
         )
 
     @classmethod
-    def load(cls, source: Source, prefix: str = "", *, ignore: Iterable[str] = (), **options: object) -> Self:
+    def load(
+        cls,
+        source: Source,
+        prefix: str = "",
+        *,
+        ignore: Iterable[str] = (),
+        weights: str = STACKED,
+        **options: object,
+    ) -> Self:
         """From a checkpoint, as Linear.load(), with a `prefix` such as "model.layers.0.mlp."; also w1, w3, w2 for
-        gate_proj, up_proj, down_proj.  options: those of GatedMLP().
+        gate_proj, up_proj, down_proj, and gate_up_proj for the first two, whose order of rows `weights` is: "stacked",
+        or "interleaved1", one of each in turn.
+
+        options: those of GatedMLP().  Those not given are read from config.json in a folder or beside a file.  Raises
+        ValueError for an option there that this layer cannot honour, unless ignore= names it.
         """
+        options = Config(source, prefix, ignore).of_layer(options)
         tensors = Tensors(source, prefix, ignore)
-        linears = tensors.projections(inputs=bool(options.get("quantize", True)))
+        linears = tensors.projections(inputs=bool(options.get("quantize", True)), weights=weights)
         tensors.refuse_others()
         return cls(*linears, **options)
 

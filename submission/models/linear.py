@@ -11,6 +11,7 @@ from ..extended_operator import plain_gemm
 from ..quantize_operator import quantize_nvfp4
 from ..scale_layouts import SWIZZLED, linear_scales, swizzle_scales
 from .checkpoint import Source, Tensors
+from .config import Config
 from .layer import Layer
 from .weights import QuantizedLinear, check_width, dequantize, named, padded, product_scale, quantize_linear
 
@@ -72,6 +73,7 @@ class Linear(Layer):
         Raises KeyError if a tensor is missing, ValueError if one has another format or no known meaning, and
         ImportError if the source is a file and the package safetensors is not installed.
         """
+        Config(source, prefix, ignore)
         tensors = Tensors(source, prefix, ignore)
         inputs = bool(options.get("quantize", True))
         weight, bias = tensors.linear("", "in_features", inputs), tensors.bias("")

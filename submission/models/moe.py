@@ -9,9 +9,11 @@ import torch
 
 from ..experts_operator import grouped_gated_gemm, grouped_plain_gemm
 from ..extended_operator import NVFP4
+from ..operators import STACKED
 from ..quantize_operator import quantize_nvfp4
 from ..scale_layouts import LINEAR
 from .checkpoint import PROJECTIONS, Source, Tensors
+from .config import Config
 from .gated_mlp import GatedMLP, layer_of, random_layer
 from .layer import Errors, Layer
 from .weights import GROUP, QuantizedLinear
@@ -33,6 +35,7 @@ class MoE(Layer):
         top_k: int,
         *,
         normalize: bool = True,
+        quantize: bool = True,
         limit: float = 0.0,
         alpha: float = 1.0,
         beta: float = 0.0,
@@ -41,6 +44,8 @@ class MoE(Layer):
         experts add up to 1, else the softmax over all experts gives them.  limit, alpha, beta: gated_gemm()'s.
         """
         super().__init__()
+        if not quantize:
+            raise ValueError("quantize is False; expected True: experts' products take no 16-bit activations (W4A16)")
         if not 1 <= top_k <= len(experts) or router.shape[:1] != (len(experts),):
             raise ValueError(
                 f"top_k is {top_k} and router has shape {tuple(router.shape)}, with {len(experts)} experts; expected 1 "
@@ -70,20 +75,38 @@ class MoE(Layer):
             self.register_buffer(f"{name}_factors", torch.stack([one.factors for one in all_of]))
             weight = torch.cat([one.weight_scale for one in all_of])
             inputs = torch.cat([one.input_scale for one in all_of]) if name == "down_proj" else shared
-            self.register_buffer(f"{name}_scale", weight / inputs)
+            scale = weight / inputs
+            if not (scale.is_meta or scale.isfinite().all()):
+                raise ValueError(
+                    f"{name}'s weight_scale and the experts' input_scale give {scale.tolist()}; expected finite numbers"
+                )
+            self.register_buffer(f"{name}_scale", scale)
         self.register_buffer("between_scale", torch.cat([one[2].input_scale for one in layers]))
 
     @classmethod
-    def load(cls, source: Source, prefix: str, top_k: int, *, ignore: Iterable[str] = (), **options: object) -> Self:
+    def load(
+        cls,
+        source: Source,
+        prefix: str,
+        top_k: int | None = None,
+        *,
+        ignore: Iterable[str] = (),
+        weights: str = STACKED,
+        **options: object,
+    ) -> Self:
         """From a checkpoint, as GatedMLP.load(): the router is PREFIX + "gate.weight", the experts are PREFIX +
-        "experts.0.gate_proj" and so on.  An expert that all tokens share is not a part of this module; it can be a
-        GatedMLP, and ignore="shared_expert" leaves it out here.
+        "experts.0.gate_proj" and so on, or all in PREFIX + "experts.gate_up_proj" and "experts.down_proj", whose last
+        two dimensions may be transposed.  An expert that all tokens share is not a part of this module; it can be a
+        GatedMLP, and ignore="shared_expert" leaves it out here.  top_k: None for config.json's.
         """
+        options = Config(source, prefix, ignore).of_mixture({"top_k": top_k, **options})
         tensors = Tensors(source, prefix, ignore)
         router = tensors.read("gate.weight")
-        experts = [tensors.projections(f"experts.{number}.") for number in range(router.shape[0])]
+        tensors.split_experts("experts.", *router.shape)
+        inputs = bool(options.get("quantize", True))
+        experts = [tensors.projections(f"experts.{number}.", inputs, weights) for number in range(router.shape[0])]
         tensors.refuse_others()
-        return cls(router, experts, top_k, **options)
+        return cls(router, experts, **options)
 
     @classmethod
     def random(
@@ -143,7 +166,7 @@ class MoE(Layer):
         tokens = order // self.top_k
         counts = torch.zeros(self.router.shape[0], dtype=torch.int32, device=x.device)
         counts.scatter_add_(0, chosen.flatten(), torch.ones_like(chosen.flatten(), dtype=torch.int32))
-        factors = factors.view(torch.uint8)[tokens]
+        factors = factors[tokens]
         between = grouped_gated_gemm(
             codes[tokens], self.gate_proj_codes, self.up_proj_codes, factors, self.gate_proj_factors,
             self.up_proj_factors, counts=counts, scale_gate=self.gate_proj_scale, scale_up=self.up_proj_scale,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch._subclasses import FakeTensor
 
+from ..operators import STACKED
 from ..quantize_operator import quantize_nvfp4
 
 GROUP = 16  # elements of K that share a scale factor
@@ -19,6 +20,7 @@ _E4M3_NAN = 0x7F  # the sign apart
 _LEAST_INPUT = 1e-30  # _LARGEST_PRODUCT over it is a float32
 _LARGEST_PRODUCT = 6.0 * 448.0  # of an e2m1 code and an e4m3 scale factor
 _LEAST_SCALE = torch.finfo(torch.float32).tiny  # its reciprocal is finite, and that of a reciprocal
+_INTERLEAVED = "interleaved"
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
@@ -117,6 +119,23 @@ def padded(linear: QuantizedLinear, rows: int = 1) -> QuantizedLinear:
     codes = torch.nn.functional.pad(linear.codes, (0, -half_k % (K_MULTIPLE // 2), 0, more)).contiguous()
     factors = torch.nn.functional.pad(linear.factors, (0, -groups % (K_MULTIPLE // GROUP), 0, more))
     return linear._replace(codes=codes, factors=factors)
+
+
+def in_two(linear: QuantizedLinear, weights: str, name: str) -> tuple[QuantizedLinear, QuantizedLinear]:
+    """Gate and up of one weight, whose order of rows `weights` is: "stacked", or "interleaved1" and so on, that many of
+    each in turn.  Both keep its scales.
+    """
+    rows = linear.codes.shape[0]
+    kind, _, number = weights.partition(_INTERLEAVED)
+    block = rows // 2 if weights == STACKED else int(number) if not kind and number.isdecimal() else 0
+    if not block or rows % (2 * block):
+        raise ValueError(
+            f"{name} has {rows} rows with weights {weights!r}; expected {STACKED!r} and an even number, or "
+            f"'{_INTERLEAVED}N' and a multiple of 2 N"
+        )
+    parts = zip(*(one.unflatten(0, (-1, 2, block)).unbind(1) for one in linear[:2]), strict=True)
+    gate, up = (linear._replace(codes=codes.flatten(0, 1), factors=factors.flatten(0, 1)) for codes, factors in parts)
+    return gate, up
 
 
 def quantize_linear(weight: torch.Tensor, largest_input: float | None = None) -> QuantizedLinear:

@@ -6,69 +6,31 @@ import copy
 import json
 import pickle
 import sys
+import warnings
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file, save_model
 from torch.autograd import forward_ad
 
-from reference import extended_reference as extended
 from submission import GatedMLP, MoE, quantize_linear
-
-HIDDEN, INTERMEDIATE = 128, 192
-PREFIX = "model.layers.0.mlp."
-PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
-OF_INPUT, OF_BETWEEN = 512.0, 256.0  # global scales of activations; their reciprocals are exact
-OF_QUANTIZATION = 0.25  # relative error of NVFP4 in values of the normal distribution, with a wide margin
-OF_KERNELS = 0.005  # bfloat16 has 2^-9 at most, some 0.0017 in the mean
-
-
-def tensors_of(seed, convention, prefix=PREFIX, intermediate=INTERMEDIATE):
-    """A layer's tensors with a convention's names, and its weights in float64."""
-    generator = torch.Generator().manual_seed(seed)
-    tensors, weights = {}, {}
-    for name in PROJECTIONS:
-        shape = (HIDDEN, intermediate) if name == "down_proj" else (intermediate, HIDDEN)
-        weight = torch.randn(shape, generator=generator) * shape[1] ** -0.5
-        scale = torch.tensor([6 * 448.0]) / weight.abs().amax()
-        quantized = extended.quantize(weight, scale)
-        weights[name] = extended.dequantize(quantized, scale)
-        inputs = torch.tensor([OF_BETWEEN if name == "down_proj" else OF_INPUT])
-        codes, factors = quantized.codes, quantized.scales.view(torch.float8_e4m3fn)
-        if convention == "modelopt":
-            found = {
-                "weight": codes,
-                "weight_scale_2": (1 / scale).reshape(()),
-                "input_scale": (1 / inputs).reshape(()),
-            }
-        else:
-            found = {"weight_packed": codes, "weight_global_scale": scale, "input_global_scale": inputs}
-        tensors |= {f"{prefix}{name}.{key}": value for key, value in (found | {"weight_scale": factors}).items()}
-    return tensors, weights
+from tests.submission.models.layer_kit import (
+    HIDDEN,
+    INTERMEDIATE,
+    OF_INPUT,
+    OF_KERNELS,
+    OF_QUANTIZATION,
+    PREFIX,
+    PROJECTIONS,
+    in_float64,
+    relative,
+    tensors_of,
+)
 
 
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
-
-
-def by_reference(x, scale):
-    """x quantized to NVFP4, in float64."""
-    return extended.dequantize(extended.quantize(x.float().flatten(0, -2), scale), scale).view(x.shape)
-
-
-def in_float64(weights, x, limit=0.0, quantized=False):
-    """The layer; `quantized`: with the activations that the checkpoint's scales give."""
-    x = by_reference(x, torch.tensor([OF_INPUT])) if quantized else x.double()
-    gate, up = x @ weights["gate_proj"].T, x @ weights["up_proj"].T
-    if limit:
-        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
-    between = torch.nn.functional.silu(gate) * up
-    return (by_reference(between, torch.tensor([OF_BETWEEN])) if quantized else between) @ weights["down_proj"].T
-
-
-def relative(found, want):
-    return float((found.double() - want).norm() / want.norm())
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.5])
@@ -170,26 +132,43 @@ def test_wrong_widths_are_named():
 
 
 @pytest.mark.parametrize("quantize", [True, False])
-def test_a_shard_of_any_width_is_padded_once(quantize):
+@pytest.mark.parametrize(("first", "last"), [(16, 96), (96, 192), (80, 184)])
+def test_a_shard_of_any_width_is_padded_once(first, last, quantize):
     """As a tensor-parallel rank has it: some rows of gate and up, the same columns of down."""
     tensors, weights = tensors_of(6, "compressed-tensors")
-    first, last = 16, 96
     shard = {}
     for name, value in tensors.items():
         if value.dim() < 2:
             shard[name] = value
         elif "down_proj" in name:
             of_k = INTERMEDIATE // value.shape[1]
-            shard[name] = value[:, first // of_k : last // of_k]
+            shard[name] = value[:, first // of_k : -(-last // of_k)]
         else:
             shard[name] = value[first:last]
     mlp, x = GatedMLP.load(shard, PREFIX, quantize=quantize), torch.randn(9, HIDDEN)
     part = {
         name: weight[:, first:last] if name == "down_proj" else weight[first:last] for name, weight in weights.items()
     }
+    more = (first - last) % 16  # the reference takes whole groups
+    pads = {"gate_proj": (0, 0, 0, more), "up_proj": (0, 0, 0, more), "down_proj": (0, more)}
+    part = {name: torch.nn.functional.pad(weight, pads[name]) for name, weight in part.items()}
     x = x.bfloat16().float()  # no rounding of x where it stays in 16 bits
     assert relative(mlp(x), in_float64(part, x, quantized=quantize)) < 2 * OF_KERNELS
     assert mlp.intermediate == last - first and mlp.down_proj.codes.shape == (HIDDEN, 128 // 2)
+
+
+@pytest.mark.parametrize(("hidden", "intermediate"), [(128, 232), (232, 128), (104, 40)])
+def test_widths_that_are_no_multiples_of_16(hidden, intermediate):
+    shapes = (intermediate, hidden), (intermediate, hidden), (hidden, intermediate)
+    weights = dict(zip(PROJECTIONS, (torch.randn(shape) * shape[1] ** -0.5 for shape in shapes), strict=True))
+    x = torch.randn(5, hidden, dtype=torch.bfloat16)
+    want = in_float64({name: weight.double() for name, weight in weights.items()}, x)
+    linears = [quantize_linear(weight, most) for weight, most in zip(weights.values(), (6, 6, 16), strict=True)]
+    for quantize in (True, False):
+        mlp = GatedMLP(*linears, quantize=quantize)
+        assert relative(mlp(x), want) < 0.3 and mlp.errors(x).kernel < OF_KERNELS
+    moe = MoE(torch.zeros(2, hidden), [linears] * 2, 2)
+    assert relative(moe(x), want) < 0.3 and moe.errors(x).kernel < OF_KERNELS
 
 
 def test_weights_for_16_bits_need_no_scales_of_inputs():
@@ -243,7 +222,7 @@ MODULES = (
 
 
 @pytest.mark.parametrize("make", MODULES)
-def test_a_module_is_cast_copied_and_stored_like_any_other(make):
+def test_a_module_is_cast_copied_and_stored_like_any_other(make, tmp_path):
     module, x = make(), torch.randn(5, 128)
     want = module(x)
     for other in (
@@ -251,6 +230,12 @@ def test_a_module_is_cast_copied_and_stored_like_any_other(make):
         copy.deepcopy(module).half().double(),
         pickle.loads(pickle.dumps(module)),
     ):
+        assert torch.equal(other(x), want)
+    save_file(module.state_dict(), tmp_path / "a.safetensors")
+    save_model(module, str(tmp_path / "b.safetensors"))
+    for file in ("a.safetensors", "b.safetensors"):
+        other = make()
+        other.load_state_dict(load_file(tmp_path / file))
         assert torch.equal(other(x), want)
     empty = make(device="meta")
     assert empty(x.to("meta")).shape == want.shape
@@ -338,8 +323,10 @@ def test_a_mixture_refuses_a_router_of_other_experts():
             MoE(router, linears, top_k)
 
 
-def test_both_modules_compile_as_one_graph():
-    x = torch.randn(5, 128)
-    for module in (GatedMLP.random(128, 64), MoE.random(128, 64, experts=4, top_k=2)):
-        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
-        assert torch.equal(compiled(x), module(x))
+@pytest.mark.parametrize("make", MODULES)
+def test_a_module_compiles_as_one_graph_and_is_traced(make):
+    module, x = make(), torch.randn(5, 128)
+    assert torch.equal(torch.compile(module, fullgraph=True, backend="aot_eager")(x), module(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch.jit itself
+        assert torch.equal(torch.jit.trace(module, x)(x), module(x))

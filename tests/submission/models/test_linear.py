@@ -9,11 +9,10 @@ import torch
 from safetensors.torch import load_file, load_model, save_file, save_model
 
 from submission import Linear, quantize_linear
+from tests.submission.models.layer_kit import OF_KERNELS, OF_QUANTIZATION, relative
 
 IN, OUT = 96, 40
 NAME = "model.layers.1.self_attn.q_proj"
-OF_QUANTIZATION = 0.25  # relative error of NVFP4 in values of the normal distribution, with a wide margin
-OF_KERNELS = 0.005  # bfloat16 has 2^-9 at most, some 0.0017 in the mean
 VALUES = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
 
 
@@ -44,10 +43,6 @@ def checkpoint(layer, convention, bias=None, largest=6.0, name=NAME):
         }
     found |= {"weight_scale": factors} if bias is None else {"weight_scale": factors, "bias": bias}
     return {f"{name}.{key}": value for key, value in found.items()}
-
-
-def relative(found, want):
-    return float((found.double() - want).norm() / want.norm())
 
 
 @pytest.mark.parametrize("bias", [None, torch.arange(OUT) / 8])

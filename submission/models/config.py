@@ -1,0 +1,110 @@
+"""What a model's config.json says of a layer: options of the modules, and a refusal of what they cannot honour."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .checkpoint import Source, beginnings
+
+_CONFIG = "config.json"
+_OF_LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config")  # of models with other parts, too
+_OF_OTHERS = {"vision_config": re.compile("visi|visual"), "audio_config": re.compile("audio")}  # by a layer's prefix
+
+_ACTIVATIONS = {"silu": "silu", "swish": "silu"}
+_ACTIVATION = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "ffn_act_fn")
+_NUMBERS = {"limit": "swiglu_limit", "alpha": "swiglu_alpha", "beta": "swiglu_beta"}
+_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k")
+_NORMALIZE = ("norm_topk_prob", "moe_renormalize", "route_norm", "moe_normalize_expert_weights")
+# Softmax over the chosen experts alone, which is to normalize, without a word in their config.json.
+_ALWAYS_NORMALIZE = ("mixtral", None)
+
+_IN_A_LAYER = re.compile(
+    r"(swiglu|glu|mlp|ffn|activation|moe|experts?|gate|up|clamp)_(?!.*loss)"
+    r".*(limit|clamp|alpha|beta|multipliers|sparsity).*"
+)
+_IN_A_ROUTER = re.compile(
+    r".*scor(e|ing)_func.*|.*router_activation.*|(n|num_expert)_groups?|topk_(group|method)|.*zero_expert_num"
+    r"|.*rout(e|er|ed|ing)_.*(scal|bias|softcap|on_input).*|.*(use|enable)_(expert|rout\w+)_bias|router_bias"
+)
+_NEUTRAL = (None, False, 0, 1, "softmax", "greedy", "")
+
+
+def _read(source: Source, prefix: str) -> tuple[Path | None, dict[str, Any]]:
+    """The config.json of a folder, or beside a file, and its part for the layer."""
+    if isinstance(source, Mapping):
+        return None, {}
+    path = Path(source) / _CONFIG if Path(source).is_dir() else Path(source).with_name(_CONFIG)
+    if not path.is_file():
+        return None, {}
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from error
+    others = [name for name, of in _OF_OTHERS.items() if of.search(prefix)]
+    while parts := [found[name] for name in others or _OF_LANGUAGE if isinstance(found.get(name), dict)]:
+        found = {key: value for key, value in found.items() if key not in (*others, *_OF_LANGUAGE)} | parts[0]
+    return path, found
+
+
+def _is_neutral(value: object) -> bool:
+    if isinstance(value, list):
+        return all(_is_neutral(one) for one in value)
+    return value is not True and value in _NEUTRAL
+
+
+class Config:
+    """config.json's part for a layer; empty where the source has none."""
+
+    def __init__(self, source: Source, prefix: str, ignore: Iterable[str] = ()) -> None:
+        """ignore: names of options to leave out, among others."""
+        self.path, found = _read(source, prefix)
+        self._options = {key: value for key, value in found.items() if key not in beginnings(ignore)}
+        transforms = (found.get("quantization_config") or {}).get("transform_config")
+        if transforms and "transform_config" not in beginnings(ignore):
+            self._refuse("transform_config", transforms, "none, or ignore='transform_config'")
+
+    def _refuse(self, key: str, value: object, expected: str) -> NoReturn:
+        raise ValueError(f"{self.path} has {key} {value!r:.80}; expected {expected}")
+
+    def _first(self, keys: Iterable[str]) -> tuple[str, Any] | None:
+        return next(((key, self._options[key]) for key in keys if self._options.get(key) is not None), None)
+
+    def _check(self, keys: re.Pattern[str], known: Iterable[str] = ()) -> None:
+        for key, value in self._options.items():
+            if keys.fullmatch(key) and key not in known and not _is_neutral(value):
+                self._refuse(key, value, f"an option that this layer knows, or ignore={key!r}")
+
+    def of_layer(self, given: dict[str, object]) -> dict[str, object]:
+        """The options of a gated MLP; those given count more.  Raises ValueError for what it cannot honour."""
+        found: dict[str, object] = {}
+        activation = self._first(_ACTIVATION)
+        if activation is not None and "activation" not in given:
+            name = activation[1]
+            if name not in _ACTIVATIONS:
+                self._refuse(*activation, f"one of {', '.join(_ACTIVATIONS)}")
+            found |= {} if _ACTIVATIONS[name] == "silu" else {"activation": _ACTIVATIONS[name]}
+        for option, key in _NUMBERS.items():
+            if self._options.get(key) and option not in given:
+                found[option] = float(self._options[key])
+        if "limit" in found and not {"alpha", "beta"} <= {*found, *given}:
+            limit = _NUMBERS["limit"]
+            self._refuse(limit, found["limit"], "alpha= and beta= as well, 1 and 0 for SiLU: it has none")
+        self._check(_IN_A_LAYER, _NUMBERS.values())
+        return found | given
+
+    def of_mixture(self, given: dict[str, object]) -> dict[str, object]:
+        """The options of a mixture of experts with its router, as of_layer()."""
+        found = self.of_layer(given)
+        self._check(_IN_A_ROUTER)
+        normalize, top_k = self._first(_NORMALIZE), self._first(_TOP_K)
+        if "normalize" not in given and self.path is not None:
+            if normalize is None and self._options.get("model_type") not in _ALWAYS_NORMALIZE:
+                self._refuse("no norm_topk_prob, model_type", self._options["model_type"], "normalize=True or False")
+            found |= {} if normalize is None else {"normalize": bool(normalize[1])}
+        if found.get("top_k") is None and top_k is not None:
+            found["top_k"] = top_k[1]
+        return found
