@@ -14,7 +14,7 @@ VERSION := $(shell sed -n 's/^\#define CUSTOM_KERNEL_VERSION 0x\(....\)\(..\)\(.
 SONAME := libcustom_kernel.so.$(firstword $(subst ., ,$(VERSION)))
 
 # --- the library --------------------------------------------------------------------------------------
-SOURCES := $(wildcard submission/core/*.c)
+SOURCES := $(wildcard submission/core/*.c submission/core/*/*.c)
 SOURCES += $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c) \
              $(if $(findstring AMX,$(CPU_PARTS)),,%_amx.c) $(if $(findstring NEON,$(CPU_PARTS)),,%_neon.c),\
              $(wildcard submission/cpu/*.c submission/cpu/kernels/*.c))

@@ -4,6 +4,7 @@
     gated_gemm      the same with scales, bf16 or NVFP4 output, other activations, weights in one tensor
     plain_gemm      a @ b^T with scales, in fp16, bf16 or NVFP4
     grouped_gated_gemm, grouped_plain_gemm  the same for a mixture of experts, whose counts are on the device
+    route_logits, route_ids, combine_rows   what comes before and after these: the order of rows, the weighted sum
     Linear, GatedMLP, MoE   a model's layers as modules, which load NVFP4 checkpoints
     quantize_linear, QuantizedLinear    what the modules are made of where there is no checkpoint
     quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4    activations to NVFP4, alone or fused
@@ -24,6 +25,7 @@ from .models.moe import MoE
 from .models.weights import QuantizedLinear, quantize_linear
 from .product_submission import custom_kernel as custom_kernel_product
 from .quantize_operator import quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4
+from .routing_operator import combine_rows, route_ids, route_logits
 from .scale_layouts import linear_scales, swizzle_scales
 from .submission import Backend, backends, custom_kernel
 from .torch_operator import custom_kernel_grouped, dual_gemm
@@ -39,6 +41,7 @@ __all__ = [
     "MoE",
     "QuantizedLinear",
     "backends",
+    "combine_rows",
     "custom_kernel",
     "custom_kernel_grouped",
     "custom_kernel_product",
@@ -51,6 +54,8 @@ __all__ = [
     "quantize_linear",
     "quantize_nvfp4",
     "rms_norm_quantize_nvfp4",
+    "route_ids",
+    "route_logits",
     "silu_mul_quantize_nvfp4",
     "swizzle_expert_scales",
     "swizzle_scales",

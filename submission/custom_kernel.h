@@ -7,6 +7,8 @@
  *     custom_kernel_experts()   the same for a mixture of experts: each expert's weights times its own rows of
  *                               A, whose number is read on the device
  *     custom_kernel_quantize()  NVFP4 of activations in fp16, bf16 or fp32, alone, after RMSNorm, or after SiLU
+ *     custom_kernel_route()     the experts of each token, and the order of rows that custom_kernel_experts()
+ * takes custom_kernel_combine()   the weighted sum of what a token's experts computed
  *
  * How to call: fill an argument struct (set struct_bytes to its sizeof; members you leave out are zero), call
  * the function, compare the status with CUSTOM_KERNEL_OK; custom_kernel_message() says what was wrong.
@@ -73,8 +75,10 @@ extern "C" {
  *        more than 256 groups; for the Python package alone, custom_kernel_torch_schema() and
  *        custom_kernel_torch_register() (torch/torch_register.h)
  *   1.6  for the Python package alone: custom_kernel_tensor_form(), custom_kernel_examine()
- *        (core/board_tensors.h) and custom_kernel_torch_check() */
-#define CUSTOM_KERNEL_VERSION 0x00010600u
+ *        (core/board_tensors.h) and custom_kernel_torch_check()
+ *   1.7  custom_kernel_route(); custom_kernel_combine(); rows, x_rows and token_scale in
+ *        custom_kernel_quantize() */
+#define CUSTOM_KERNEL_VERSION 0x00010700u
 
 /* CUSTOM_KERNEL_VERSION of the library that is loaded. */
 CUSTOM_KERNEL_API uint32_t custom_kernel_version(void);
@@ -367,6 +371,15 @@ enum custom_kernel_quantize_form {
  *
  * and v is quantized as custom_kernel_extended()'s NVFP4 output is, with `scale` for scale_c.
  *
+ * With token_scale, which ALONE takes, each row has a scale of its own, so that its largest number keeps the
+ * largest code and the largest scale factor:
+ *
+ *     most             = max(max |v| of the row, 2^-100)
+ *     scale            = 2688 / most                     2688 = 6 * 448
+ *     token_scale[row] = most * (1 / 2688)               what a product takes as token_scale
+ *
+ * A row with a NaN or an infinity has NaN for all scale factors.
+ *
  * At least the members up to saturated are required: offsetof(struct custom_kernel_quantize_args, queue) = 80
  * bytes.
  */
@@ -396,10 +409,84 @@ struct custom_kernel_quantize_args {
     void *sum;                /* h, [M][K] of x's format; NULL unless there is a residual; overlaps no input */
     float epsilon;            /* NORM: a finite number >= 0 */
     float limit, alpha, beta; /* GATED, see struct custom_kernel_extended_args */
+    /* ALONE: [M] int32 in memory of `device`, aligned; row i of the output is of row rows[i] of x, or of a row
+     * of zeros where x has no such row.  NULL: row i is of row i. */
+    const void *rows;
+    int64_t x_rows;    /* rows of x, at least 1; 0 without `rows` */
+    void *token_scale; /* NULL, or [M] fp32, aligned; then scale and saturated are NULL; overlaps no input */
 };
 
 /* Quantizes, under the rules of custom_kernel(). */
 CUSTOM_KERNEL_API int32_t custom_kernel_quantize(const struct custom_kernel_quantize_args *args);
+
+/* ---- around the products of experts ---- */
+
+#define CUSTOM_KERNEL_MAX_CHOICES 32 /* experts of a token */
+
+/* Finds the experts of each token, or takes them, and gives each choice of an expert a row: rows are sorted by
+ * expert, as custom_kernel_experts() takes counted tokens, and rows of an expert are in the order of the
+ * tokens, and of the choices of a token.
+ *
+ * With logits, a token's choices are the experts of its largest logits, the largest first, the lower number
+ * first among equals; a NaN counts as larger than any number.  In fp32 (on a GPU the exponential and the
+ * reciprocal are approximate):
+ *
+ *     p       = softmax(logits of the token)
+ *     weights = p of the choices, if `normalize` divided by their sum
+ *
+ * A choice is the expert number `id`, or map[id] if there is a map.  An id outside 0 to routed - 1, and a
+ * number outside 0 to experts - 1, is no expert of this call: the choice has no row.  No ids lead out of the
+ * tensors.
+ *
+ * All pointers are aligned to their numbers; outputs overlap no other tensor.  All members are required:
+ * 120 bytes. */
+struct custom_kernel_route_args {
+    uint32_t struct_bytes; /* sizeof(struct custom_kernel_route_args) */
+    int32_t backend;       /* enum custom_kernel_backend */
+    int32_t device;        /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
+    int32_t logits_type;   /* CUSTOM_KERNEL_FP16, CUSTOM_KERNEL_BF16 or CUSTOM_KERNEL_FP32; 0 with ids */
+    int64_t m;             /* tokens, at least 0; m * choices less than 2^31 */
+    int64_t choices;       /* of a token: 1 to CUSTOM_KERNEL_MAX_CHOICES; with logits at most `routed` */
+    int64_t routed; /* experts that the router knows: 1 to CUSTOM_KERNEL_MAX_EXPERTS; with ids less than 2^31 */
+    int64_t experts;    /* experts of this call: 1 to CUSTOM_KERNEL_MAX_EXPERTS */
+    const void *logits; /* [M][routed]; NULL with ids */
+    const void *ids;    /* [M][choices] int32 or int64; NULL with logits */
+    const void *map;    /* [routed] int32, or NULL */
+    void *counts;       /* [experts] int32: rows of each expert */
+    void *rows;         /* [M][choices] int32: the row of each choice, or -1 */
+    void *tokens;       /* [M * choices] int32: the token of each row; -1 past the last one */
+    void *weights;      /* [M][choices] fp32; NULL with ids */
+    void *queue;        /* see struct custom_kernel_args */
+    int32_t id_bytes;   /* 4 or 8; 0 with logits */
+    int32_t normalize;  /* 0 or 1; 0 with ids */
+};
+
+/* One launch on a GPU, under the rules of custom_kernel(), but m = 0 zeroes the counts, the only pointer that
+ * is looked at. */
+CUSTOM_KERNEL_API int32_t custom_kernel_route(const struct custom_kernel_route_args *args);
+
+/* Row i of C is the sum of weights[i][j] * (row rows[i][j] of y) over j, in this order, each operation in fp32
+ * and rounded to nearest even, and rounded once more to C's type.  A choice whose row is not from 0 to
+ * M * choices - 1 adds nothing, whatever its weight is.
+ *
+ * y and c are 16-byte aligned, rows and weights to their numbers; c overlaps no other tensor. */
+struct custom_kernel_combine_args {
+    uint32_t struct_bytes; /* sizeof(struct custom_kernel_combine_args) */
+    int32_t backend;       /* enum custom_kernel_backend */
+    int32_t device;        /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
+    int32_t type;          /* of y and c: CUSTOM_KERNEL_FP16 or CUSTOM_KERNEL_BF16 */
+    int64_t m, choices, n; /* m >= 0, n >= 1; choices as in struct custom_kernel_route_args */
+    const void *y;         /* [M * choices][N] */
+    const void *rows;      /* [M][choices] int32 */
+    const void *weights;   /* [M][choices] of weights_type; NULL stands for ones */
+    void *c;               /* [M][N] */
+    void *queue;           /* see struct custom_kernel_args */
+    int32_t weights_type;  /* CUSTOM_KERNEL_FP16, CUSTOM_KERNEL_BF16 or CUSTOM_KERNEL_FP32 */
+    uint32_t reserved;     /* 0 */
+};
+
+/* One launch on a GPU, under the rules of custom_kernel(). */
+CUSTOM_KERNEL_API int32_t custom_kernel_combine(const struct custom_kernel_combine_args *args);
 
 /* ---- what the library can run here ---- */
 

@@ -32,7 +32,17 @@ def _new(x: torch.Tensor, options: int, *_: object) -> tuple[torch.Tensor, torch
 
 register("quantize", _new)
 register("quantize.sum", lambda x, residual, options, *_: (*_new(x, options), torch.empty_like(residual)))
+register("quantize.rows", lambda x, rows, options, *_: _new(x.new_empty(rows.numel(), x.shape[1]), options))
+
+
+def _new_by_token(x: torch.Tensor, options: int, rows: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    of = x if rows is None else x.new_empty(rows.numel(), x.shape[1])
+    return *_new(of, options), torch.empty(of.shape[0], dtype=torch.float32, device=x.device)
+
+
+register("quantize.token", _new_by_token)
 _run, _run_sum = torch.ops.nvfp4_gemm.quantize.default, torch.ops.nvfp4_gemm.quantize.sum
+_run_rows, _run_token = torch.ops.nvfp4_gemm.quantize.rows, torch.ops.nvfp4_gemm.quantize.token
 
 
 def _rows(x: torch.Tensor) -> torch.Tensor:
@@ -55,7 +65,9 @@ def quantize_nvfp4(
     scale_layout: str = LINEAR,
     *,
     saturated: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    rows: torch.Tensor | None = None,
+    dynamic: bool = False,
+) -> tuple[torch.Tensor, ...]:
     """NVFP4 of x, (M, K) or (..., K) in float16, bfloat16 or float32, K a multiple of 16, M >= 0; x may have any
     distance between its rows, as a slice has.
 
@@ -69,6 +81,11 @@ def quantize_nvfp4(
     global_scale: a positive finite number, as a float32 tensor of one number or a Python number; None is 1.  For any
     other number all scale factors are NaN.
     saturated: an int64 tensor of one number, to which the call adds the number of groups that 448 cut.
+    rows: int32, as many numbers as the outputs have rows; output row i is of row rows[i] of x, or of a row of zeros
+    where x has no such row.
+    dynamic: each row has a scale of its own, 2688 / max|row|, so that its largest number keeps the largest code and
+    scale factor; global_scale and saturated are None.  Also returns token_scale, (M) float32, their reciprocals, which
+    products take.  Rows of zeros are safe.
 
     Returns codes (M, K/2), uint8, the first number in the low half of a byte, and scale factors, float8_e4m3fn, as
     gated_gemm() and plain_gemm() take them, in scale_layout: "linear" (M, K/16); "swizzled128x4" the view (32, 4,
@@ -87,7 +104,16 @@ def quantize_nvfp4(
         global_scale = number_like("global_scale", global_scale, x)
     if x.dim() != 2:
         x = _rows(x)
-    found = _run(x, options, global_scale) if saturated is None else _run(x, options, global_scale, saturated)
+    if dynamic:
+        if global_scale is not None or saturated is not None:
+            raise ValueError("global_scale or saturated is given with dynamic; expected None, as each row has its own")
+        found = _run_token(x, options, rows)
+    elif rows is not None:
+        if saturated is not None:
+            raise ValueError("saturated is given with rows; expected None")
+        found = _run_rows(x, rows, options, global_scale)
+    else:
+        found = _run(x, options, global_scale) if saturated is None else _run(x, options, global_scale, saturated)
     if found[1].requires_grad or forward_ad._current_level >= 0:
         return without_derivative(found, x=x, global_scale=global_scale)
     return found

@@ -18,7 +18,7 @@ import torch
 
 from .library_file import library_path
 
-LEAST_VERSION, NEXT_MAJOR_VERSION = 0x10600, 0x20000  # of the library, as custom_kernel_version() counts
+LEAST_VERSION, NEXT_MAJOR_VERSION = 0x10700, 0x20000  # of the library, as custom_kernel_version() counts
 
 # Enumerators of custom_kernel.h.
 BACKEND_AUTO = 0
@@ -82,7 +82,7 @@ def load(path: Path) -> ctypes.CDLL:
     loaded.custom_kernel_version.restype = ctypes.c_uint32
     version = loaded.custom_kernel_version()
     if not LEAST_VERSION <= version < NEXT_MAJOR_VERSION:
-        raise ImportError(f"{path} has ABI version {version >> 16}.{version >> 8 & 0xFF}; expected 1.6 or a later 1.x")
+        raise ImportError(f"{path} has ABI version {version >> 16}.{version >> 8 & 0xFF}; expected 1.7 or a later 1.x")
     loaded.custom_kernel.argtypes = (ctypes.c_char_p,)
     loaded.custom_kernel.restype = ctypes.c_int32
     loaded.custom_kernel_message.restype = ctypes.c_char_p

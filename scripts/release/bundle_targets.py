@@ -19,7 +19,7 @@ AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx51
 AMX = (*AVX512, "-mavx512vbmi", "-mavx512fp16", "-mamx-tile", "-mamx-bf16")
 NVCC_HOST_FLAGS = ("-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-threadsafe-statics")
 
-CORE = ("submission/*.h", "submission/core/*.[ch]")
+CORE = ("submission/*.h", "submission/core/**/*.[ch]")
 CPU = ("submission/cpu/**/*.[ch]",)
 # A GPU target has only the portable CPU kernels, for tensors in host memory.
 CPU_PORTABLE = tuple(
@@ -28,6 +28,7 @@ CPU_PORTABLE = tuple(
         "cpu_backend.c",
         "cpu_machine.c",
         "cpu_quantize.c",
+        "cpu_routing.c",
         "experts.c",
         "extended_epilogue.c",
         "kernels_halves.c",
@@ -108,8 +109,10 @@ def _gpu_target(
                 "run_experts",
                 (
                     "submission/gpu/experts/*",
+                    "submission/gpu/routing/*",
                     f"submission/{folder}/experts/*.c*",
                     f"submission/{folder}/experts/*_kernels.h",
+                    f"submission/{folder}/routing/*.cu",
                 ),
                 "NVFP4_WITHOUT_EXPERTS",
             ),

@@ -12,7 +12,8 @@ $(SIM_CORE): submission/core/custom_kernel.c $(FLAGS_STAMP)
 	$(call step,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device \
 	  -Dcustom_kernel_extended=custom_kernel_extended_on_device -Dcustom_kernel_experts=custom_kernel_experts_on_device \
-	  -Dcustom_kernel_quantize=custom_kernel_quantize_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
+	  -Dcustom_kernel_quantize=custom_kernel_quantize_on_device -Dcustom_kernel_route=custom_kernel_route_on_device \
+	  -Dcustom_kernel_combine=custom_kernel_combine_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
 hopper_SIM_ARCH := 90a
 blackwell_SIM_ARCH := 100a
 geforce_SIM_ARCH := 120a

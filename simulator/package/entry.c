@@ -5,14 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../submission/core/backend.h"
 #include "cudart/shim.h"
+#include "entry.h"
 
-enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12, EXPERTS_RANGES = 13, QUANTIZE_RANGES = 8 };
+enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12, EXPERTS_RANGES = 13, QUANTIZE_RANGES = 10 };
 /* Most groups whose host memory a simulated call takes. */
 enum { MOST_GROUPS = 256 };
-
-#define SIZE_LIMIT ((int64_t)1 << 20) /* keeps every product of sizes in this file below 2^63 */
 
 /* The real entry points of submission/core/custom_kernel.c, compiled under these names. */
 int32_t custom_kernel_on_device(const struct custom_kernel_args *args);
@@ -20,12 +18,6 @@ int32_t custom_kernel_grouped_on_device(const struct custom_kernel_grouped_args 
 int32_t custom_kernel_extended_on_device(const struct custom_kernel_extended_args *args);
 int32_t custom_kernel_experts_on_device(const struct custom_kernel_experts_args *args);
 int32_t custom_kernel_quantize_on_device(const struct custom_kernel_quantize_args *args);
-
-struct range {
-    const char *name;
-    const void *pointer;
-    int64_t bytes;
-};
 
 static int ranges_of(const struct custom_kernel_args *args, struct range ranges[RANGES]) {
     int64_t groups = args->k / NVFP4_GROUP_ELEMS, l = args->l;
@@ -42,8 +34,7 @@ static int ranges_of(const struct custom_kernel_args *args, struct range ranges[
     return RANGES;
 }
 
-/* Tensors may overlap; a range that overlaps a registered one is left out. False: out of memory. */
-static bool register_ranges(const struct range *ranges, bool *registered, int64_t count) {
+bool register_ranges(const struct range *ranges, bool *registered, int64_t count) {
     bool exhausted = false;
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
@@ -59,7 +50,7 @@ static bool register_ranges(const struct range *ranges, bool *registered, int64_
     return !exhausted;
 }
 
-static void forget_ranges(const struct range *ranges, const bool *registered, int64_t count) {
+void forget_ranges(const struct range *ranges, const bool *registered, int64_t count) {
     struct sim *sim = runtime_lock();
     for (int64_t i = 0; sim != NULL && i < count; i++) {
         if (registered[i]) {
@@ -95,8 +86,7 @@ static int32_t checked_sizes(int32_t status, int64_t m, int64_t n, int64_t k, in
     return status;
 }
 
-/* NVFP4_BACKEND decides the simulated chip, unless NVFP4_SIMULATE_CHIP names one. */
-__attribute__((constructor)) static void choose_chip(void) {
+__attribute__((constructor)) void choose_chip(void) {
     const char *backend = getenv("NVFP4_BACKEND");
     if (backend != NULL && strcmp(backend, "geforce") == 0) {
         runtime_default_major(12);
@@ -105,8 +95,7 @@ __attribute__((constructor)) static void choose_chip(void) {
     }
 }
 
-/* True if a call that asks for this backend runs on the CPU. */
-static bool on_cpu(int32_t wanted) {
+bool on_cpu(int32_t wanted) {
     const char *backend = getenv("NVFP4_BACKEND");
     bool named = backend != NULL && strcmp(backend, "cpu") == 0;
     return wanted == CUSTOM_KERNEL_BACKEND_CPU || (named && wanted == CUSTOM_KERNEL_BACKEND_AUTO);
@@ -305,14 +294,16 @@ int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
 /* ranges_of for the quantizer. */
 static int64_t quantize_ranges_of(const struct custom_kernel_quantize_args *args, struct range *ranges) {
     const int64_t limit = (int64_t)1 << 20, m = args->m, k = args->k;
-    if (m < 0 || k < 1 || args->x_row < 0 || m > limit || k > limit || args->x_row > limit) {
+    if (m < 0 || k < 1 || args->x_row < 0 || m > limit || k > limit || args->x_row > limit ||
+        args->x_rows > limit) {
         return -1;
     }
     const int64_t number = args->x_type == CUSTOM_KERNEL_FP32 ? sizeof(float) : sizeof(uint16_t);
     const int64_t row = args->form == CUSTOM_KERNEL_QUANTIZE_GATED ? 2 * k : k;
-    const int64_t rows = round_up(m, quantized_rows_unit(args->scale_layout));
+    const int64_t rows = round_up(m, quantized_rows_unit(args->scale_layout)),
+                  x_rows = args->rows != NULL ? args->x_rows : m;
     const struct range all[QUANTIZE_RANGES] = {
-        {"x", args->x, m == 0 ? 0 : ((m - 1) * args->x_row + row) * number},
+        {"x", args->x, x_rows <= 0 ? 0 : ((x_rows - 1) * args->x_row + row) * number},
         {"scale", args->scale, sizeof(float)},
         {"codes", args->codes, m * (k / 2)},
         {"scales", args->scales, rows * scale_row_bytes(args->scale_layout, k / NVFP4_GROUP_ELEMS)},
@@ -320,6 +311,8 @@ static int64_t quantize_ranges_of(const struct custom_kernel_quantize_args *args
         {"weight", args->weight, k * number},
         {"residual", args->residual, m * k * number},
         {"sum", args->sum, m * k * number},
+        {"rows", args->rows, m * (int64_t)sizeof(int32_t)},
+        {"token_scale", args->token_scale, m * (int64_t)sizeof(float)},
     };
     int64_t count = 0;
     for (int i = 0; i < QUANTIZE_RANGES; i++) {

@@ -154,5 +154,5 @@ static int32_t run(const struct problem *problem) {
 
 GPU_BACKEND(blackwell_backend, CUSTOM_KERNEL_BACKEND_BLACKWELL, "blackwell", run,
             GPU_GROUPED(blackwell_run_grouped, blackwell_check_grouped), GPU_EXTENDED(blackwell_run_extended),
-            GPU_QUANTIZE(blackwell_run_quantize, blackwell_pad), GPU_EXPERTS(blackwell_run_experts), true,
-            CAPABILITIES);
+            GPU_QUANTIZE(blackwell_run_quantize, blackwell_pad),
+            GPU_EXPERTS(blackwell_run_experts, blackwell_run_route, blackwell_run_combine), true, CAPABILITIES);

@@ -88,6 +88,29 @@ struct quantization {
     float epsilon;
     float limit; /* infinity: no limit */
     float alpha, beta;
+    const int32_t *rows; /* NULL: each row is of x's row of the same number */
+    int64_t x_rows;
+    float *token_scale; /* NULL: `scale` is that of all rows */
+};
+
+/* The validated arguments of custom_kernel_route().  `problem` holds m, device and queue. */
+struct routing {
+    struct problem problem;
+    const void *logits, *ids; /* one of them is NULL */
+    const int32_t *map;
+    int32_t *counts, *rows, *tokens;
+    float *weights;
+    int64_t routed;
+    int32_t choices, experts, logits_type, id_bytes;
+    bool normalize;
+};
+
+/* The validated arguments of custom_kernel_combine().  `problem` holds m, n, c, device and queue. */
+struct combination {
+    struct problem problem;
+    const void *y, *weights;
+    const int32_t *rows;
+    int32_t choices, type, weights_type;
 };
 
 /* Rows to copy with zeros after them. */
@@ -124,6 +147,9 @@ struct backend {
     int32_t (*run_experts)(const struct experts *experts);
     /* Quantizes at least one row.  NULL if the backend has no quantizer. */
     int32_t (*run_quantize)(const struct quantization *quantization);
+    /* Also for no tokens, whose counts it zeroes.  Both NULL if the backend has no routing of experts. */
+    int32_t (*run_route)(const struct routing *routing);
+    int32_t (*run_combine)(const struct combination *combination);
     /* Memory for what a call needs beside the caller's tensors; release_memory returns the call's `status`, or
      * its own failure.  `pad` copies rows into it.  `pad` is NULL if the backend only takes k in multiples
      * of 64. */

@@ -279,6 +279,41 @@ int32_t custom_kernel_quantize(const struct custom_kernel_quantize_args *args) {
     return release_device(backend, &quantization.problem, before, backend->run_quantize(&quantization));
 }
 
+static int32_t no_routing(const struct backend *backend) {
+    return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "backend %s has no routing of experts", backend->name);
+}
+
+int32_t custom_kernel_route(const struct custom_kernel_route_args *args) {
+    struct routing routing;
+    const struct backend *backend = NULL;
+    int32_t id;
+    int before = 0;
+    RETURN_IF_FAILED(validate_route(args, &routing, &id));
+    RETURN_IF_FAILED(choose_backend(id, routing.problem.device, &backend));
+    if (backend->run_route == NULL) {
+        return no_routing(backend);
+    }
+    RETURN_IF_FAILED(acquire_device(backend, &routing.problem, &before));
+    return release_device(backend, &routing.problem, before, backend->run_route(&routing));
+}
+
+int32_t custom_kernel_combine(const struct custom_kernel_combine_args *args) {
+    struct combination combination;
+    const struct backend *backend = NULL;
+    int32_t id;
+    int before = 0;
+    RETURN_IF_FAILED(validate_combine(args, &combination, &id));
+    RETURN_IF_FAILED(choose_backend(id, combination.problem.device, &backend));
+    if (backend->run_combine == NULL) {
+        return no_routing(backend);
+    }
+    if (combination.problem.m == 0) {
+        return CUSTOM_KERNEL_OK;
+    }
+    RETURN_IF_FAILED(acquire_device(backend, &combination.problem, &before));
+    return release_device(backend, &combination.problem, before, backend->run_combine(&combination));
+}
+
 uint32_t custom_kernel_version(void) {
     return CUSTOM_KERNEL_VERSION;
 }

@@ -30,6 +30,11 @@ int32_t validate_experts(const struct custom_kernel_experts_args *args, struct e
 int32_t validate_quantize(const struct custom_kernel_quantize_args *args, struct quantization *quantization,
                           int32_t *backend);
 
+/* The same around the products of experts (routing/validate_routing.c). */
+int32_t validate_route(const struct custom_kernel_route_args *args, struct routing *routing, int32_t *backend);
+int32_t validate_combine(const struct custom_kernel_combine_args *args, struct combination *combination,
+                         int32_t *backend);
+
 /* ---- the options that custom_kernel_extended() and custom_kernel_experts() share ---- */
 
 /* Products, weights, output, the activation's parameters and reserved members. */

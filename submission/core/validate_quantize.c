@@ -24,6 +24,10 @@ static int64_t row_numbers(const struct custom_kernel_quantize_args *args) {
     return numbers;
 }
 
+static int64_t rows_of_x(const struct custom_kernel_quantize_args *args) {
+    return args->rows != NULL ? args->x_rows : args->m;
+}
+
 static int32_t check_kinds(const struct custom_kernel_quantize_args *args) {
     /* This call has one layout more than the products. */
     const int32_t layout = args->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED_8 ? CUSTOM_KERNEL_SCALES_BLOCKED
@@ -54,11 +58,24 @@ static int32_t check_extents(const struct custom_kernel_quantize_args *args) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "k is %lld; expected a multiple of %d below 2^62",
                            (long long)args->k, NVFP4_GROUP_ELEMS);
     }
-    return args->m > 1 ? check_extent(NO_GROUP, "x_row", args->x_row, least) : CUSTOM_KERNEL_OK;
+    RETURN_IF_FAILED(check_extent(NO_GROUP, "x_rows", args->x_rows, args->rows != NULL ? 1 : 0));
+    if (args->x_rows != 0 && args->rows == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "x_rows is %lld; expected 0 without rows",
+                           (long long)args->x_rows);
+    }
+    return rows_of_x(args) > 1 ? check_extent(NO_GROUP, "x_row", args->x_row, least) : CUSTOM_KERNEL_OK;
 }
 
 /* Values that the form leaves unused must be zero: one there is probably a mistake. */
 static int32_t check_form_options(const struct custom_kernel_quantize_args *args) {
+    if (args->form != CUSTOM_KERNEL_QUANTIZE_ALONE) {
+        RETURN_IF_FAILED(check_absent("rows", args->rows, "after RMSNorm or a gate"));
+        RETURN_IF_FAILED(check_absent("token_scale", args->token_scale, "after RMSNorm or a gate"));
+    }
+    if (args->token_scale != NULL) {
+        RETURN_IF_FAILED(check_absent("scale", args->scale, "with token_scale"));
+        RETURN_IF_FAILED(check_absent("saturated", args->saturated, "with token_scale"));
+    }
     if (args->form == CUSTOM_KERNEL_QUANTIZE_NORM) {
         RETURN_IF_FAILED(check_number("epsilon", args->epsilon, args->epsilon >= 0 && isfinite(args->epsilon),
                                       "a finite number of at least 0"));
@@ -84,7 +101,7 @@ static int32_t check_form_options(const struct custom_kernel_quantize_args *args
 /* Bytes of x, without what follows its last row's numbers; -1 if that overflows. */
 static int64_t x_bytes(const struct custom_kernel_quantize_args *args) {
     int64_t numbers = 0, bytes = 0;
-    return !__builtin_mul_overflow(args->m - 1, args->x_row, &numbers) &&
+    return !__builtin_mul_overflow(rows_of_x(args) - 1, args->x_row, &numbers) &&
                    !__builtin_add_overflow(numbers, row_numbers(args), &numbers) &&
                    !__builtin_mul_overflow(numbers, number_bytes(args), &bytes)
                ? bytes
@@ -92,7 +109,7 @@ static int64_t x_bytes(const struct custom_kernel_quantize_args *args) {
 }
 
 static int32_t check_tensors(const struct custom_kernel_quantize_args *args) {
-    enum { OUTPUTS = 4, TENSORS = 8 };
+    enum { OUTPUTS = 5, TENSORS = 10 };
     const int number = (int)number_bytes(args), wide = POINTER_ALIGNMENT_BYTES, one = sizeof(float);
     const int64_t k = args->k, m = args->m, whole = (int64_t)1 << 60, row_bytes = k < whole ? k * number : -1,
                   unit = quantized_rows_unit(args->scale_layout), count = sizeof(int64_t),
@@ -102,10 +119,12 @@ static int32_t check_tensors(const struct custom_kernel_quantize_args *args) {
         {MEMBER(args, scale), 1, 1, one, 1, one, args->scale != NULL},
         {MEMBER(args, weight), 1, 1, row_bytes, 1, number, args->weight != NULL},
         {MEMBER(args, residual), m, 1, row_bytes, 1, number, args->residual != NULL},
+        {MEMBER(args, rows), m, 1, one, 1, one, args->rows != NULL},
         {MEMBER(args, codes), m, 1, k / 2, 1, wide, true},
         {MEMBER(args, scales), m, unit, row_scales, 1, wide, true},
         {MEMBER(args, sum), m, 1, row_bytes, 1, number, args->residual != NULL},
         {MEMBER(args, saturated), 1, 1, count, 1, (int)count, args->saturated != NULL},
+        {MEMBER(args, token_scale), m, 1, one, 1, one, args->token_scale != NULL},
     };
     const struct size sizes[] = {{"m", m}, {"k", k}, {"x_row", args->x_row}, {NULL, 0}};
     return check_members(all, TENSORS, OUTPUTS, sizes);
@@ -149,6 +168,9 @@ int32_t validate_quantize(const struct custom_kernel_quantize_args *caller_args,
         .limit = args.limit == 0 ? INFINITY : args.limit,
         .alpha = args.alpha == 0 ? 1 : args.alpha,
         .beta = args.beta,
+        .rows = args.rows,
+        .x_rows = args.x_rows,
+        .token_scale = args.token_scale,
     };
     return CUSTOM_KERNEL_OK;
 }

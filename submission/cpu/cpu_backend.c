@@ -21,6 +21,7 @@
 #include "cpu_backend.h"
 #include "cpu_machine.h"
 #include "cpu_quantize.h"
+#include "cpu_routing.h"
 #include "extended_epilogue.h"
 #include "kernel_set.h"
 
@@ -405,6 +406,8 @@ const struct backend cpu_backend = {
     .run_extended = run,
     .run_experts = cpu_run_experts,
     .run_quantize = cpu_run_quantize,
+    .run_route = cpu_run_route,
+    .run_combine = cpu_run_combine,
     .acquire_memory = acquire_memory,
     .release_memory = release_memory,
     .pad = pad,

@@ -11,10 +11,13 @@
 
 #define E4M3_MOST 448.0f
 
+static inline float positive_and_finite(float number) {
+    return number > 0 && number < INFINITY ? number : NAN;
+}
+
 /* The number at `scale`; NaN unless it is positive and finite. */
 static inline float read_quantization_scale(const float *scale) {
-    const float number = scale != NULL ? *scale : 1.0f;
-    return number > 0 && number < INFINITY ? number : NAN;
+    return positive_and_finite(scale != NULL ? *scale : 1.0f);
 }
 
 /* Writes the group's eight bytes of codes and its scale factor; returns true if 448 cut that.

@@ -14,16 +14,6 @@ enum {
     SUM_TREE = 32,      /* ... and these are added in trees of this size, and the trees in order */
 };
 
-/* fp16 bits as fp32.  Subnormals become an integer times 2^-24, because no mode flushes that. */
-static inline float float_of_half(uint16_t half) {
-    const uint32_t magnitude = half & 0x7fffu, rebias = 112u << 23, sign = (uint32_t)(half & 0x8000u) << 16;
-    const float subnormal = (float)(int32_t)magnitude * 0x1p-24f;
-    uint32_t bits = (magnitude << 13) + rebias;
-    bits += magnitude >= 0x7c00u ? rebias : 0; /* infinity and NaN */
-    bits = magnitude < 0x400u ? float_bits(subnormal) : bits;
-    return float_of_bits(bits | sign);
-}
-
 /* A group of numbers of the quantization's type, from number `first` of `from` on. */
 static inline void load_group(const void *from, int64_t first, int32_t type, float *to) {
     uint16_t halves[NVFP4_GROUP_ELEMS];
@@ -95,6 +85,12 @@ static inline float norm_factor(const struct quantization *q, int64_t row) {
     return 1.0f / sqrtf(sum / (float)q->problem.k + q->epsilon);
 }
 
+/* The row of x that a row of the output is of; -1 for a row of zeros. */
+static inline int64_t source_row(const struct quantization *q, int64_t row) {
+    const int64_t found = q->rows != NULL ? q->rows[row] : row;
+    return q->rows == NULL || (found >= 0 && found < q->x_rows) ? found : -1;
+}
+
 /* The numbers to quantize; `factor` is the row's of RMSNorm. */
 static inline void load_values(const struct quantization *q, int64_t row, int64_t column, float factor,
                                float *values) {
@@ -114,7 +110,12 @@ static inline void load_values(const struct quantization *q, int64_t row, int64_
         }
         return;
     }
-    load_group(q->x, row * q->x_row + column, q->type, values);
+    const int64_t source = source_row(q, row);
+    if (source < 0) {
+        memset(values, 0, NVFP4_GROUP_ELEMS * sizeof *values);
+        return;
+    }
+    load_group(q->x, source * q->x_row + column, q->type, values);
     if (q->form == CUSTOM_KERNEL_QUANTIZE_GATED) {
         float up[NVFP4_GROUP_ELEMS];
         load_group(q->x, row * q->x_row + q->problem.k + column, q->type, up);
@@ -124,15 +125,35 @@ static inline void load_values(const struct quantization *q, int64_t row, int64_
     }
 }
 
+/* The scale of a row by its largest number; writes what a product multiplies the row by. */
+static inline float scale_of_row(const struct quantization *q, int64_t row) {
+    const float least = 0x1p-100f, codes_and_factors = 6 * E4M3_MOST;
+    float most = least;
+    for (int64_t column = 0; column < q->problem.k; column += NVFP4_GROUP_ELEMS) {
+        float values[NVFP4_GROUP_ELEMS];
+        load_values(q, row, column, 1, values);
+        for (int i = 0; i < NVFP4_GROUP_ELEMS; i++) {
+            const float magnitude = values[i] < 0 ? -values[i] : values[i];
+            most = magnitude > most || magnitude != magnitude ? magnitude : most;
+        }
+        if (most != most) {
+            break;
+        }
+    }
+    q->token_scale[row] = most * (1 / codes_and_factors);
+    return positive_and_finite(codes_and_factors / most);
+}
+
 /* kernel_set.h, struct kernels. */
 static int64_t quantize_rows(const struct quantization *q, int64_t first_row, int64_t rows) {
     const int64_t k = q->problem.k, groups = k / NVFP4_GROUP_ELEMS;
     const int64_t tiles = (groups + SCALE_TILE_GROUPS - 1) / SCALE_TILE_GROUPS;
     const int32_t layout = q->problem.scale_layout;
-    const float scale = read_quantization_scale(q->scale);
+    const float of_all = read_quantization_scale(q->scale);
     int64_t saturated = 0;
     for (int64_t row = first_row; row < first_row + rows; row++) {
         const float factor = q->form == CUSTOM_KERNEL_QUANTIZE_NORM ? norm_factor(q, row) : 1;
+        const float scale = q->token_scale != NULL ? scale_of_row(q, row) : of_all;
         uint8_t *codes = q->codes + row * (k / 2);
         for (int64_t tile = 0; tile < tiles; tile++) {
             uint8_t word[SCALE_TILE_GROUPS] = {0};

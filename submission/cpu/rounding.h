@@ -1,9 +1,11 @@
-/* fp32 to the output formats, each rounded to nearest even. */
+/* Numbers of other formats as fp32, and fp32 to the output formats, each rounded to nearest even. */
 #ifndef CPU_ROUNDING_H
 #define CPU_ROUNDING_H
 
 #include <stdint.h>
 #include <string.h>
+
+#include "../custom_kernel.h"
 
 static inline uint32_t float_bits(float x) {
     uint32_t bits;
@@ -15,6 +17,25 @@ static inline float float_of_bits(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+/* fp16 bits as fp32.  Subnormals become an integer times 2^-24, because no mode flushes that. */
+static inline float float_of_half(uint16_t half) {
+    const uint32_t magnitude = half & 0x7fffu, rebias = 112u << 23, sign = (uint32_t)(half & 0x8000u) << 16;
+    const float subnormal = (float)(int32_t)magnitude * 0x1p-24f;
+    uint32_t bits = (magnitude << 13) + rebias;
+    bits += magnitude >= 0x7c00u ? rebias : 0; /* infinity and NaN */
+    bits = magnitude < 0x400u ? float_bits(subnormal) : bits;
+    return float_of_bits(bits | sign);
+}
+
+/* Number `index` of an array of a type of enum custom_kernel_output. */
+static inline float number_at(const void *numbers, int64_t index, int32_t type) {
+    if (type == CUSTOM_KERNEL_FP32) {
+        return ((const float *)numbers)[index];
+    }
+    const uint16_t bits = ((const uint16_t *)numbers)[index];
+    return type == CUSTOM_KERNEL_BF16 ? float_of_bits((uint32_t)bits << 16) : float_of_half(bits);
 }
 
 /* fp16 bits of x: overflow to infinity, NaN to a quiet NaN of the same sign. */

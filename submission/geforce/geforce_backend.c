@@ -100,5 +100,5 @@ static int32_t run(const struct problem *problem) {
 
 GPU_BACKEND(geforce_backend, CUSTOM_KERNEL_BACKEND_GEFORCE, "geforce", run,
             GPU_GROUPED(geforce_run_grouped, geforce_check_grouped), GPU_EXTENDED(geforce_run_extended),
-            GPU_QUANTIZE(geforce_run_quantize, geforce_pad), GPU_EXPERTS(geforce_run_experts), true,
-            CAPABILITIES);
+            GPU_QUANTIZE(geforce_run_quantize, geforce_pad),
+            GPU_EXPERTS(geforce_run_experts, geforce_run_route, geforce_run_combine), true, CAPABILITIES);

@@ -13,6 +13,8 @@ int32_t geforce_check_grouped(const struct problem *groups, int64_t count);
 int32_t geforce_run_extended(const struct problem *problem);
 int32_t geforce_run_experts(const struct experts *experts);
 int32_t geforce_run_quantize(const struct quantization *quantization);
+int32_t geforce_run_route(const struct routing *routing);
+int32_t geforce_run_combine(const struct combination *combination);
 int32_t geforce_pad(const struct problem *problem, const struct padded_rows *rows);
 
 #ifdef __cplusplus

@@ -5,8 +5,9 @@
  *
  *     GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run,
  *                 GPU_GROUPED(hopper_run_grouped, hopper_check_grouped), GPU_EXTENDED(hopper_run_extended),
- *                 GPU_QUANTIZE(hopper_run_quantize, hopper_pad), GPU_EXPERTS(hopper_run_experts), false,
- *                 CAPABILITY_H100);
+ *                 GPU_QUANTIZE(hopper_run_quantize, hopper_pad),
+ *                 GPU_EXPERTS(hopper_run_experts, hopper_run_route, hopper_run_combine), false,
+ * CAPABILITY_H100);
  */
 #ifndef GPU_BACKEND_H
 #define GPU_BACKEND_H
@@ -40,16 +41,17 @@ enum {
 #define GPU_QUANTIZE(run_, pad_) .run_quantize = run_, .pad = pad_
 #endif
 
+/* What experts need: the products, and the routing that comes before and after them. */
 #ifdef NVFP4_WITHOUT_EXPERTS
-#define GPU_EXPERTS(function) NULL
+#define GPU_EXPERTS(function, route_, combine_) .run_experts = NULL
 #else
-#define GPU_EXPERTS(function) function
+#define GPU_EXPERTS(function, route_, combine_)                                                                \
+    .run_experts = function, .run_route = route_, .run_combine = combine_
 #endif
 
 /* Defines a struct backend; the compute capabilities that it has code for come last.  All kernels for experts
  * read B through tensor maps, which give zeros past the end of a row. */
-#define GPU_BACKEND(object, id_, name_, run_, grouped_, run_extended_, quantize_, run_experts_, ends_rows_,    \
-                    ...)                                                                                       \
+#define GPU_BACKEND(object, id_, name_, run_, grouped_, run_extended_, quantize_, experts_, ends_rows_, ...)   \
     static int available(int32_t device, char *detail, size_t detail_bytes) {                                  \
         static const int capabilities[] = {__VA_ARGS__};                                                       \
         return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,         \
@@ -63,7 +65,7 @@ enum {
         grouped_,                                                                                              \
         .run_extended = run_extended_,                                                                         \
         quantize_,                                                                                             \
-        .run_experts = run_experts_,                                                                           \
+        experts_,                                                                                              \
         .ends_rows = ends_rows_,                                                                               \
         .ends_rows_of_experts = true,                                                                          \
         .acquire_memory = gpu_acquire_scratch,                                                                 \

@@ -30,5 +30,5 @@ static int32_t run(const struct problem *problem) {
 /* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide). */
 GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run,
             GPU_GROUPED(hopper_run_grouped, hopper_check_grouped), GPU_EXTENDED(hopper_run_extended),
-            GPU_QUANTIZE(hopper_run_quantize, hopper_pad), GPU_EXPERTS(hopper_run_experts), false,
-            CAPABILITY_H100);
+            GPU_QUANTIZE(hopper_run_quantize, hopper_pad),
+            GPU_EXPERTS(hopper_run_experts, hopper_run_route, hopper_run_combine), false, CAPABILITY_H100);

@@ -1,5 +1,6 @@
-/* torch.ops.nvfp4_gemm.quantize and its overload .sum, which adds a residual and returns the sum too;
- * submission/quantize_operator.py describes the arguments. */
+/* torch.ops.nvfp4_gemm.quantize and its overloads: .sum adds a residual and returns the sum too, .rows gathers
+ * rows of x, .token gives each row a scale of its own and returns them too; submission/quantize_operator.py
+ * describes the arguments. */
 #include "../core/checks.h"
 #include "operands.h"
 
@@ -139,7 +140,60 @@ static int32_t run_sum(struct torch_call *call) {
     return run_either(call, tensor_at(call, RESIDUAL));
 }
 
+/* x, or rows of x; NULL for all in order. */
+static int32_t run_plain(struct torch_call *call, int64_t options, const struct torch_tensor *rows,
+                         const struct torch_tensor *scale, bool by_token) {
+    const struct torch_tensor *x = tensor_at(call, X);
+    struct custom_kernel_quantize_args args = {.struct_bytes = sizeof args};
+    void *data;
+    RETURN_IF_FAILED(read_kinds(options, &args));
+    RETURN_IF_FAILED(read_x(x, &args));
+    if (rows != NULL) {
+        args.x_rows = args.m;
+        args.m = elements_of(rows);
+        RETURN_IF_FAILED(numbers_data(rows, DTYPE_SET(DTYPE_int32), args.m, x, &data));
+        args.rows = data;
+        if (args.x_rows == 0) {
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "x has no rows; expected some beside rows");
+        }
+    }
+    RETURN_IF_FAILED(read_numbers(scale, 1, x, &args.scale));
+    RETURN_IF_FAILED(tensor_data(x, &data));
+    args.x = data;
+    RETURN_IF_FAILED(device_and_queue(x, &args.device, &args.queue));
+    RETURN_IF_FAILED(new_outputs(call, x, &args));
+    if (by_token) {
+        const struct torch_shape shape = {.dimensions = 1, .sizes = {args.m}};
+        RETURN_IF_FAILED(new_result(call, &shape, DTYPE_float32, x, &args.token_scale));
+    }
+    if (x->described) {
+        args.m = 0;
+        args.rows = NULL;
+        args.x_rows = 0;
+        args.backend = CUSTOM_KERNEL_BACKEND_CPU;
+    }
+    return custom_kernel_quantize(&args);
+}
+
+static int32_t run_rows(struct torch_call *call) {
+    enum { ROWS = 1, ROWS_OPTIONS, ROWS_SCALE };
+    return run_plain(call, call->argument[ROWS_OPTIONS].integer, tensor_at(call, ROWS),
+                     tensor_at(call, ROWS_SCALE), false);
+}
+
+static int32_t run_token(struct torch_call *call) {
+    enum { TOKEN_OPTIONS = 1, TOKEN_ROWS };
+    return run_plain(call, call->argument[TOKEN_OPTIONS].integer, tensor_at(call, TOKEN_ROWS), NULL, true);
+}
+
 TORCH_OPERATOR(quantize, "quantize(Tensor x, " NUMBERS OTHERS ") -> (Tensor, Tensor)", run)
 TORCH_OPERATOR(quantize_sum,
                "quantize.sum(Tensor x, Tensor residual, " NUMBERS OTHERS ") -> (Tensor, Tensor, Tensor)",
                run_sum)
+TORCH_OPERATOR(
+    quantize_rows,
+    "quantize.rows(Tensor x, Tensor rows, int options=0, Tensor? global_scale=None) -> (Tensor, Tensor)",
+    run_rows)
+TORCH_OPERATOR(quantize_token,
+               "quantize.token(Tensor x, int options=0, Tensor? rows=None) -> (Tensor, Tensor, Tensor)",
+               run_token)

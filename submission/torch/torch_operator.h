@@ -27,7 +27,12 @@
     X(experts)                                                                                                 \
     X(experts_nvfp4)                                                                                           \
     X(quantize)                                                                                                \
-    X(quantize_sum)
+    X(quantize_sum)                                                                                            \
+    X(quantize_rows)                                                                                           \
+    X(quantize_token)                                                                                          \
+    X(route)                                                                                                   \
+    X(route_ids)                                                                                               \
+    X(combine)
 
 enum { TORCH_MAX_ARGUMENTS = 24, TORCH_MAX_RESULTS = 4, TORCH_MAX_COPIES = 8, TORCH_NAME_BYTES = 24 };
 

@@ -74,7 +74,8 @@ def shaping(command):
 GROUPED = re.compile(r"submission/\w+/grouped/|submission/gpu/(gpu_(grouped|schedule|gemv)|gemv)\.")
 EXTENDED = re.compile(r"submission/\w+/extended/|submission/gpu/gpu_extended\.")
 OTHERS = re.compile(
-    r"submission/\w+/(experts|quantize)/|submission/torch/|submission/gpu/(gpu_(quantize|quantize_team|pad)|pad_rows)\."
+    r"submission/(?!core)\w+/(experts|quantize|routing)/|submission/torch/|"
+    r"submission/gpu/(gpu_(quantize|quantize_team|pad)|pad_rows)\."
 )
 
 

@@ -30,8 +30,8 @@ def installed(root, tmp_path_factory):
 def test_the_shared_library_has_its_name_by_version_and_links_to_it(installed):
     libraries = installed.folder / "lib"
     assert str((libraries / "libcustom_kernel.so").readlink()) == "libcustom_kernel.so.1"
-    assert str((libraries / "libcustom_kernel.so.1").readlink()) == "libcustom_kernel.so.1.6.0"
-    dynamic = run("readelf", "-d", libraries / "libcustom_kernel.so.1.6.0").stdout
+    assert str((libraries / "libcustom_kernel.so.1").readlink()) == "libcustom_kernel.so.1.7.0"
+    dynamic = run("readelf", "-d", libraries / "libcustom_kernel.so.1.7.0").stdout
     assert "Library soname: [libcustom_kernel.so.1]" in dynamic
 
 
@@ -53,8 +53,8 @@ def test_pkg_config_gives_what_the_example_needs(root, installed, tmp_path):
     done = run("cc", "-std=c11", *WARNINGS, example, *flags, found, "-o", tmp_path / "minimal")
     assert done.returncode == 0, done.stderr
     done = run(tmp_path / "minimal", env={})
-    assert (done.returncode, done.stdout) == (0, "libcustom_kernel 1.6.0: all 1536 elements are 2048\n"), done.stderr
-    assert run("pkg-config", "--modversion", "custom_kernel", env=environment).stdout == "1.6.0\n"
+    assert (done.returncode, done.stdout) == (0, "libcustom_kernel 1.7.0: all 1536 elements are 2048\n"), done.stderr
+    assert run("pkg-config", "--modversion", "custom_kernel", env=environment).stdout == "1.7.0\n"
 
 
 def test_the_static_library_stands_alone_and_keeps_its_names_to_itself(root, installed, tmp_path):

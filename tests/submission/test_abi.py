@@ -29,9 +29,10 @@ def test_exports_only_the_documented_functions(library_path):
         ["nm", "-D", "--defined-only", library_path], capture_output=True, text=True, check=True
     ).stdout
     versions = [line.split()[-1].split("@@") for line in listing.splitlines() if " A " not in line]
-    assert {version for _, version in versions} == {f"CUSTOM_KERNEL_1.{minor}" for minor in range(7)}
+    assert {version for _, version in versions} == {f"CUSTOM_KERNEL_1.{minor}" for minor in range(8)}
     assert {name for name, _ in versions} == {
         "custom_kernel",
+        "custom_kernel_combine",
         "custom_kernel_examine",
         "custom_kernel_experts",
         "custom_kernel_extended",
@@ -39,6 +40,7 @@ def test_exports_only_the_documented_functions(library_path):
         "custom_kernel_grouped_python",
         "custom_kernel_message",
         "custom_kernel_quantize",
+        "custom_kernel_route",
         "custom_kernel_status_name",
         "custom_kernel_tensor_form",
         "custom_kernel_torch_check",

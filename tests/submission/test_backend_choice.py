@@ -102,7 +102,7 @@ def build(root, tmp_path_factory):
     if not compiler:
         pytest.skip("no C compiler")
     folder = tmp_path_factory.mktemp("core")
-    sources = [*(root / "submission" / "core").glob("*.c"), root / "tests" / "submission" / "c" / "fake_backends.c"]
+    sources = [*(root / "submission" / "core").rglob("*.c"), root / "tests" / "submission" / "c" / "fake_backends.c"]
     sources += [path for path in (root / "submission" / "cpu").glob("**/*.c") if not path.name.endswith(OF_A_SET)]
 
     def make(*built):

@@ -269,7 +269,7 @@ def test_a_missing_instruction_set_is_unavailable_or_skipped(root, tmp_path, mon
         pytest.skip("no C compiler")
     flags = ["-D_GNU_SOURCE", "-std=c11", "-O1", "-fPIC", "-shared", "-pthread", "-ffp-contract=off"]
     flags += ["-DNVFP4_HAVE_AVX2", "-mavx2", "-mfma", "-mf16c", "-D__builtin_cpu_supports(name)=0"]
-    sources = [*(root / "submission/core").glob("*.c"), *(root / "submission/cpu").glob("**/*.c")]
+    sources = [*(root / "submission/core").glob("**/*.c"), *(root / "submission/cpu").glob("**/*.c")]
     sources = [path for path in sources if not path.name.endswith(("_avx512.c", "_amx.c", "_neon.c"))]
     library = tmp_path / "old.so"
     done = subprocess.run([compiler, *flags, "-o", library, *sources, "-lm"], capture_output=True, text=True)

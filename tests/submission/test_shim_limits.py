@@ -301,17 +301,17 @@ def library_of_version(tmp_path_factory):
     return build
 
 
-@pytest.mark.parametrize("version", [0x10600, 0x10601, 0x10700, 0x1FFFF])
+@pytest.mark.parametrize("version", [0x10700, 0x10701, 0x10800, 0x1FFFF])
 def test_a_later_library_of_the_same_major_version_is_taken(library_of_version, version):
     assert shim.load(library_of_version(version)).custom_kernel_version() == version
 
 
-@pytest.mark.parametrize("version", [0, 0xFFFF, 0x10000, 0x105FF, 0x20000, 0x20001, 0x7FFF0000, 0xFFFF0000])
+@pytest.mark.parametrize("version", [0, 0xFFFF, 0x10000, 0x106FF, 0x20000, 0x20001, 0x7FFF0000, 0xFFFF0000])
 def test_a_library_of_an_older_version_or_a_newer_major_one_is_refused(library_of_version, version):
     path = library_of_version(version)
     with pytest.raises(ImportError) as error:
         shim.load(path)
-    assert_says(str(error.value), str(path), f"ABI version {version >> 16}.{version >> 8 & 0xFF};", "1.6")
+    assert_says(str(error.value), str(path), f"ABI version {version >> 16}.{version >> 8 & 0xFF};", "1.7")
 
 
 def test_backends_are_listed_in_the_order_of_the_query(monkeypatch):

@@ -254,6 +254,12 @@ PTX uint32_t mapa_shared_cluster(uint32_t address, uint32_t rank) {
     return mapped;
 }
 
+PTX uint32_t ld_shared_cluster_u32(uint32_t address) {
+    uint32_t word;
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+    return word;
+}
+
 PTX void st_shared_cluster_v4(uint32_t address, const float *four) {
     asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(four[0]), "f"(four[1]),
                  "f"(four[2]), "f"(four[3])

@@ -28,6 +28,9 @@ static struct quantize_params params_of(const struct quantization *q) {
     params.codes = q->codes;
     params.scales = q->scales;
     params.saturated = (unsigned long long *)q->saturated;
+    params.source = q->rows;
+    params.token_scale = q->token_scale;
+    params.x_rows = (int32_t)q->x_rows;
     params.x_row = q->x_row;
     params.m = (int32_t)problem->m;
     params.k = (int32_t)problem->k;
@@ -36,8 +39,9 @@ static struct quantize_params params_of(const struct quantization *q) {
     params.word_divider = (uint32_t)divider;
     params.word_shift = shift;
     params.scale_layout = problem->scale_layout;
-    params.aligned = is_aligned(q->x, problem->m, q->x_row * bytes) && is_aligned(q->weight, 1, 0) &&
-                     is_aligned(q->residual, problem->m, packed) && is_aligned(q->sum, problem->m, packed);
+    params.aligned = is_aligned(q->x, q->rows != NULL ? q->x_rows : problem->m, q->x_row * bytes) &&
+                     is_aligned(q->weight, 1, 0) && is_aligned(q->residual, problem->m, packed) &&
+                     is_aligned(q->sum, problem->m, packed);
     params.epsilon = q->epsilon;
     params.limit = q->limit;
     params.alpha = q->alpha;
@@ -45,16 +49,17 @@ static struct quantize_params params_of(const struct quantization *q) {
     return params;
 }
 
-/* RMSNorm's launch: the threads of a row, and no more CTAs than run at once, each of which takes rows in turn.
- * A few rows get more threads each; many unaligned ones, whose loads are slow, at least two CTAs an SM. */
+/* The launch of CTAs with whole rows: the threads of a row, and no more CTAs than run at once, each of which
+ * takes rows in turn.  With RMSNorm a few rows get more threads each; many unaligned ones, whose loads are
+ * slow, at least two CTAs an SM. */
 static int32_t launch_by_rows(const struct quantization *quantization, struct quantize_params *params,
                               struct launch *launch) {
     int sms = 0;
     RETURN_IF_FAILED(gpu_count_sms(quantization->problem.device, &sms));
-    const bool few = params->m <= sms,
-               thin = few || !params->aligned || quantization->type == CUSTOM_KERNEL_FP32;
+    const bool few = params->m <= sms, norm = quantization->form == CUSTOM_KERNEL_QUANTIZE_NORM,
+               thin = (norm && (few || !params->aligned)) || quantization->type == CUSTOM_KERNEL_FP32;
     const int64_t numbers = thin ? QUANTIZE_UNIT : NVFP4_GROUP_ELEMS, held = QUANTIZE_NORM_PASS / numbers,
-                  most = few || params->aligned ? held : held / 2,
+                  most = few || params->aligned || !norm ? held : held / 2,
                   threads = round_up(params->words_k * (SCALE_TILE_K / numbers), WARP_THREADS);
     launch->threads = threads < most ? threads : most;
     params->thread_numbers = (int32_t)numbers;
@@ -68,7 +73,9 @@ int32_t gpu_run_quantize(const struct quantization *quantization, const char *ba
                          const char *pdl_variable) {
     const struct problem *problem = &quantization->problem;
     const int64_t words_k = ceil_div(problem->k, SCALE_TILE_K);
-    const struct limit sizes[] = {{"m", problem->m, MAX_DIMENSION}, {"k", problem->k, MAX_DIMENSION}};
+    const struct limit sizes[] = {{"m", problem->m, MAX_DIMENSION},
+                                  {"k", problem->k, MAX_DIMENSION},
+                                  {"x_rows", quantization->x_rows, INT32_MAX}};
     RETURN_IF_FAILED(gpu_check_limits(backend, NULL, sizes, sizeof sizes / sizeof *sizes));
     struct quantize_params params = params_of(quantization);
     const int64_t words = params.rows * words_k;
@@ -82,7 +89,7 @@ int32_t gpu_run_quantize(const struct quantization *quantization, const char *ba
         .cluster = 1,
         .pdl_variable = pdl_variable,
     };
-    if (quantization->form == CUSTOM_KERNEL_QUANTIZE_NORM) {
+    if (quantization->form == CUSTOM_KERNEL_QUANTIZE_NORM || quantization->token_scale != NULL) {
         RETURN_IF_FAILED(launch_by_rows(quantization, &params, &launch));
     }
     void *arguments[] = {(void *)(uintptr_t)&params};

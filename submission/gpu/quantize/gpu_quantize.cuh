@@ -31,9 +31,10 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS)
     const float scale = read_scale(p.scale);
 #pragma unroll
     for (int i = 0; i < words; i++) {
-        const int64_t at = place[i].row * p.x_row + place[i].column;
+        const int32_t row = place[i].exists ? source_row(p, place[i].row) : -1;
+        const int64_t at = row * p.x_row + place[i].column;
         raw[i] = {0};
-        if (place[i].exists) {
+        if (row >= 0) {
             raw[i] = load_unit<type, numbers>(p.x, at, aligned);
         }
         if constexpr (gated) {
@@ -58,7 +59,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS)
                 values[j] = activate(p, values[j], others[j]);
             }
         }
-        saturated += store_team(p, place[i], scale, factors, values);
+        saturated += store_team(p, place[i], scale, [&](uint32_t byte) { return factors[byte]; }, values);
     }
     count_saturated(p, saturated);
 }
@@ -295,7 +296,8 @@ static __device__ __forceinline__ int32_t normalize_rows(const struct quantize_p
             }
             /* A thread without a word must not store one. */
             const struct unit_place place = {word < p.words_k ? row : p.rows, word, column, column < p.k};
-            saturated += store_team(p, place, scale, shared.factors, values);
+            saturated +=
+                store_team(p, place, scale, [&](uint32_t byte) { return shared.factors[byte]; }, values);
         }
     }
     count_saturated(p, saturated);
@@ -334,10 +336,88 @@ static __global__ void __launch_bounds__(QUANTIZE_NORM_THREADS)
     zero_added_rows(p, row);
 }
 
+/* ---- each row with a scale of its own ----
+ *
+ * A CTA takes rows in turn: it reads a row for its largest number, and again, if it takes more than one pass,
+ * for the codes. */
+
+#define LEAST_OF_ROW      0x1p-100f
+#define CODES_AND_FACTORS (6 * E4M3_MOST) /* the largest code times the largest scale factor */
+
+template <int type, int numbers>
+static __device__ __forceinline__ struct unit<type, numbers> load_pass(const struct quantize_params &p,
+                                                                       int32_t source, int32_t column) {
+    struct unit<type, numbers> raw = {0};
+    if (source >= 0 && column < p.k) {
+        raw = load_unit<type, numbers>(p.x, source * p.x_row + column, p.aligned);
+    }
+    return raw;
+}
+
+/* The largest of all threads' numbers; `shared` is another than for the row before. */
+static __device__ __forceinline__ float largest_of_row(float largest, float (&shared)[WARP_THREADS]) {
+    const int32_t lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
+#pragma unroll
+    for (int apart = WARP_THREADS / 2; apart > 0; apart /= 2) {
+        largest = max_nan_f32(largest, __shfl_xor_sync(ALL_LANES, largest, apart));
+    }
+    if (lane == 0) {
+        shared[warp] = largest;
+    }
+    __syncthreads();
+    largest = lane < (int32_t)blockDim.x / WARP_THREADS ? shared[lane] : 0.0f;
+#pragma unroll
+    for (int apart = WARP_THREADS / 2; apart > 0; apart /= 2) {
+        largest = max_nan_f32(largest, __shfl_xor_sync(ALL_LANES, largest, apart));
+    }
+    return largest;
+}
+
+template <int type>
+static __global__ void __launch_bounds__(QUANTIZE_NORM_THREADS)
+    quantize_tokens_kernel(const __grid_constant__ quantize_params p) {
+    constexpr int numbers = type == CUSTOM_KERNEL_FP32 ? QUANTIZE_UNIT : NVFP4_GROUP_ELEMS;
+    __shared__ float shared[2][WARP_THREADS];
+    const int32_t pass_columns = blockDim.x * numbers, thread_column = threadIdx.x * numbers;
+    int32_t row = blockIdx.x;
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    for (int32_t turn = 0; row < p.m; row += gridDim.x, turn ^= 1) {
+        const int32_t source = source_row(p, row);
+        struct unit<type, numbers> raw;
+        float values[numbers], largest = LEAST_OF_ROW;
+        for (int32_t pass = p.passes - 1; pass >= 0; pass--) {
+            raw = load_pass<type, numbers>(p, source, pass * pass_columns + thread_column);
+            unpack(raw, values);
+#pragma unroll
+            for (int i = 0; i < numbers; i++) {
+                largest = max_nan_f32(largest, fabsf(values[i]));
+            }
+        }
+        largest = largest_of_row(largest, shared[turn]);
+        const float scale = quantization_scale(__fdiv_rn(CODES_AND_FACTORS, largest));
+        if (threadIdx.x == 0) {
+            p.token_scale[row] = __fmul_rn(largest, 1.0f / CODES_AND_FACTORS);
+        }
+        for (int32_t pass = 0; pass < p.passes; pass++) {
+            const int32_t column = pass * pass_columns + thread_column, word = column / SCALE_TILE_K;
+            if (pass > 0) {
+                raw = load_pass<type, numbers>(p, source, column);
+            }
+            unpack(raw, values);
+            /* A thread without a word must not store one. */
+            const struct unit_place place = {word < p.words_k ? row : p.rows, word, column, column < p.k};
+            (void)store_team(
+                p, place, scale, [&](uint32_t byte) { return factor_of_scale(byte, scale); }, values);
+        }
+    }
+    zero_added_rows(p, row);
+}
+
 template <int type> static const void *quantize_kernel_of(int32_t form) {
-    const void *const kernels[QUANTIZE_FORMS] = {(const void *)quantize_kernel<type, false>,
-                                                 (const void *)quantize_norm_kernel<type>,
-                                                 (const void *)quantize_kernel<type, true>};
+    const void *const kernels[QUANTIZE_FORMS] = {
+        (const void *)quantize_kernel<type, false>, (const void *)quantize_norm_kernel<type>,
+        (const void *)quantize_kernel<type, true>, (const void *)quantize_tokens_kernel<type>};
     return kernels[form];
 }
 

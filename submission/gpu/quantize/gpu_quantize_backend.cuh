@@ -9,7 +9,8 @@
 #define GPU_QUANTIZE_BACKEND(name, pdl_variable)                                                               \
     int32_t name##_run_quantize(const struct quantization *quantization) {                                     \
         return gpu_run_quantize(quantization, #name,                                                           \
-                                quantize_kernel_of(quantization->form, quantization->type), pdl_variable);     \
+                                quantize_kernel_of(quantize_kernel_form(quantization), quantization->type),    \
+                                pdl_variable);                                                                 \
     }                                                                                                          \
     int32_t name##_pad(const struct problem *problem, const struct padded_rows *rows) {                        \
         return gpu_pad(problem, rows, (const void *)pad_rows_kernel, pdl_variable);                            \

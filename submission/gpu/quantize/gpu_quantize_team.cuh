@@ -115,6 +115,15 @@ struct unit_place {
     bool exists;
 };
 
+/* The row of x that a row is of; -1 for a row of zeros. */
+static __device__ __forceinline__ int32_t source_row(const struct quantize_params &p, int32_t row) {
+    if (p.source == nullptr) {
+        return row;
+    }
+    const int32_t found = p.source[row];
+    return found < p.x_rows ? found : -1;
+}
+
 template <int numbers>
 static __device__ __forceinline__ struct unit_place place_of(const struct quantize_params &p, uint32_t word) {
     const int32_t row = (int32_t)((uint64_t)word * p.word_divider >> (31 + p.word_shift));
@@ -146,12 +155,13 @@ static __device__ __forceinline__ int64_t word_offset(const struct quantize_para
            row % SCALE_ENTRIES * SCALE_ENTRY_BYTES + row % SCALE_TILE_ROWS / SCALE_ENTRIES * SCALE_WORD_BYTES;
 }
 
-/* Quantizes a team's numbers and stores them; all lanes of the warp execute it.  Returns true in one lane of
- * each group whose scale factor 448 cut. */
-template <int numbers>
-static __device__ __forceinline__ bool
-store_team(const struct quantize_params &p, const struct unit_place &place, float scale,
-           const float (&factors)[E4M3_MAGNITUDES], const float (&values)[numbers]) {
+/* Quantizes a team's numbers and stores them; all lanes of the warp execute it.  `factor_of`: what a group's
+ * numbers are multiplied by, from its scale factor's byte.  Returns true in one lane of each group whose scale
+ * factor 448 cut. */
+template <int numbers, class F>
+static __device__ __forceinline__ bool store_team(const struct quantize_params &p,
+                                                  const struct unit_place &place, float scale, F factor_of,
+                                                  const float (&values)[numbers]) {
     constexpr int of_group = NVFP4_GROUP_ELEMS / numbers; /* threads */
     float largest = fabsf(values[0]);
 #pragma unroll
@@ -164,7 +174,7 @@ store_team(const struct quantize_params &p, const struct unit_place &place, floa
     const float wanted = wanted_scale(largest, scale);
     const uint32_t found = scale_byte(wanted);
     uint32_t codes[numbers / 8];
-    e2m1_words(values, factors[found], largest, codes);
+    e2m1_words(values, factor_of(found), largest, codes);
     if (place.exists) {
         uint8_t *to = p.codes + (int64_t)place.row * (p.k / 2) + place.column / 2;
         if constexpr (numbers == NVFP4_GROUP_ELEMS) {

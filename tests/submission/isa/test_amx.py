@@ -24,6 +24,7 @@ CPU = (
     "cpu_backend.c",
     "cpu_machine.c",
     "cpu_quantize.c",
+    "cpu_routing.c",
     "experts.c",
     "kernels_halves.c",
     "kernels/kernels_portable.c",
@@ -45,7 +46,7 @@ def build(root, output, *arguments):
 @pytest.fixture(scope="module")
 def twin(root, tmp_path_factory):
     output = tmp_path_factory.mktemp("twin") / "twin.so"
-    core = sorted((root / "submission/core").glob("*.c"))
+    core = sorted((root / "submission/core").glob("**/*.c"))
     cpu = [root / "submission/cpu" / name for name in CPU]
     cpu += list((root / "submission/cpu").glob("extended*.c"))
     flags = ("-DNVFP4_HAVE_AMX", "-fPIC", "-shared")

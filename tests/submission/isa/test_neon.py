@@ -31,7 +31,7 @@ EMULATED = pytest.param(
 def test_neon_gives_the_bits_of_portable_c(root, tmp_path, library_path, monkeypatch, how):
     compiler, emulator = how
     others = ("_avx2.c", "_avx512.c", "_amx.c")
-    sources = [*(root / "submission/core").glob("*.c"), *(root / "submission/cpu").glob("**/*.c")]
+    sources = [*(root / "submission/core").glob("**/*.c"), *(root / "submission/cpu").glob("**/*.c")]
     sources = [path for path in sources if not path.name.endswith(others)]
     flags = (
         "-std=c11",

@@ -13,12 +13,23 @@ import sys
 import torch
 
 from submission import quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4
-from tests.submission.quantize.quantize_kit import LAYOUTS, TYPES, normed, random_bits, ties, wrong
+from tests.submission.quantize.quantize_kit import (
+    LAYOUTS,
+    TYPES,
+    gathered,
+    normed,
+    random_bits,
+    scales_of_rows,
+    ties,
+    wrong,
+)
 
 # M, K, gap between rows, numbers before the first.
 SHAPES = ((1, 16, 0, 0), (3, 80, 3, 1), (130, 48, 0, 0), (2, 2112, 16, 8), (9, 64, 0, 0), (0, 64, 0, 0))
 # M, K, numbers before the first: a warp; an unaligned row; one row, many threads; rows in turn; rows in two passes.
 NORM_SHAPES = ((3, 16, 0), (1, 4096 + 80, 1), (1, 4096 + 80, 0), (7, 2064, 0), (3, 8208, 0))
+# M, rows of x, K, gap between rows: a row with more numbers than a CTA holds, and rows in turn.
+GATHERED_SHAPES = ((5, 3, 80, 3), (1, 1, 8192 + 16, 0), (130, 7, 64, 0))
 SCALES = (None, 2.0**-140, 2.0**124, -1.0, -0.0, torch.inf)
 
 
@@ -57,6 +68,17 @@ def wrong_on(device: str) -> list[list[str]]:
             check("norm", values, 3.0, layout, output[:2])
             if given is not None and not torch.equal(output[2].cpu(), h):
                 found.append(["norm", "", str((m, k)), "x + residual differs"])
+        for i, (m, x_rows, k, gap) in enumerate(GATHERED_SHAPES):
+            layout, memory = LAYOUTS[(i + index) % 3], random_bits(x_rows, k + gap, dtype, i)
+            memory[0] = 0
+            rows = torch.randint(-1, x_rows + 1, (m,), generator=torch.Generator().manual_seed(i), dtype=torch.int32)
+            x, values = memory.to(device)[:, :k], gathered(memory[:, :k], rows.tolist())
+            check("rows", values, 0.37, layout, quantize_nvfp4(x, 0.37, layout, rows=rows.to(device)))
+            *found_nvfp4, token_scale = quantize_nvfp4(x, None, layout, rows=rows.to(device), dynamic=True)
+            scale, reciprocal = scales_of_rows(values)
+            check("token", values, scale, layout, found_nvfp4)
+            if not torch.equal(token_scale.cpu().nan_to_num(7.0), reciprocal.nan_to_num(7.0)):
+                found.append(["token", layout, str((m, k)), "token_scale differs"])
         x = torch.empty((0, 80), dtype=dtype, device=device)
         if any(one.numel() for one in rms_norm_quantize_nvfp4(x, None, 1e-6, residual=x.clone())):
             found.append(["norm", "linear", "(0, 80)", "rows of no x"])

@@ -90,6 +90,25 @@ def as_rows(scales: torch.Tensor, layout: str, m: int, k: int) -> tuple[torch.Te
     return memory[place], memory[padding]
 
 
+def gathered(x: torch.Tensor, rows: list[int]) -> torch.Tensor:
+    """Those rows of x, of zeros where x has no such row."""
+    return torch.stack([x[row] if 0 <= row < len(x) else torch.zeros_like(x[0]) for row in rows])
+
+
+def scales_of_rows(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What each row is quantized with, and what a product multiplies it by: each operation in float32."""
+    most = values.float().abs().amax(-1).clamp(min=2.0**-100)
+    return torch.tensor(2688.0) / most, most * torch.tensor(1 / 2688.0, dtype=torch.float32)
+
+
+def _quantized(values: torch.Tensor, scale: torch.Tensor) -> extended.Quantized:
+    """With one scale, or with one for each row."""
+    if scale.dim() == 0:
+        return extended.quantize(values, scale)
+    rows = [extended.quantize(values[i : i + 1], one) for i, one in enumerate(scale)]
+    return extended.Quantized(*(torch.cat(one) for one in zip(*rows, strict=True)))
+
+
 def wrong(
     values: torch.Tensor,
     scale: object,
@@ -99,7 +118,7 @@ def wrong(
 ) -> str:
     """How codes and scale factors differ from those of `values`; "" if they do not."""
     scale = torch.tensor(1.0) if scale is None else torch.as_tensor(scale, dtype=torch.float32)
-    want = extended.quantize(values, scale)
+    want = _quantized(values, scale)
     codes, scales = found[0], found[1]
     m, k = values.shape
     by_rows, padding = as_rows(scales, layout, m, k)
@@ -111,10 +130,12 @@ def wrong(
         return f"{len(where)} bytes of codes differ, first at {where[:1].tolist()}"
     if padding.any():
         return "padding is not zero"
+    if saturated is None:
+        return ""
     valid = scale if scale > 0 and scale.isfinite() else torch.tensor(torch.nan)
     largest = values.float().abs().unflatten(1, (-1, 16)).amax(-1)
     cut = int((largest * valid * torch.tensor(1 / 6, dtype=torch.float32) > 448).sum())
-    return "" if saturated is None or saturated == cut else f"{saturated} groups counted as cut; expected {cut}"
+    return "" if saturated == cut else f"{saturated} groups counted as cut; expected {cut}"
 
 
 def decoded(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

@@ -18,6 +18,7 @@ from submission import (
     swizzle_scales,
 )
 from tests.submission.cpu_kit import ISAS
+from tests.submission.quantize.on_device import wrong_on
 from tests.submission.quantize.quantize_kit import LAYOUTS, TYPES, decoded, normed, random_bits, ties, wrong
 
 SCALES = (None, 1.0, 0.37, 2.0**-20, 2.0**30, 2.0**-140, 2.0**124)
@@ -91,6 +92,21 @@ def test_the_gated_form_is_the_products_activation(dtype):
     assert wrong(limited, 0.1, "linear", silu_mul_quantize_nvfp4(x, 0.1, limit=34.0, beta=1.0)) == ""
 
 
+def test_gathered_rows_and_scales_of_rows_have_the_definitions_bits():
+    assert wrong_on("cpu") == []
+
+
+def test_a_rows_own_scale_keeps_its_largest_number():
+    """A product undoes it by token_scale, for rows of any size, and rows of zeros stay zeros."""
+    x = torch.randn(5, 64) * torch.tensor([1e-30, 1.0, 0.0, 1e30, 1e-3]).unsqueeze(1)
+    codes, scales, token_scale = quantize_nvfp4(x, dynamic=True)
+    found = decoded(codes, scales).double() * token_scale.double().unsqueeze(1)
+    assert (found - x).abs().max(1).values.le(0.13 * x.abs().max(1).values.double()).all()
+    assert torch.allclose(found.abs().max(1).values, x.abs().max(1).values.double(), rtol=1e-6)
+    product = plain_gemm(codes, codes, scales, scales, scale=1e-3, token_scale=token_scale, out_dtype="bfloat16")
+    assert product[2].eq(0).all() and product.isfinite().all()
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_no_rows(layout, dtype):
@@ -123,6 +139,9 @@ def test_torchs_own_checks_and_compiled_graphs():
     for operator, arguments in (
         (quantize.default, (x, 1, scale, count)),
         (quantize.default, (x, 2 << 4, None, None, None, 0.0, 1.0, 1.5, 1.0)),
+        (quantize.rows, (x, torch.tensor([1, -1, 4], dtype=torch.int32), 1, scale)),
+        (quantize.token, (x, 1, torch.tensor([1, -1, 4], dtype=torch.int32))),
+        (quantize.token, (x,)),
         (quantize.sum, (x, torch.randn(5, 64), 2 | 1 << 4, scale, None, torch.ones(64))),
     ):
         assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
@@ -146,6 +165,9 @@ def test_torchs_own_checks_and_compiled_graphs():
         ({"global_scale": torch.ones(2)}, "global_scale has 2 numbers"),
         ({"saturated": torch.zeros(1)}, "saturated has dtype torch.float32"),
         ({"saturated": torch.zeros(2, dtype=torch.int64)}, "saturated has 2 numbers"),
+        ({"rows": torch.zeros(2, dtype=torch.int64)}, "rows has dtype torch.int64; expected torch.int32"),
+        ({"rows": torch.zeros(2, dtype=torch.int32), "x": torch.empty(0, 32)}, "x has no rows; expected some"),
+        ({"dynamic": True, "global_scale": 1.0}, "global_scale or saturated is given with dynamic"),
     ],
 )
 def test_a_wrong_argument_is_named(change, text):

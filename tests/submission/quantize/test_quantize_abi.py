@@ -26,6 +26,9 @@ class QuantizeArgs(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("form", "x_type")),
         *((name, ctypes.c_void_p) for name in ("weight", "residual", "sum")),
         *((name, ctypes.c_float) for name in ("epsilon", "limit", "alpha", "beta")),
+        ("rows", ctypes.c_void_p),
+        ("x_rows", ctypes.c_int64),
+        ("token_scale", ctypes.c_void_p),
     )
 
 
@@ -109,6 +112,10 @@ def test_a_valid_call_writes_the_definitions_bits_and_nothing_else(call):
         ({"limit": 1}, ARGUMENT, "limit is 1; expected 0 without a gate"),
         ({"alpha": 1}, ARGUMENT, "alpha is 1; expected 0 without a gate"),
         ({"beta": 1}, ARGUMENT, "beta is 1; expected 0 without a gate"),
+        ({"x_rows": 1}, ARGUMENT, "x_rows is 1; expected 0 without rows"),
+        ({"rows": 64}, ARGUMENT, "x_rows is 0; expected at least 1"),
+        ({"rows": 64, "x_rows": 2}, ARGUMENT, "rows is 0x40; expected NULL after RMSNorm or a gate"),
+        ({"token_scale": 64}, ARGUMENT, "token_scale is 0x40; expected NULL after RMSNorm or a gate"),
     ],
 )
 def test_a_wrong_member_is_named_and_nothing_is_written(call, changes, status, text):
