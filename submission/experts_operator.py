@@ -8,6 +8,7 @@ struct custom_kernel_experts_args in submission/custom_kernel.h defines the arit
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from .extended_operator import refuse_scale
 from .operators import (
@@ -34,6 +35,9 @@ for _overload in ("", ".nvfp4"):
 _run, _run_nvfp4 = torch.ops.nvfp4_gemm.experts.default, torch.ops.nvfp4_gemm.experts.nvfp4
 
 
+_MOST_TOKENS = 2**31 - 1
+
+
 def swizzle_expert_scales(linear: torch.Tensor) -> torch.Tensor:
     """Scale factors of experts' weights, or of tokens in padded form, linear (E, rows, K/16) -> "swizzled128x4", as
     (E, ceil(rows/128) * 128, ceil(K/64) * 4) in new memory, each expert padded with zeros.
@@ -58,12 +62,25 @@ def _check_tensors(b: object, b_name: str, value: object, name: str) -> None:
 
 def _numbers(name: str, value: torch.Tensor | float, b: torch.Tensor, b_name: str = "b1") -> torch.Tensor:
     """One float32 number for each expert, from a tensor of as many or of one, or from a Python number."""
-    if isinstance(value, (int, float)):
-        value = number_like(name, value, b)
+    value = number_like(name, value, b)
     _check_tensors(b, b_name, value, name)
     if value.numel() == 1 and b.shape[:1] != (1,):
         return value.reshape(1).expand(b.shape[:1]).contiguous()
     return value if value.dim() == 1 else value.reshape(-1)
+
+
+def _of_tokens(value: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+    """A number for each token, also from a tensor with one more dimension, of 1."""
+    _check_tensors(a, "a", value, "token_scale")
+    found = number_like("token_scale", value, a)
+    return found.squeeze(-1) if found.dim() == a.dim() and found.shape[-1] == 1 else found
+
+
+def _int32(name: str, counts: torch.Tensor) -> torch.Tensor:
+    """Counts as the library reads them, also from int64."""
+    if not isinstance(counts, torch.Tensor):
+        raise TypeError(f"{name} is a {type(counts).__name__}; expected an int32 torch.Tensor")
+    return counts.clamp(-1, _MOST_TOKENS).int() if counts.dtype == torch.int64 else counts
 
 
 def _ends(
@@ -74,6 +91,7 @@ def _ends(
         raise ValueError(
             f"counts and offsets are {'both None' if counts is None else 'both given'}; expected one of them"
         )
+    offsets = _int32("offsets", offsets)
     _check_tensors(b, b_name, offsets, "offsets")
     return offsets[1:] if offsets.dim() == 1 and b.dim() > 0 and offsets.shape[0] == b.shape[0] + 1 else offsets
 
@@ -136,7 +154,8 @@ def grouped_gated_gemm(
     K is a multiple of 16, fastest of 64: for others each call copies a and the scale factors of all experts, and on
     CPU, or if K is no multiple of 32, their codes too.  N, for NVFP4 output, is a multiple of 64.  All tensors are
     packed without gaps, 16-byte aligned (counts and numbers 4-byte aligned), on one device, CPU or CUDA; the kernel
-    runs on the device's current queue.  Derivatives are refused.
+    runs on the device's current queue.  Numbers of other floating-point dtypes and int64 counts cost a conversion each.
+    Derivatives are refused.
 
     Raises RuntimeError, TypeError or ValueError, naming the argument.
     """
@@ -146,6 +165,10 @@ def grouped_gated_gemm(
         options = other_options(scale_layout, out_dtype, weights)
     if counts is None or offsets is not None:
         counts, options = _ends(counts, offsets, b1), options | ENDS
+    elif type(counts) is not Tensor or counts.dtype is not torch.int32:
+        counts = _int32("counts", counts)
+    if token_scale is not None:
+        token_scale = _of_tokens(token_scale, a)
     if scale_gate is not None:
         scale_gate = _numbers("scale_gate", scale_gate, b1)
     if scale_up is not None:
@@ -206,6 +229,10 @@ def grouped_plain_gemm(
         _check_tensors(b, "b", sfb, "sfb")
     if counts is None or offsets is not None:
         counts, options = _ends(counts, offsets, b, "b"), options | ENDS
+    elif type(counts) is not Tensor or counts.dtype is not torch.int32:
+        counts = _int32("counts", counts)
+    if token_scale is not None:
+        token_scale = _of_tokens(token_scale, a)
     if scale is not None:
         scale = _numbers("scale", scale, b, "b")
     if options & TO_NVFP4:

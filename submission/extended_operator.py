@@ -9,9 +9,11 @@ submission/custom_kernel.h defines the arithmetic.
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from .operators import (
     APART,
+    FLOAT32,
     FP16,
     NVFP4,
     OPTIONS,
@@ -94,7 +96,8 @@ def gated_gemm(
     M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies a and all scale factors with zeros
     after each row, and on CPU and Hopper, or if K is no multiple of 32, the weights' codes too.  N, for NVFP4 output,
     is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned (the float32 ones 4-byte aligned), on one
-    device, CPU or CUDA; the kernel runs on the device's current queue.  Derivatives are refused.  struct
+    device, CPU or CUDA; the kernel runs on the device's current queue.  Scales of other floating-point dtypes cost a
+    conversion each.  Derivatives are refused.  struct
     custom_kernel_extended_args in custom_kernel.h has the arithmetic, operation by operation.
 
     Raises RuntimeError, TypeError or ValueError, naming the argument.
@@ -103,10 +106,12 @@ def gated_gemm(
         options = OPTIONS[scale_layout, out_dtype, weights]
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype, weights)
-    if isinstance(scale_gate, (int, float)):
+    if scale_gate is not None and (type(scale_gate) is not Tensor or scale_gate.dtype is not FLOAT32):
         scale_gate = number_like("scale_gate", scale_gate, a)
-    if isinstance(scale_up, (int, float)):
+    if scale_up is not None and (type(scale_up) is not Tensor or scale_up.dtype is not FLOAT32):
         scale_up = number_like("scale_up", scale_up, a)
+    if token_scale is not None and (type(token_scale) is not Tensor or token_scale.dtype is not FLOAT32):
+        token_scale = number_like("token_scale", token_scale, a)
     if options & TO_NVFP4:
         scale_c = number_like("scale_c", scale_c, a)
         if alpha == 1.0 and limit == beta == 0.0:  # each argument that is left to its default makes a call faster
@@ -166,7 +171,8 @@ def plain_gemm(
     M may be 0.  K is a multiple of 16, fastest of 64: for others each call copies a and all scale factors with zeros
     after each row, and on CPU and Hopper, or if K is no multiple of 32, the weights' codes too.  N, for NVFP4 output,
     is a multiple of 64.  All tensors are packed without gaps, 16-byte aligned (the float32 ones 4-byte aligned), on one
-    device, CPU or CUDA; the kernel runs on the device's current queue.  Derivatives are refused.
+    device, CPU or CUDA; the kernel runs on the device's current queue.  Scales of other floating-point dtypes cost a
+    conversion each.  Derivatives are refused.
 
     Raises RuntimeError, TypeError or ValueError, naming the argument.
     """
@@ -174,8 +180,10 @@ def plain_gemm(
         options = OPTIONS[scale_layout, out_dtype, APART]
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype)
-    if isinstance(scale, (int, float)):
+    if scale is not None and (type(scale) is not Tensor or scale.dtype is not FLOAT32):
         scale = number_like("scale", scale, a)
+    if token_scale is not None and (type(token_scale) is not Tensor or token_scale.dtype is not FLOAT32):
+        token_scale = number_like("token_scale", token_scale, a)
     if options & TO_NVFP4:
         scale_c = number_like("scale_c", scale_c, a)
         found = _plain_nvfp4(a, b, sfa, sfb, options, scale, token_scale, scale_c)

@@ -37,6 +37,8 @@ def current_queue(device: int) -> int:
     return _raw_queue(device) if device >= 0 and _raw_queue is not None else 0
 
 
+FLOAT32 = torch.float32
+
 # Some tensors have the right metadata and the wrong memory: fake tensors, views with the negative bit, and parameters
 # whose storage was shrunk.  To check all seven costs more than half as much as the rest of the shim, so a bundle checks
 # only `c`, which is written, and reads such an input's memory as it is.
@@ -59,13 +61,17 @@ def have_memory(tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> bool:
 
 
 def number_like(name: str, value: torch.Tensor | float | None, like: torch.Tensor) -> torch.Tensor | None:
-    """A Python number as a float32 tensor on the device of `like`."""
-    if isinstance(value, (int, float)) and isinstance(like, torch.Tensor):
-        try:
-            return torch.full((), value, dtype=torch.float32, device=like.device)
-        except (OverflowError, RuntimeError) as error:
-            raise ValueError(f"{name} is {value}; expected a number that float32 holds") from error
-    return value
+    """A number, or numbers of another floating-point dtype, as a float32 tensor, on the device of `like`."""
+    if value is None or not isinstance(like, torch.Tensor):
+        return value
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.is_floating_point() else value
+    if not hasattr(value, "__float__"):
+        raise TypeError(f"{name} is a {type(value).__name__}; expected a number or a torch.Tensor")
+    try:
+        return torch.full((), float(value), dtype=torch.float32, device=like.device)
+    except (OverflowError, RuntimeError, TypeError) as error:
+        raise ValueError(f"{name} is {value}; expected a number that float32 holds") from error
 
 
 class _Argument(ctypes.Structure):

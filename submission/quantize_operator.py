@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 import torch
+from torch import Tensor
 
-from .operators import forward_ad, number_like, register, without_derivative
+from .operators import FLOAT32, forward_ad, number_like, register, without_derivative
 from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED, SWIZZLED_8X4, new_blocked_scales
 
 _LAYOUTS = {SWIZZLED: 0, LINEAR: 1, SWIZZLED_8X4: 2}  # enum custom_kernel_scale_layout
@@ -100,7 +101,7 @@ def quantize_nvfp4(
         _refuse(scale_layout)
     if not isinstance(x, torch.Tensor):
         _refuse_kind("x", x)
-    if isinstance(global_scale, (int, float)):
+    if global_scale is not None and (type(global_scale) is not Tensor or global_scale.dtype is not FLOAT32):
         global_scale = number_like("global_scale", global_scale, x)
     if x.dim() != 2:
         x = _rows(x)
@@ -144,7 +145,7 @@ def rms_norm_quantize_nvfp4(
         _refuse(scale_layout)
     if not isinstance(x, torch.Tensor):
         _refuse_kind("x", x)
-    if isinstance(global_scale, (int, float)):
+    if global_scale is not None and (type(global_scale) is not Tensor or global_scale.dtype is not FLOAT32):
         global_scale = number_like("global_scale", global_scale, x)
     if residual is None:
         found = _run(x if x.dim() == 2 else _rows(x), options, global_scale, saturated, weight, epsilon)
@@ -184,7 +185,7 @@ def silu_mul_quantize_nvfp4(
         _refuse(scale_layout)
     if not isinstance(x, torch.Tensor):
         _refuse_kind("x", x)
-    if isinstance(global_scale, (int, float)):
+    if global_scale is not None and (type(global_scale) is not Tensor or global_scale.dtype is not FLOAT32):
         global_scale = number_like("global_scale", global_scale, x)
     found = _run(_rows(x), options, global_scale, saturated, None, 0.0, limit, alpha, beta)
     if found[1].requires_grad or forward_ad._current_level >= 0:

@@ -192,7 +192,7 @@ def test_torchs_own_checks_and_fake_tensors_know_the_operator():
         ({"counts": torch.zeros(3)}, "counts has dtype torch.float32; expected torch.int32"),
         ({"counts": torch.zeros(4, dtype=torch.int32)}, r"counts has shape (4,); expected (3,)"),
         ({"scale_gate": torch.ones(2)}, r"scale_gate has shape (2,); expected (3,)"),
-        ({"scale_up": torch.ones(3, dtype=torch.half)}, "scale_up has dtype torch.float16"),
+        ({"scale_up": torch.ones(3, dtype=torch.int32)}, "scale_up has dtype torch.int32"),
         ({"token_scale": torch.ones(4)}, r"token_scale has shape (4,); expected (5,)"),
         ({"scale_c": torch.ones(3)}, "scale_c is "),
         ({"out_dtype": "float8"}, "out_dtype is 'float8'"),

@@ -145,7 +145,7 @@ def test_torchs_own_checks_and_fake_tensors_know_the_operator():
         ({"weights": "stacked"}, "b2 is given"),
         ({"token_scale": torch.ones(4)}, "token_scale has 4 numbers; expected 5"),
         ({"scale_gate": torch.ones(2)}, "scale_gate has 2 numbers; expected 1"),
-        ({"scale_up": torch.ones(1, dtype=torch.half)}, "scale_up has dtype torch.float16"),
+        ({"scale_up": torch.ones(1, dtype=torch.int32)}, "scale_up has dtype torch.int32"),
         ({"scale_c": torch.ones(1)}, "scale_c is "),
         ({"limit": -1.0}, "limit is -1"),
         ({"alpha": float("nan")}, "alpha is nan"),
