@@ -7,13 +7,11 @@ from typing import Self
 
 import torch
 
-from ..experts_operator import grouped_gated_gemm, grouped_plain_gemm
-from ..extended_operator import NVFP4
 from ..operators import STACKED
-from ..quantize_operator import quantize_nvfp4
-from ..scale_layouts import LINEAR
+from ..routing_operator import route_ids, route_logits
 from .checkpoint import PROJECTIONS, Source, Tensors
 from .config import Config
+from .experts import Experts, run_experts
 from .gated_mlp import GatedMLP, layer_of, random_layer
 from .layer import Errors, Layer
 from .weights import GROUP, QuantizedLinear
@@ -151,33 +149,41 @@ class MoE(Layer):
         found = [self.expert(number).errors(x[(chosen == number).any(-1)]) for number in used]
         return Errors(max(one.format for one in found), max(one.kernel for one in found))
 
+    def _placed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Counts, rows, tokens and weights by the router, of x (M, hidden)."""
+        return route_logits(x.to(self.router.dtype) @ self.router.T, self.top_k, normalize=self.normalize)
+
     def route(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The weights (M, top_k) float32 and numbers (M, top_k) of each token's experts."""
-        scores = torch.softmax(x.to(self.router.dtype) @ self.router.T, -1, dtype=torch.float32)
-        weights, chosen = torch.topk(scores, self.top_k)
-        return (weights / weights.sum(-1, keepdim=True) if self.normalize else weights), chosen
+        counts, rows, _, weights = self._placed(x)
+        return weights, torch.searchsorted(counts.cumsum(0), rows.long(), right=True)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(..., hidden) -> (..., hidden)."""
+    def forward(
+        self, x: torch.Tensor, ids: torch.Tensor | None = None, weights: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """(..., hidden) -> (..., hidden).
+
+        ids (..., choices), int32 or int64: each token's experts by another router than this module's, any other number
+        for none; weights (..., choices): their weights, None for ones.
+        """
         rows, dtype = self._rows(x, self.hidden)
-        codes, factors = quantize_nvfp4(rows, self.input_scale)
-        weights, chosen = self.route(x.detach().reshape(-1, self.hidden))
-        order = torch.argsort(chosen.flatten(), stable=True)  # each expert's tokens in a row
-        tokens = order // self.top_k
-        counts = torch.zeros(self.router.shape[0], dtype=torch.int32, device=x.device)
-        counts.scatter_add_(0, chosen.flatten(), torch.ones_like(chosen.flatten(), dtype=torch.int32))
-        factors = factors[tokens]
-        between = grouped_gated_gemm(
-            codes[tokens], self.gate_proj_codes, self.up_proj_codes, factors, self.gate_proj_factors,
-            self.up_proj_factors, counts=counts, scale_gate=self.gate_proj_scale, scale_up=self.up_proj_scale,
-            scale_c=self.between_scale, out_dtype=NVFP4, limit=self.limit, alpha=self.alpha, beta=self.beta,
-            scale_layout=LINEAR,
+        if ids is None:
+            if weights is not None:
+                raise ValueError("weights are given without ids; expected both, or none for this module's router")
+            *placed, weights = self._placed(x.detach().reshape(-1, self.hidden))
+        else:
+            for name, one in (("ids", ids), ("weights", ids if weights is None else weights)):
+                if one.shape[:-1] != x.shape[:-1] or one.shape != ids.shape:
+                    raise ValueError(
+                        f"{name} has shape {tuple(one.shape)}; expected {(*x.shape[:-1], ids.shape[-1])}, as x and ids"
+                    )
+            choices = ids.shape[-1]
+            placed = route_ids(ids.reshape(-1, choices), self.router.shape[0])
+            weights = None if weights is None else weights.detach().reshape(-1, choices)
+        of = Experts(
+            self.gate_proj_codes, self.gate_proj_factors, self.gate_proj_scale, self.down_proj_codes,
+            self.down_proj_factors, self.down_proj_scale, self.input_scale, self.between_scale, self.up_proj_codes,
+            self.up_proj_factors, self.up_proj_scale,
         )  # fmt: skip
-        found = grouped_plain_gemm(
-            between[0], self.down_proj_codes, between[1], self.down_proj_factors, counts=counts,
-            scale=self.down_proj_scale, token_scale=weights.flatten()[order].contiguous(), out_dtype=dtype,
-            scale_layout=LINEAR,
-        )  # fmt: skip
-        by_token = torch.empty_like(found)
-        by_token[order] = found
-        return self._with_shape_of(x, by_token.view(-1, self.top_k, self.hidden).sum(1, dtype=torch.float32).to(dtype))
+        found = run_experts(rows, of, placed, weights, dtype, limit=self.limit, alpha=self.alpha, beta=self.beta)
+        return self._with_shape_of(x, found)

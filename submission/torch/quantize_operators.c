@@ -153,7 +153,7 @@ static int32_t run_plain(struct torch_call *call, int64_t options, const struct 
         args.m = elements_of(rows);
         RETURN_IF_FAILED(numbers_data(rows, DTYPE_SET(DTYPE_int32), args.m, x, &data));
         args.rows = data;
-        if (args.x_rows == 0) {
+        if (args.x_rows == 0 && args.m > 0) {
             return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "x has no rows; expected some beside rows");
         }
     }
@@ -168,9 +168,11 @@ static int32_t run_plain(struct torch_call *call, int64_t options, const struct 
     }
     if (x->described) {
         args.m = 0;
+        args.backend = CUSTOM_KERNEL_BACKEND_CPU;
+    }
+    if (args.m == 0) {
         args.rows = NULL;
         args.x_rows = 0;
-        args.backend = CUSTOM_KERNEL_BACKEND_CPU;
     }
     return custom_kernel_quantize(&args);
 }

@@ -316,6 +316,31 @@ def test_a_mixture_adds_its_experts_outputs(normalize):
     assert 0 < of_kernels < OF_KERNELS < of_format < 0.25
 
 
+def test_a_mixture_takes_another_routers_choices():
+    """Any ids and weights: one expert twice, none for -1 and for ids past the last one, leading dimensions."""
+    moe, x = MoE.random(HIDDEN, 64, 4, 2), torch.randn(2, 3, HIDDEN)
+    ids = torch.tensor([[[0, 3, 3], [-1, 4, 2], [1, 0, 2]], [[7, -5, -1], [2, 2, 2], [3, 1, -1]]])
+    weights = torch.rand(2, 3, 3).bfloat16()
+    want = torch.zeros(2, 3, HIDDEN, dtype=torch.float64)
+    for place in torch.cartesian_prod(torch.arange(2), torch.arange(3)).tolist():
+        for number, weight in zip(ids[*place].tolist(), weights[*place], strict=True):
+            if 0 <= number < 4:
+                want[*place] += weight.double() * moe.expert(number)(x[*place].unsqueeze(0))[0].double()
+    for dtype in (torch.int32, torch.int64):
+        found = moe(x, ids.to(dtype), weights)
+        assert relative(found, want) < OF_KERNELS and not found[1, 0].any()
+    assert torch.equal(moe(x, ids), moe(x, ids, torch.ones(2, 3, 3)))
+    chosen = torch.stack(moe.route(x.view(6, HIDDEN))[::-1])
+    assert torch.equal(moe(x), moe(x, chosen[0].long().view(2, 3, 2), chosen[1].float().view(2, 3, 2)))
+    for arguments, words in (
+        ((ids[0],), r"ids has shape \(3, 3\); expected \(2, 3, 3\), as x and ids"),
+        ((ids, weights[..., :2]), r"weights has shape \(2, 3, 2\); expected \(2, 3, 3\)"),
+        ((None, weights), "weights are given without ids"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            moe(x, *arguments)
+
+
 def test_a_mixture_refuses_a_router_of_other_experts():
     linears = [[getattr(one, name).quantized() for name in PROJECTIONS] for one in [GatedMLP.random(64, 64)] * 2]
     for router, top_k in ((torch.ones(3, 64), 1), (torch.ones(2, 64), 3), (torch.ones(2, 64), 0)):

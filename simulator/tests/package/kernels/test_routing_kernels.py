@@ -41,3 +41,46 @@ def test_choices_rows_and_sums_are_right_and_clean(backend, mode, tmp_path):
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["verdict"] == "clean", report["findings"]
     assert report["counters"]["instructions"] > 0
+
+
+LAYER = """
+import json, os
+import torch
+from submission import MoE
+torch.manual_seed(0)
+backend = os.environ["NVFP4_BACKEND"]
+os.environ["NVFP4_BACKEND"] = "cpu"  # which quantizes the weights
+layer, found = MoE.random(128, 64, 6, 2), []
+os.environ["NVFP4_BACKEND"] = backend
+for tokens in (1, 70):
+    x = torch.randn(tokens, 128, dtype=torch.bfloat16)
+    y, again = layer(x).double(), layer(x).double()
+    ids = torch.randint(-1, 6, (tokens, 3))
+    weights = torch.rand(tokens, 3)
+    other = layer(x, ids, weights).double()
+    os.environ["NVFP4_BACKEND"] = "cpu"
+    want, of_ids = layer(x).double(), layer(x, ids, weights).double()
+    os.environ["NVFP4_BACKEND"] = backend
+    found.append([torch.equal(y, again), ((y - want).norm() / want.norm()).item()])
+    found.append([True, ((other - of_ids).norm() / (of_ids.norm() + 1e-9)).item()])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_layer_of_experts_takes_eight_launches_with_the_routers_product(backend, tmp_path):
+    """The router's product is torch's; the same bits each time, and the CPU's values but for roundings."""
+    environment = dict(
+        os.environ,
+        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
+        NVFP4_BACKEND=backend,
+        NVFP4_SIMULATE="1",
+        NVFP4_SIMULATE_JSON=str(tmp_path / "report.json"),
+    )
+    done = forked.run(LAYER, [], environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert all(same and error < 0.01 for same, error in found), found
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["verdict"] == "clean", report["findings"]
+    assert report["counters"]["launches"] <= 7 * 3 * len(found) // 2

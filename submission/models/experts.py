@@ -1,0 +1,58 @@
+"""A mixture's experts for tokens that any router has placed: at most eight launches with the router's product."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from ..experts_operator import grouped_gated_gemm, grouped_plain_gemm
+from ..extended_operator import NVFP4
+from ..operators import APART
+from ..quantize_operator import quantize_nvfp4
+from ..routing_operator import combine_rows
+from ..scale_layouts import LINEAR
+
+
+class Experts(NamedTuple):
+    """The weights of E experts, with scale factors row by row, as grouped_gated_gemm() takes them."""
+
+    gate_codes: torch.Tensor  # (E, N, K/2); or (E, 2 N, K/2) with the rows of up, by `weights`
+    gate_factors: torch.Tensor
+    gate_scale: torch.Tensor  # (E), the products' scales
+    down_codes: torch.Tensor
+    down_factors: torch.Tensor
+    down_scale: torch.Tensor
+    input_scale: torch.Tensor  # what x is quantized with; the scales above include its reciprocal
+    between_scale: torch.Tensor  # (E), likewise for what lies between the products
+    up_codes: torch.Tensor | None = None
+    up_factors: torch.Tensor | None = None
+    up_scale: torch.Tensor | None = None
+    weights: str = APART
+
+
+def run_experts(
+    x: torch.Tensor,
+    experts: Experts,
+    placed: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    weights: torch.Tensor | None,
+    dtype: torch.dtype,
+    **activation: float,
+) -> torch.Tensor:
+    """The weighted sums (T, H), in dtype, of what the experts compute from x (T, K).
+
+    placed: counts, rows and tokens, as route_logits() and route_ids() return them; weights: of the choices, as
+    combine_rows() takes them.  activation: options of grouped_gated_gemm().  What has no row adds nothing.
+    """
+    counts, rows, tokens = placed
+    codes, factors = quantize_nvfp4(x, experts.input_scale, rows=tokens)
+    between = grouped_gated_gemm(
+        codes, experts.gate_codes, experts.up_codes, factors, experts.gate_factors, experts.up_factors, counts=counts,
+        scale_gate=experts.gate_scale, scale_up=experts.up_scale, scale_c=experts.between_scale, out_dtype=NVFP4,
+        weights=experts.weights, scale_layout=LINEAR, **activation,
+    )  # fmt: skip
+    found = grouped_plain_gemm(
+        between[0], experts.down_codes, between[1], experts.down_factors, counts=counts, scale=experts.down_scale,
+        out_dtype=dtype, scale_layout=LINEAR,
+    )  # fmt: skip
+    return combine_rows(found, rows, weights)
