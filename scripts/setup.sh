@@ -111,7 +111,7 @@ else
     python=$venv/bin/python
 fi
 
-if [ "$tier" = test ] && ! has "$python" pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard; then
+if [ "$tier" = test ] && ! has "$python" pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard transformers; then
     # A new environment uses the torch at hand and keeps added packages to itself.
     if [ "$python" = "$venv/bin/python" ] || make_venv "$python" --system-site-packages; then
         install_test_tools

@@ -16,7 +16,7 @@ import pytest
 from scripts import download_size
 from scripts.download_size import describe, size_of
 
-MODULES = "torch pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard"
+MODULES = "torch pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard transformers"
 
 
 def program(path, text):

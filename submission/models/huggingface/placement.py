@@ -1,0 +1,168 @@
+"""Where the tensors of a quantized checkpoint go: from their names in files to modules of a model on the meta device.
+
+The tensors decide what is quantized: a layer whose weight is stored as floats without scales stays a torch.nn.Linear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import torch
+from safetensors import safe_open
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import WeightRenaming, rename_source_key
+
+from .experts import HELD, is_experts, parameter_names, width_of
+
+_DTYPES = {
+    "U8": torch.uint8,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+}
+_FLOATS = {"F16", "BF16", "F32", "F64"}
+_PACKED = {"U8", "F8_E4M3"}  # what no float layer stores
+_FP8_PARTS = {"weight", "weight_scale", "input_scale", "k_scale", "v_scale"}
+_PARTS = "weight|weight_packed|weight_scale|weight_scale_2|weight_global_scale|input_scale|input_global_scale"
+_OF_ALL_EXPERTS = re.compile(rf"(gate_up_proj|gate_proj|up_proj|down_proj)(?:[._]({_PARTS}))?")
+_OF_ONE_EXPERT = re.compile(r"\d+\.(?:gate_proj|up_proj|down_proj|w1|w2|w3)\.\w+")
+
+
+class Stored(NamedTuple):
+    """A tensor of a checkpoint's files."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def stored_tensors(files: Iterable[str]) -> dict[str, Stored]:
+    """The tensors of safetensors files, by name."""
+    found = {}
+    for file in files:
+        if not str(file).endswith(".safetensors"):
+            raise ValueError(f"{file} is no safetensors file; expected a checkpoint in safetensors files")
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118
+                one = tensors.get_slice(name)
+                found[name] = Stored(one.get_dtype(), tuple(one.get_shape()))
+    return found
+
+
+class Held(torch.nn.Module):
+    """Takes a layer's tensors, as they are stored, until all are loaded."""
+
+    def __init__(self, parts: Mapping[str, Stored], name: str, bias: torch.nn.Parameter | None = None) -> None:
+        """parts: by their names within the layer `name`.  bias: the layer's own, which is loaded as ever."""
+        super().__init__()
+        self.parts = {part: f"part_{number}" for number, part in enumerate(parts)}
+        for part, (dtype, shape) in parts.items():
+            if dtype not in _DTYPES:
+                raise ValueError(f"{name}.{part} has dtype {dtype}; expected one of {', '.join(_DTYPES)}")
+            self.register_buffer(self.parts[part], torch.empty(shape, dtype=_DTYPES[dtype], device="meta"))
+        self.bias = bias
+        self.is_fp8 = parts.keys() <= _FP8_PARTS and "weight" in parts and parts["weight"].dtype == "F8_E4M3"
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The loaded tensors, by their names within the layer."""
+        return {part: getattr(self, buffer) for part, buffer in self.parts.items()}
+
+
+class Places(WeightRenaming):
+    """Sends the tensors of quantized layers to the modules that hold them, behind the model's own renamings."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """places: from names that the model's renamings have made to names in the model's state_dict."""
+        super().__init__("^$", "")
+        self.places = places
+
+    def rename_source_key(self, source_key: str) -> tuple[str, str | None]:
+        """As the base class's, which transformers calls; never counted as used, so that saving does not reverse it."""
+        place = self.places.get(source_key)
+        return (source_key, None) if place is None else (place, self.source_patterns[0])
+
+
+def _owner(name: str, base: str, layers: Mapping[str, torch.nn.Module]) -> tuple[str, str] | None:
+    """The layer that a tensor belongs to and the rest of its name, with or without the base model's prefix."""
+    for whole in (name, f"{base}.{name}", name.removeprefix(f"{base}.")):
+        parts = whole.split(".")
+        for end in range(len(parts) - 1, max(0, len(parts) - 5), -1):
+            if (head := ".".join(parts[:end])) in layers:
+                return head, ".".join(parts[end:])
+    return None
+
+
+def _is_quantized(parts: Mapping[str, Stored]) -> bool:
+    return any(one.dtype in _PACKED for one in parts.values())
+
+
+def _expert_parts(name: str, module: torch.nn.Module, parts: Mapping[str, Stored]) -> dict[str, Stored]:
+    """The tensors of an experts module that are not its parameters.  Raises ValueError for one that has no place."""
+    taken = {}
+    for part, one in parts.items():
+        if _OF_ONE_EXPERT.fullmatch(part) or _OF_ALL_EXPERTS.fullmatch(part):
+            taken[part] = one
+        elif part not in dict(module.named_parameters()):
+            raise ValueError(
+                f"{name}.{part} is there, which {type(module).__name__} would leave out; expected tensors of "
+                "gate_up_proj, or of gate_proj and up_proj, and of down_proj"
+            )
+    return taken
+
+
+def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, list[str]]:
+    """Puts a Held in the place of each quantized layer.  Returns where their tensors go, and the linear layers that
+    stay floats, by the checkpoint's names.
+
+    Raises ValueError for a quantized tensor that has no place in the model.
+    """
+    renamings = [one for one in get_model_conversion_mapping(model) if isinstance(one, WeightRenaming)]
+    layers = {name: one for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) or is_experts(one)}
+    unneeded = [re.compile(one) for one in model._keys_to_ignore_on_load_unexpected or ()]
+    found: dict[str, dict[str, Stored]] = defaultdict(dict)
+    names: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)  # of each part: in the files, and renamed
+    for key, one in stored.items():
+        renamed, _ = rename_source_key(key, renamings, [])
+        owner = _owner(renamed, model.base_model_prefix, layers)
+        if owner:
+            found[owner[0]][owner[1]] = one
+            names[owner[0]][owner[1]] = key, renamed
+        elif one.dtype in _PACKED and not any(pattern.search(renamed) for pattern in unneeded):
+            raise ValueError(
+                f"{key} is quantized ({one.dtype}), and {type(model).__name__} has no torch.nn.Linear or experts for "
+                "it; expected a model of transformers whose quantized layers are of these kinds"
+            )
+    places, floats = {}, []
+    for name, parts in found.items():
+        layer = layers[name]
+        if not _is_quantized(parts):
+            if type(layer) is torch.nn.Linear:
+                floats.append(names[name]["weight"][0].removesuffix(".weight") if "weight" in names[name] else name)
+            continue
+        if is_experts(layer):
+            parts = _expert_parts(name, layer, parts)
+            held, at = Held(parts, name), f"{name}.{HELD}"
+            held.hidden = width_of(layer)
+            layer.add_module(HELD, held)
+            for one in parameter_names(layer):
+                setattr(layer, one, None)
+                if any(part.endswith(".bias") for part in parts) and getattr(layer, "has_bias", False):
+                    setattr(layer, f"{one}_bias", None)
+            layer._is_hf_initialized = True  # its parameters are gone when transformers would initialize them
+        elif type(layer) is torch.nn.Linear:
+            parts = {part: one for part, one in parts.items() if part != "bias"}
+            held, at = Held(parts, name, layer.bias), name
+            model.set_submodule(name, held)
+        else:
+            raise ValueError(
+                f"{name} is quantized in the checkpoint and is a {type(layer).__name__}, which computes more than a "
+                "linear layer; expected a torch.nn.Linear"
+            )
+        places |= {names[name][part][1]: f"{at}.{buffer}" for part, buffer in held.parts.items()}
+    return Places(places), floats

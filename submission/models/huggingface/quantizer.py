@@ -1,0 +1,237 @@
+"""The quantizer that transformers calls for NVFP4 checkpoints, and to quantize a 16-bit model while it is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers.core_model_loading import ConversionOps
+from transformers.quantizers.base import HfQuantizer
+from transformers.utils import logging
+
+from ..checkpoint import PROJECTIONS
+from ..linear import Linear
+from ..weights import QuantizedLinear, quantize_linear
+from .configuration import CALIBRATED, SIXTEEN_BIT, TOKEN, Nvfp4GemmConfig, is_ignored
+from .experts import HELD, Experts, install, is_experts, parameter_names, quantize_experts, read_experts
+from .fusion import FusedMLP, fuse, unpadded
+from .placement import Held, Places, hold, stored_tensors
+
+logger = logging.get_logger(__name__)
+_INPUTS = ("input_scale", "input_global_scale")
+_BYTES = 0.5625  # of an element: four bits, and a byte for 16
+
+
+class _Quantize(ConversionOps):
+    """Quantizes a float weight as it is loaded, and keeps the result with the quantizer."""
+
+    def __init__(self, quantizer: Nvfp4GemmQuantizer) -> None:
+        self.quantizer = quantizer
+
+    def convert(
+        self, input_dict: dict[str, Any], *, full_layer_name: str, model: torch.nn.Module, missing_keys: set[str],
+        **others: object,
+    ) -> dict[str, torch.Tensor]:  # fmt: skip
+        """Nothing, for the loader: the parameter is gone."""
+        (weight,) = input_dict.values()
+        weight = weight[0] if isinstance(weight, list) else weight
+        name, _, parameter = full_layer_name.rpartition(".")
+        module = model.get_submodule(name)
+        found = self.quantizer.quantized.setdefault(name, {})
+        found |= quantize_experts(module, parameter, weight) if is_experts(module) else {"": quantize_linear(weight)}
+        missing_keys.discard(full_layer_name)
+        return {}
+
+
+class Nvfp4GemmQuantizer(HfQuantizer):
+    """Replaces linear layers and experts by modules with NVFP4 weights."""
+
+    quantization_config: Nvfp4GemmConfig
+
+    def __init__(self, quantization_config: Nvfp4GemmConfig, **options: object) -> None:
+        super().__init__(quantization_config, **options)
+        self.places = Places({})
+        self.chosen: set[str] = set()  # parameters to quantize
+        self.quantized: dict[str, dict[str, Any]] = {}  # of each module, by projection
+
+    @property
+    def quantized_element_size(self) -> float:
+        return _BYTES
+
+    def validate_environment(self, *args: object, device_map: object = None, **others: object) -> None:
+        """Raises ValueError for weights on a disk."""
+        if isinstance(device_map, dict) and "disk" in device_map.values():
+            raise ValueError("device_map places modules on the disk; expected CUDA devices or the CPU")
+
+    def update_parallel_plan(self, model: torch.nn.Module, plan: dict[str, str]) -> None:
+        """Raises ValueError for tensor parallelism."""
+        size = getattr(getattr(model.config, "distributed_config", None), "tp_size", None)
+        if size is not None and size > 1:
+            raise ValueError(f"tp_size is {size}; expected 1: the scale factors are not cut for tensor parallelism")
+
+    def _process_model_before_weight_loading(
+        self, model: torch.nn.Module, checkpoint_files: list[str] | None = None, **others: object
+    ) -> None:
+        stored = stored_tensors(checkpoint_files) if checkpoint_files else {}
+        if not self.pre_quantized and not any(one.dtype in ("U8", "F8_E4M3") for one in stored.values()):
+            self._choose(model)
+            return
+        self.pre_quantized = True  # also a checkpoint whose config.json does not say so, as ModelOpt's older ones
+        self.places, floats = hold(model, stored)
+        if not self.places.places:
+            raise ValueError("the checkpoint has no quantized tensor that is loaded; expected NVFP4 weights")
+        published = self.quantization_config.published
+        silent = [one for one in floats if published and not is_ignored(one, self.quantization_config.ignore)]
+        if silent:
+            logger.warning(
+                f"{len(silent)} linear layers are stored as floats although quantization_config does not say so, and "
+                f"stay floats: {', '.join(sorted(silent)[:5])}"
+            )
+
+    def _choose(self, model: torch.nn.Module) -> None:
+        """Decides what to quantize of a 16-bit model."""
+        if self.quantization_config.activations == CALIBRATED:
+            raise ValueError(f"activations is {CALIBRATED!r} for a 16-bit model; expected {TOKEN!r} or {SIXTEEN_BIT!r}")
+        tied = {name.rpartition(".")[0] for pair in model.all_tied_weights_keys.items() for name in pair}
+        for name, module in model.named_modules():
+            if name in tied or is_ignored(name, self.quantization_config.ignore):
+                continue
+            own = dict(module.named_parameters(recurse=False))
+            if is_experts(module):
+                self.chosen |= {f"{name}.{one}" for one in parameter_names(module)}
+            elif type(module) is torch.nn.Linear:
+                if module.in_features % 2:
+                    raise ValueError(
+                        f"{name} has {module.in_features} inputs; expected an even number, or ignore={name!r}"
+                    )
+                self.chosen.add(f"{name}.weight")
+            elif any(one.dim() == 3 for one in own.values()) and not isinstance(module, torch.nn.modules.conv._ConvNd):
+                raise ValueError(
+                    f"{name} is a {type(module).__name__} with weights in three dimensions, of no kind that is known; "
+                    f"expected experts of transformers' interface, or ignore={name!r}"
+                )
+            else:
+                continue
+            module._is_hf_initialized = True  # the weights never arrive
+
+    def param_needs_quantization(self, model: torch.nn.Module, param_name: str, **others: object) -> bool:
+        """True for the weights that _choose() chose."""
+        return param_name in self.chosen
+
+    def get_quantize_ops(self) -> ConversionOps:
+        """What quantizes one of them."""
+        return _Quantize(self)
+
+    def update_weight_conversions(self, weight_conversions: list, model: torch.nn.Module) -> list:
+        """The model's own, and then where quantized tensors go."""
+        return [*weight_conversions, self.places]
+
+    def _kind(self, parts: object) -> str:
+        """How the activations of a layer with these tensors are quantized."""
+        config = self.quantization_config
+        if config.activations:
+            return config.activations
+        if len(config.kinds) == 1:
+            return next(iter(config.kinds))
+        if any(part.endswith(_INPUTS) for part in parts):
+            return CALIBRATED
+        return TOKEN if TOKEN in config.kinds else SIXTEEN_BIT
+
+    def _linear(self, model: torch.nn.Module, name: str, held: Held) -> torch.nn.Module:
+        parts = held.tensors()
+        if held.is_fp8:
+            return _from_fp8(parts, held.bias, name, model.dtype)
+        bias = {} if held.bias is None else {f"{name}.bias": held.bias.detach()}
+        source = {f"{name}.{part}": tensor for part, tensor in parts.items()} | bias
+        return Linear.load(source, name, **_options(self._kind(parts)))
+
+    def _process_model_after_weight_loading(self, model: torch.nn.Module, **others: object) -> None:
+        for name, module in list(model.named_modules()):
+            if isinstance(module, Held):
+                parent, _, child = name.rpartition(".")
+                if child == HELD and is_experts(owner := model.get_submodule(parent)):
+                    parts = module.tensors()
+                    read_experts(owner, parts, module.hidden, self._kind(parts), parent)
+                else:
+                    model.set_submodule(name, self._linear(model, name, module))
+        kind = self.quantization_config.activations or SIXTEEN_BIT
+        for name, found in self.quantized.items():
+            module = model.get_submodule(name)
+            if is_experts(module):
+                layers = list(zip(*(found[one] for one in PROJECTIONS if one in found), strict=True))
+                install(module, layers, kind, name, [None] * len(found))
+            else:
+                model.set_submodule(name, Linear(found[""], bias=module.bias, name=name, **_options(kind)))
+        self.quantized.clear()
+        self.quantization_config.ignore = [
+            name for name, module in model.named_modules() if type(module) is torch.nn.Linear
+        ]
+        fuse(model)
+
+    def get_state_dict_and_metadata(self, model: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict]:
+        """The tensors by compressed-tensors' names, one linear layer for each projection and expert."""
+        state = model.state_dict()
+        for name, module in model.named_modules():
+            if isinstance(module, Linear) and f"{name}.codes" in state:
+                found = {"": (unpadded(module), module.bias)}
+            elif isinstance(module, FusedMLP):
+                found = {f".{one}": (weight, None) for one, weight in module.published().items()}
+            elif isinstance(module, Experts):
+                found = {f".{one}": pair for one, pair in module.published().items()}
+            else:
+                continue
+            state = {key: one for key, one in state.items() if not key.startswith(f"{name}.")}
+            at = name.removesuffix(f".{HELD}") if isinstance(module, Experts) else name
+            for one, (weight, bias) in found.items():
+                state |= _published(at + one, weight, bias)
+        return state, {}
+
+    def is_serializable(self) -> bool:
+        """True: save_pretrained() writes a checkpoint."""
+        return True
+
+    @property
+    def is_trainable(self) -> bool:
+        return False
+
+    @property
+    def is_compileable(self) -> bool:
+        return True
+
+
+def _options(kind: str) -> dict[str, object]:
+    """Linear()'s options for a kind of activations."""
+    if kind == TOKEN:
+        raise ValueError(f"activations is {TOKEN!r}; expected {SIXTEEN_BIT!r} or {CALIBRATED!r} for linear layers")
+    return {"quantize": kind != SIXTEEN_BIT}
+
+
+def _from_fp8(
+    parts: dict[str, torch.Tensor], bias: torch.nn.Parameter | None, name: str, dtype: torch.dtype
+) -> torch.nn.Linear:
+    """A linear layer of the model's dtype from an FP8 weight with one scale, or one for each row."""
+    weight, scale = parts["weight"], parts.get("weight_scale")
+    if scale is None or scale.numel() not in (1, weight.shape[0]):
+        shape = "missing" if scale is None else f"of shape {tuple(scale.shape)}"
+        raise ValueError(
+            f"{name}.weight_scale is {shape}; expected 1 or {weight.shape[0]} numbers beside an FP8 weight"
+        )
+    linear = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
+    numbers = weight.float() * scale.float().reshape(-1, 1)
+    linear.weight = torch.nn.Parameter(numbers.to(dtype), requires_grad=False)
+    linear.bias = bias
+    return linear
+
+
+def _published(name: str, weight: QuantizedLinear, bias: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    """A layer's tensors by compressed-tensors' names."""
+    found = {
+        f"{name}.weight_packed": weight.codes.contiguous(),
+        f"{name}.weight_scale": weight.factors.view(torch.float8_e4m3fn).contiguous(),
+        f"{name}.weight_global_scale": 1 / weight.weight_scale,
+    }
+    if weight.input_scale is not None:
+        found[f"{name}.input_global_scale"] = weight.input_scale.clone()
+    if bias is not None:
+        found[f"{name}.bias"] = bias.clone()
+    return found

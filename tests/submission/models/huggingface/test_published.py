@@ -1,0 +1,110 @@
+"""Checkpoints as ModelOpt and compressed-tensors publish them, through from_pretrained(), against float64."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from tests.submission.models.huggingface.published_kit import (
+    MODELS,
+    AutoModelForCausalLM,
+    Nvfp4GemmConfig,
+    Published,
+    errors_of_layers,
+    logits,
+    relative,
+    transformers,
+)
+
+# Whose experts' activation the model's own code computes, in 16 bits, before it is quantized.
+ROUNDED_BETWEEN = {"gpt_oss", "nemotron_h"}
+BOTH = [(name, number % 2 == 0) for number, name in enumerate(MODELS)]
+BOTH += [(name, number % 2 == 1) for number, name in enumerate(MODELS) if name in ("llama", "mixtral", "gpt_oss")]
+
+
+@pytest.mark.parametrize(("name", "modelopt"), BOTH)
+def test_a_model_computes_what_its_checkpoint_stands_for(tmp_path, name, modelopt):
+    published = Published(tmp_path, name, modelopt=modelopt)
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    assert [at for at, one in model.named_modules() if type(one) is torch.nn.Linear] == ["lm_head"]
+    reference = published.reference()
+    errors = errors_of_layers(model, reference)
+    assert len(errors) >= 2 * model.config.num_hidden_layers
+    for at, error in errors.items():
+        assert error < (0.02 if name in ROUNDED_BETWEEN and at.endswith("experts") else 4e-4), (at, error)
+    wanted = logits(reference)
+    rounded = relative(logits(published.reference(dtype=torch.float16)), wanted)  # torch in the model's dtype
+    assert relative(logits(model), wanted) < 1.25 * rounded < relative(published.plain, wanted)
+
+
+@pytest.mark.parametrize("name", [name for name, changes in MODELS.items() if not changes or name == "gemma3_text"])
+def test_a_model_with_16_bit_activations(tmp_path, name):
+    published = Published(tmp_path, name, modelopt=name == "phi3", inputs=False)
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    assert relative(logits(model), logits(published.reference())) < 3e-3
+
+
+def test_float_and_fp8_layers_beside_nvfp4(tmp_path):
+    published = Published(
+        tmp_path, "llama", ignore=lambda key: "layers.0.self_attn" in key, fp8=lambda key: "layers.1.mlp" in key
+    )
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    floats = {at for at, one in model.named_modules() if type(one) is torch.nn.Linear}
+    mlp = {f"model.layers.1.mlp.{one}_proj" for one in ("gate", "up", "down")}
+    assert floats == {"lm_head", *mlp, *(f"model.layers.0.self_attn.{one}_proj" for one in "qkvo")}
+    reference = published.reference()
+    assert max(errors_of_layers(model, reference).values()) < 4e-4
+    for at in floats:
+        assert relative(model.get_submodule(at).weight, reference.get_submodule(at).weight) < 3e-4
+
+
+def test_the_base_model_of_a_causal_checkpoint(tmp_path):
+    published = Published(tmp_path, "qwen2", inputs=False)
+    whole = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    base = transformers.AutoModel.from_pretrained(published.folder, dtype=torch.float16)
+    tokens = torch.arange(9)[None]
+    with torch.no_grad():
+        assert torch.equal(base(tokens).last_hidden_state, whole.model(tokens).last_hidden_state)
+
+
+def test_a_folder_whose_config_does_not_speak_of_quantization(tmp_path):
+    published = Published(tmp_path, "llama")
+    whole = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    file = published.folder / "config.json"
+    config = json.loads(file.read_text())
+    del config["quantization_config"]
+    file.write_text(json.dumps(config))
+    older = AutoModelForCausalLM.from_pretrained(
+        published.folder, dtype=torch.float16, quantization_config=Nvfp4GemmConfig()
+    )
+    assert torch.equal(logits(older), logits(whole))
+
+
+def test_a_configuration_chooses_16_bit_activations(tmp_path):
+    published = Published(tmp_path, "llama")
+    model = AutoModelForCausalLM.from_pretrained(
+        published.folder, dtype=torch.float16, quantization_config=Nvfp4GemmConfig(activations="16bit")
+    )
+    assert relative(logits(model), logits(published.reference("leave"))) < 3e-3
+
+
+def test_generated_tokens_follow_the_reference(tmp_path):
+    published = Published(tmp_path, "qwen3", inputs=False)
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    prompt = torch.tensor([[5, 9, 14, 3]])
+    options = {"max_new_tokens": 8, "do_sample": False}
+    assert torch.equal(model.generate(prompt, **options), published.reference().generate(prompt, **options))
+
+
+def test_experts_elsewhere_add_nothing(tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(Published(tmp_path, "qwen3_moe").folder, dtype=torch.float16)
+    experts = model.model.layers[0].mlp.experts
+    x, ids = torch.randn(6, 128, dtype=torch.float16), torch.randint(0, 8, (6, 2))
+    weights = torch.rand(6, 2)
+    with torch.no_grad():
+        alone = experts(x, ids[:, :1], weights[:, :1])
+        for elsewhere in (8, 11, -1):
+            mixed = torch.stack((ids[:, 0], torch.full((6,), elsewhere)), 1)
+            assert torch.equal(experts(x, mixed, weights), alone)

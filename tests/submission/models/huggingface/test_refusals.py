@@ -1,0 +1,168 @@
+"""What the integration cannot compute is refused by name, before a model answers."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.submission.models.huggingface.published_kit import (
+    AutoModelForCausalLM,
+    Nvfp4GemmConfig,
+    Published,
+    random_model,
+    transformers,
+)
+
+
+def load(folder, **options):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, **options)
+
+
+def change(folder, changes, without=()):
+    """Adds tensors to a checkpoint and takes some out; one file is left."""
+    files = sorted(folder.glob("*.safetensors"))
+    tensors = {name: one for file in files for name, one in load_file(file).items() if name not in without}
+    for file in (*files, folder / "model.safetensors.index.json"):
+        file.unlink()
+    save_file(tensors | changes, folder / "model.safetensors", {"format": "pt"})
+
+
+def say(folder, **changes):
+    """Changes quantization_config."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    config["quantization_config"] |= changes
+    file.write_text(json.dumps(config))
+
+
+QUANTIZERS = transformers.quantizers.auto.AUTO_QUANTIZER_MAPPING
+LAYER = "model.layers.1.mlp.up_proj"
+PACKED = torch.ones(256, 64, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "without", "error", "message"),
+    [
+        ({}, {f"{LAYER}.weight_scale_2"}, KeyError, f"{LAYER}.weight_scale_2 is missing"),
+        ({}, {f"{LAYER}.input_scale"}, KeyError, f"{LAYER}.input_scale is missing"),
+        ({f"{LAYER}.pre_quant_scale": torch.ones(128)}, (), ValueError, f"{LAYER}.pre_quant_scale is there"),
+        ({f"{LAYER}.weight_scale_2": torch.tensor(1e-42)}, (), ValueError, f"{LAYER}.weight_scale_2 is .*expected one"),
+        ({"model.layers.7.mlp.up_proj.weight": PACKED}, (), ValueError, "model.layers.7.mlp.up_proj.weight is quanti"),
+        ({"model.embed_tokens.weight": PACKED}, (), ValueError, "model.embed_tokens.weight is quantized"),
+    ],
+)  # fmt: skip
+def test_tensors(tmp_path, changes, without, error, message):
+    folder = Published(tmp_path, "llama").folder
+    change(folder, changes, without)
+    with pytest.raises(error, match=message):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config_groups": None, "quant_algo": "NVFP4_AWQ"}, "quant_algo NVFP4_AWQ; expected NVFP4 or"),
+        ({"transform_config": {"config_groups": {"u": {}}}}, "transform_config; expected none"),
+        (
+            {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 128}}}},
+            "config_groups.group_0 has weights of 4 bits, type int, in groups of 128; expected 4, float, 16",
+        ),
+    ],
+)
+def test_quantization_configs(tmp_path, changes, message):
+    folder = Published(tmp_path, "llama").folder
+    say(folder, **changes)
+    with pytest.raises(ValueError, match=message):
+        load(folder)
+
+
+def test_other_formats_of_compressed_tensors_stay_those_of_transformers(tmp_path):
+    folder = Published(tmp_path, "llama", modelopt=False).folder
+    say(folder, config_groups={"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 128}}})
+    with pytest.raises((ImportError, RuntimeError, ValueError), match="compressed"):
+        load(folder)
+
+
+def test_a_quantized_layer_that_is_more_than_linear(tmp_path):
+    published = Published(tmp_path, "llama4_text")
+    router = "model.layers.0.feed_forward.router"
+    change(published.folder, {f"{router}.weight": torch.ones(8, 64).byte()})
+    with pytest.raises(ValueError, match=f"{router} is quantized in the checkpoint and is a Llama4Router"):
+        load(published.folder)
+
+
+def test_experts_that_are_not_all_there(tmp_path):
+    at = "model.layers.0.mlp.experts"
+    published = Published(tmp_path, "qwen3_moe")
+    change(published.folder, {}, {f"{at}.3.up_proj.weight"})
+    with pytest.raises(KeyError, match=f"{at}.3.up_proj.weight is missing"):
+        load(published.folder)
+
+
+def test_experts_that_the_model_does_not_have(tmp_path):
+    at = "model.layers.0.mlp.experts"
+    published = Published(tmp_path, "qwen3_moe")
+    more = {name.replace(".3.", ".8."): one for name, one in published.tensors.items() if f"{at}.3." in name}
+    change(published.folder, more)
+    with pytest.raises(ValueError, match=f"{at}.8.down_proj.input_scale is there"):
+        load(published.folder)
+
+
+def test_fp8_experts(tmp_path):
+    published = Published(tmp_path, "qwen3_moe", fp8=lambda key: ".experts.2.up_proj" in key)
+    with pytest.raises(ValueError, match=r"model.layers.0.mlp.experts.2.up_proj.weight has dtype torch.float8_e4m3fn"):
+        load(published.folder)
+
+
+def test_a_family_whose_experts_have_no_known_interface(tmp_path):
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_key_value_heads": 2,
+        "vocab_size": 64,
+    }
+    config = transformers.JetMoeConfig(**sizes, kv_channels=16, num_local_experts=4)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"model.layers.0.\S+ is a JetMoeParallelExperts with weights in three dim"):
+        load(tmp_path, quantization_config=Nvfp4GemmConfig())
+
+
+def test_calibrated_activations_of_a_16_bit_model(tmp_path):
+    random_model("llama", torch.bfloat16).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="activations is 'calibrated' for a 16-bit model; expected"):
+        load(tmp_path, quantization_config=Nvfp4GemmConfig(activations="calibrated"))
+
+
+def test_weights_on_the_disk():
+    quantizer = QUANTIZERS["nvfp4_gemm"](Nvfp4GemmConfig())
+    with pytest.raises(ValueError, match="device_map places modules on the disk; expected CUDA devices or the CPU"):
+        quantizer.validate_environment(device_map={"model": 0, "lm_head": "disk"})
+
+
+def test_tensor_parallelism():
+    quantizer = QUANTIZERS["nvfp4_gemm"](Nvfp4GemmConfig())
+    model = random_model("llama")
+    model.config.distributed_config = SimpleNamespace(tp_size=2)
+    with pytest.raises(ValueError, match="tp_size is 2; expected 1"):
+        quantizer.update_parallel_plan(model, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"activations": "fp8"},
+            ValueError,
+            "activations is 'fp8'; expected one of None, '16bit', 'calibrated', 'token'",
+        ),
+        ({"bits": 4}, TypeError, "bits is given; expected activations or ignore"),
+    ],
+)
+def test_configurations(options, error, message):
+    with pytest.raises(error, match=message):
+        Nvfp4GemmConfig(**options)
