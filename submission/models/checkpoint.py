@@ -150,7 +150,7 @@ class Tensors:
         found = QuantizedLinear(codes, factors, 1 / scale if divisors else scale)
         if inputs:
             if names[3] not in self:
-                raise KeyError(f"{shown[3]} is missing; expected it, or quantize=False")
+                raise KeyError(f"{shown[3]} is missing; expected it, scale='token', or quantize=False")
             scale = number_of(shown[3], self.read(names[3]), codes.device)
             found = found._replace(input_scale=scale if divisors else 1 / scale)
         return checked(found, shown, k_name)

@@ -9,13 +9,22 @@ import torch
 
 from ..extended_operator import NVFP4, gated_gemm
 from ..operators import STACKED
-from ..quantize_operator import quantize_nvfp4
 from ..scale_layouts import SWIZZLED, linear_scales
 from .checkpoint import K_NAMES, PROJECTIONS, Source, Tensors
 from .config import Config
 from .layer import Errors, Layer, relative
 from .linear import Linear
-from .weights import K_MULTIPLE, QuantizedLinear, check_width, dequantize, named, padded, quantize_linear
+from .weights import (
+    CALIBRATED,
+    K_MULTIPLE,
+    QuantizedLinear,
+    check_width,
+    dequantize,
+    named,
+    padded,
+    quantize_linear,
+    takes_input_scale,
+)
 
 
 def layer_of(linears: Sequence[QuantizedLinear], name: str = "") -> tuple[QuantizedLinear, ...]:
@@ -50,18 +59,22 @@ def random_layer(hidden: int, intermediate: int, device: torch.device | str | No
     return [quantize_linear(one, most) for one, most in zip(weights, (6, 6, 16), strict=True)]
 
 
-def _numbers(codes: torch.Tensor, factors: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """What codes with factors in "swizzled128x4", quantized with that scale, stand for."""
-    return dequantize(codes, linear_scales(factors, codes.shape[0], codes.shape[1] // 8), 1 / scale)
+def _numbers(
+    linear: Linear, x: torch.Tensor, factors: torch.Tensor | None, token_scale: torch.Tensor | None = None
+) -> torch.Tensor:
+    """What the inputs() of that layer stand for, in float64."""
+    if factors is None:
+        return x.double()
+    scale = 1 / linear.input_scale if token_scale is None else token_scale.unsqueeze(1)
+    return dequantize(x, linear_scales(factors, x.shape[0], x.shape[1] // 8), scale)
 
 
 class GatedMLP(Layer):
     """down(swish(gate(x)) * up(x)), hidden -> intermediate -> hidden, with NVFP4 weights; widths are even, hidden
     fastest a multiple of 64.
 
-    x (..., hidden) in float32, float16 or bfloat16; returns (..., hidden) in x's dtype, bfloat16 for float32.  With
-    16-bit activations (quantize=False; CPU and Hopper), x is not quantized, nor is what lies between the products.
-    Casts, derivatives and torch.export are as Linear's.
+    x (..., hidden) in float32, float16 or bfloat16; returns (..., hidden) in x's dtype, bfloat16 for float32.  x is
+    quantized as Linear's, and so is what lies between the products.  Casts, derivatives and export are as Linear's.
     """
 
     def __init__(
@@ -71,19 +84,22 @@ class GatedMLP(Layer):
         down: QuantizedLinear,
         *,
         quantize: bool = True,
+        scale: str = CALIBRATED,
         limit: float = 0.0,
         alpha: float = 1.0,
         beta: float = 0.0,
     ) -> None:
-        """limit, alpha, beta: gated_gemm()'s.  Where gate and up differ in the scale of their input, both take the
-        smaller one.  Raises ValueError, naming the projection, if one has another shape or format.
+        """quantize, scale: Linear's.  limit, alpha, beta: gated_gemm()'s.  Where gate and up differ in the scale of
+        their input, both take the smaller one.  Raises ValueError, naming the projection, if one has another shape or
+        format.
         """
         super().__init__()
         layer = layer_of((gate, up, down))
         self.intermediate, self.hidden = gate.codes.shape[0], 2 * gate.codes.shape[1]
-        self.quantize, self.limit, self.alpha, self.beta = quantize, limit, alpha, beta
+        self.quantize, self.scale = quantize, scale
+        self.limit, self.alpha, self.beta = limit, alpha, beta
         self.gate_proj, self.up_proj, self.down_proj = (
-            Linear(one, quantize=quantize, name=name) for one, name in zip(layer, PROJECTIONS, strict=True)
+            Linear(one, quantize=quantize, scale=scale, name=name) for one, name in zip(layer, PROJECTIONS, strict=True)
         )
 
     @classmethod
@@ -105,7 +121,7 @@ class GatedMLP(Layer):
         """
         options = Config(source, prefix, ignore).of_layer(options)
         tensors = Tensors(source, prefix, ignore)
-        linears = tensors.projections(inputs=bool(options.get("quantize", True)), weights=weights)
+        linears = tensors.projections(inputs=takes_input_scale(**options), weights=weights)
         tensors.refuse_others()
         return cls(*linears, **options)
 
@@ -119,25 +135,29 @@ class GatedMLP(Layer):
     def extra_repr(self) -> str:
         return f"hidden={self.hidden}, intermediate={self.intermediate}"
 
-    def _gated(self, x: torch.Tensor, factors: torch.Tensor | None, **output: object) -> torch.Tensor | tuple:
-        """The first product, of codes and their factors, or of 16-bit numbers."""
+    def _gated(
+        self, x: torch.Tensor, factors: torch.Tensor | None, token_scale: torch.Tensor | None, **output: object
+    ) -> torch.Tensor | tuple:
+        """The first product, of what inputs() of gate_proj returns."""
         gate, up = self.gate_proj, self.up_proj
         return gated_gemm(
             x, gate.codes, up.codes, factors, gate.factors, up.factors, scale_gate=gate.product_scale,
-            scale_up=up.product_scale, limit=self.limit, alpha=self.alpha, beta=self.beta, scale_layout=SWIZZLED,
-            **output,
+            scale_up=up.product_scale, token_scale=token_scale, limit=self.limit, alpha=self.alpha, beta=self.beta,
+            scale_layout=SWIZZLED, **output,
         )  # fmt: skip
+
+    def _inputs_of_down(self, dtype: torch.dtype, *x: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        """down_proj's inputs(), from gate_proj's."""
+        down = self.down_proj
+        if down.input_scale is not None:
+            return self._gated(*x, out_dtype=NVFP4, scale_c=down.input_scale)
+        return down.inputs(self._gated(*x, out_dtype=dtype), dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., hidden) -> (..., hidden)."""
         rows, dtype = self._rows(x, self.hidden)
-        down = self.down_proj
-        if self.quantize:
-            codes, factors = quantize_nvfp4(rows, self.gate_proj.input_scale, SWIZZLED)
-            between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=down.input_scale)
-        else:
-            between = self._gated(rows.to(dtype).contiguous(), None, out_dtype=dtype), None
-        return self._with_shape_of(x, down.product(*between, dtype))
+        between = self._inputs_of_down(dtype, *self.gate_proj.inputs(rows, dtype))
+        return self._with_shape_of(x, self.down_proj.product(dtype, *between))
 
     def _between(self, x: torch.Tensor) -> torch.Tensor:
         gate, up = (x @ one.dequantized().T for one in (self.gate_proj, self.up_proj))
@@ -153,16 +173,10 @@ class GatedMLP(Layer):
         if rows.shape[0] == 0:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected at least one row")
         gate, down = self.gate_proj, self.down_proj
-        if not self.quantize:
-            rows = rows.to(dtype).contiguous()
-            between = self._gated(rows, None, out_dtype=dtype)
-            first = relative(between, self._between(rows.double()))
-            second = relative(self(x).view(-1, self.hidden), between.double() @ down.dequantized().T)
-            return Errors(0.0, max(first, second))
-        codes, factors = quantize_nvfp4(rows, gate.input_scale, SWIZZLED)
-        kept = _numbers(codes, factors, gate.input_scale)
-        of_between = self._gated(codes, factors, out_dtype=NVFP4, scale_c=down.input_scale)
-        same_codes = _numbers(*of_between, down.input_scale) @ down.dequantized().T
-        first = relative(self._gated(codes, factors, out_dtype=torch.bfloat16), self._between(kept))
-        of_format = relative(same_codes, self._between(rows.double()) @ down.dequantized().T)
-        return Errors(of_format, max(first, relative(self(x).view(-1, self.hidden), same_codes)))
+        x_inputs = gate.inputs(rows, dtype)
+        between = _numbers(down, *self._inputs_of_down(dtype, *x_inputs))
+        same = between @ down.dequantized().T
+        first = relative(self._gated(*x_inputs, out_dtype=dtype), self._between(_numbers(gate, *x_inputs)))
+        second = relative(self(x).view(-1, self.hidden), same)
+        exact = self._between(rows.double()) @ down.dequantized().T
+        return Errors(relative(same, exact) if self.quantize else 0.0, max(first, second))

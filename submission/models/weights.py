@@ -11,6 +11,8 @@ from torch._subclasses import FakeTensor
 from ..operators import STACKED
 from ..quantize_operator import quantize_nvfp4
 
+CALIBRATED, TOKEN = SCALES = ("calibrated", "token")  # of a layer's inputs
+
 GROUP = 16  # elements of K that share a scale factor
 K_MULTIPLE = 64  # calls copy nothing where K is a multiple of it
 
@@ -119,6 +121,13 @@ def padded(linear: QuantizedLinear, rows: int = 1) -> QuantizedLinear:
     codes = torch.nn.functional.pad(linear.codes, (0, -half_k % (K_MULTIPLE // 2), 0, more)).contiguous()
     factors = torch.nn.functional.pad(linear.factors, (0, -groups % (K_MULTIPLE // GROUP), 0, more))
     return linear._replace(codes=codes, factors=factors)
+
+
+def takes_input_scale(quantize: bool = True, scale: str = CALIBRATED, **_: object) -> bool:
+    """True if a layer with these options needs the scale of its input.  Raises ValueError for another scale."""
+    if scale not in SCALES:
+        raise ValueError(f"scale is {scale!r}; expected one of {', '.join(map(repr, SCALES))}")
+    return quantize and scale == CALIBRATED
 
 
 def in_two(linear: QuantizedLinear, weights: str, name: str) -> tuple[QuantizedLinear, QuantizedLinear]:

@@ -180,6 +180,17 @@ def test_weights_for_16_bits_need_no_scales_of_inputs():
     assert relative(GatedMLP.load(tensors, PREFIX, quantize=False)(x), in_float64(weights, x)) < OF_KERNELS
 
 
+def test_rows_with_scales_of_their_own():
+    tensors, weights = tensors_of(7, "modelopt")
+    tensors = {name: value for name, value in tensors.items() if "input" not in name}
+    mlp, x = GatedMLP.load(tensors, PREFIX, scale="token"), torch.randn(5, HIDDEN, dtype=torch.bfloat16)
+    x[1] *= 2**12
+    y, want = mlp(x), in_float64(weights, x)
+    for row in range(len(x)):
+        assert relative(y[row], want[row]) < OF_QUANTIZATION
+    assert mlp.errors(x).kernel < OF_KERNELS < mlp.errors(x).format
+
+
 def test_a_layer_of_floats_is_quantized():
     weights = [torch.randn(80, HIDDEN), torch.randn(80, HIDDEN), torch.zeros(HIDDEN, 80)]
     x = torch.randn(5, HIDDEN)
@@ -216,6 +227,7 @@ def test_other_names_of_the_projections():
 
 MODULES = (
     lambda **to: GatedMLP.random(128, 80, **to),
+    lambda **to: GatedMLP.random(128, 80, scale="token", **to),
     lambda **to: GatedMLP.random(128, 80, quantize=False, **to),
     lambda **to: MoE.random(128, 64, experts=4, top_k=2, **to),
 )

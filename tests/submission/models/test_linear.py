@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, load_model, save_file, save_model
 
+from reference import extended_reference as extended
 from submission import Linear, quantize_linear
 from tests.submission.models.layer_kit import OF_KERNELS, OF_QUANTIZATION, relative
 
@@ -76,25 +77,53 @@ def test_inputs_that_nvfp4_holds_are_computed_exactly():
     assert linear(x).tolist() == [[0.0] * OUT, [-6.0] * OUT, [6.0 * (IN // 2)] * OUT]
 
 
-@pytest.mark.parametrize("quantize", [True, False])
+def test_each_row_has_a_scale_of_its_own():
+    """Rows of any magnitude are quantized alike, and a row of zeros stays one, without a scale in the checkpoint."""
+    layer, weight = random_weight(OUT, IN)
+    tensors = {name: one for name, one in checkpoint(layer, "modelopt").items() if "input" not in name}
+    linear = Linear.load(tensors, NAME, scale="token")
+    magnitudes = torch.tensor([1e-20, 1.0, 1e20, 0.0])[:, None]
+    x = torch.randn(4, 1, IN).to(torch.bfloat16) * magnitudes.bfloat16()[:, None]
+    y = linear(x).view(4, OUT).double()
+    want = x.view(4, IN).double() @ weight.T
+    assert torch.equal(y[3], want[3])
+    for row in range(3):
+        assert 0.01 < relative(y[row], want[row]) < OF_QUANTIZATION
+        assert relative(y[row], by_reference(x[row].view(1, IN)) @ weight.T) < OF_KERNELS
+    with pytest.raises(
+        KeyError, match=r"q_proj\.input_scale is missing; expected it, scale='token', or quantize=False"
+    ):
+        Linear.load(tensors, NAME)
+    with pytest.raises(ValueError, match="scale is 'row'; expected one of 'calibrated', 'token'"):
+        Linear.load(tensors, NAME, scale="row")
+
+
+def by_reference(row):
+    """A row quantized with 2688 over its largest number, in float64."""
+    scale = 6 * 448 / row.float().abs().amax().reshape(1)
+    return extended.dequantize(extended.quantize(row.float(), scale), scale)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": "token"}, {"quantize": False}])
 @pytest.mark.parametrize("k", [64, 96, 232, 10])
-def test_a_layer_of_floats_of_any_even_width(k, quantize):
+def test_a_layer_of_floats_of_any_even_width(k, options):
     torch.manual_seed(k)
     floats = torch.nn.Linear(k, 24)
     x = torch.randn(2, 7, k)
     want = floats(x).detach().double()
     for linear in (
-        Linear.from_linear(floats, 5.0, quantize=quantize),
-        Linear(quantize_linear(floats.weight, 5.0), bias=floats.bias, quantize=quantize),
+        Linear.from_linear(floats, None if options else 5.0, **options),
+        Linear(quantize_linear(floats.weight, 5.0), bias=floats.bias, **options),
     ):
-        assert relative(linear(x), want) < (OF_QUANTIZATION if quantize else 0.15)
+        assert relative(linear(x), want) < (0.15 if "quantize" in options else OF_QUANTIZATION)
         assert relative(linear.dequantized(), floats.weight.detach().double()) < 0.15
-    with pytest.raises(ValueError, match=r"weight's input_scale is None; expected a number, or quantize=False"):
+    with pytest.raises(ValueError, match=r"weight's input_scale is None; expected a number, scale='token', or"):
         Linear.from_linear(floats)
 
 
 MAKERS = (
     lambda **to: Linear.random(IN, OUT, **to),
+    lambda **to: Linear.random(IN, OUT, scale="token", **to),
     lambda **to: Linear.random(IN, OUT, quantize=False, bias=torch.ones(OUT, **to), **to),
 )
 

@@ -267,7 +267,7 @@ def test_a_shard_that_is_missing_or_broken_is_named(tmp_path):
 
 def test_a_mixture_of_16_bit_activations_is_refused_by_name():
     tensors = {name: one for name, one in mixture().items() if "input" not in name}
-    with pytest.raises(KeyError, match=r"gate_proj\.input_scale is missing; expected it, or quantize=False"):
+    with pytest.raises(KeyError, match=r"gate_proj\.input_scale is missing; expected it, .*quantize=False"):
         MoE.load(tensors, PREFIX, 2)
     with pytest.raises(ValueError, match=r"quantize is False; expected True: .* \(W4A16\)"):
         MoE.load(tensors, PREFIX, 2, quantize=False)
