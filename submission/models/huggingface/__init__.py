@@ -20,7 +20,7 @@ from typing import Any
 
 from transformers.quantizers import auto
 
-from .configuration import QUANT_METHOD, Nvfp4GemmConfig, has_nvfp4
+from .config import QUANT_METHOD, Nvfp4GemmConfig, has_nvfp4
 from .quantizer import Nvfp4GemmQuantizer
 
 __all__ = ["Nvfp4GemmConfig"]

@@ -22,7 +22,7 @@ from ...scale_layouts import LINEAR
 from ..checkpoint import PROJECTIONS, Tensors
 from ..layer import Layer
 from ..weights import K_MULTIPLE, QuantizedLinear, named, padded, quantize_linear
-from .configuration import CALIBRATED, SIXTEEN_BIT, TOKEN
+from .config import CALIBRATED, SIXTEEN_BIT, TOKEN
 
 IMPLEMENTATION = "nvfp4_gemm"  # config._experts_implementation
 HELD = "nvfp4"  # the child of an experts module that has its weights

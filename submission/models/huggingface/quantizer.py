@@ -12,7 +12,7 @@ from transformers.utils import logging
 from ..checkpoint import PROJECTIONS
 from ..linear import Linear
 from ..weights import QuantizedLinear, quantize_linear
-from .configuration import CALIBRATED, SIXTEEN_BIT, TOKEN, Nvfp4GemmConfig, is_ignored
+from .config import CALIBRATED, SIXTEEN_BIT, TOKEN, Nvfp4GemmConfig, is_ignored
 from .experts import HELD, Experts, install, is_experts, parameter_names, quantize_experts, read_experts
 from .fusion import FusedMLP, fuse, unpadded
 from .placement import Held, Places, hold, stored_tensors

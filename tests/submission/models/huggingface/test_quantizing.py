@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -99,3 +103,13 @@ def test_experts_and_their_router_are_one_graph(tmp_path):
     layer, x = model.model.layers[0].mlp, torch.randn(1, 5, 128, dtype=torch.float16)
     with torch.no_grad():
         assert torch.equal(torch.compile(layer, backend="eager", fullgraph=True)(x), layer(x))
+
+
+def test_the_example_generates_tokens(root, tmp_path):
+    (tmp_path / "nvfp4_gemm").symlink_to(root / "submission")
+    command = [sys.executable, root / "examples" / "transformers_model.py"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    tokens, figures = done.stdout.strip().splitlines()[-2:]
+    assert len(json.loads(tokens)) == 4 + 32
+    assert re.fullmatch(r"(cpu|cuda): [\d.]+ tokens/s, weights [\d.]+ MiB(, at most [\d.]+ MiB)?", figures)
