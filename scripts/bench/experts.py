@@ -1,10 +1,15 @@
-"""Times the two products of a mixture of experts on a CUDA device beside torch._grouped_mm in bf16.
+"""Times a mixture of experts on a CUDA device beside torch in bf16: its two products, or with --layer the whole layer.
 
-    python -m scripts.bench.experts [--json FILE] [--experts 128] [--hidden 2048] [--intermediate 768]
+    python -m scripts.bench.experts [--layer] [--json FILE] [--experts 128] [--hidden 2048] [--intermediate 768]
 
-Each token goes to 8 experts at random, the same ones for both.  Every time is a CUDA graph's of calls that go through
-the weights of several layers, the median of several replays divided by the number of calls.  torch's offsets are on the
-device too; its gate-up product has no activation.  A's quantization is in neither time.
+Each token goes to 8 experts, the same ones for both: at random, or by the same router in the layer.  Every time is a
+CUDA graph's of calls that go through the weights of several layers, the median of several replays divided by the number
+of calls.
+
+The products: torch._grouped_mm with offsets on the device, its gate-up product without an activation; A's quantization
+is in neither time.  The layer: the router's product and all that follows it to the sum of a token's experts; torch's is
+softmax, topk, sort, _grouped_mm, a compiled silu(gate) * up, and index_add_.  The host's time is that of one eager call
+with nothing queued, until it returns.
 """
 
 from __future__ import annotations
@@ -12,6 +17,9 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import statistics
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +28,10 @@ import torch
 from scripts.bench.provenance import need_device
 from scripts.bench.quantize import microseconds
 from scripts.common.options import positive
-from submission import grouped_gated_gemm, grouped_plain_gemm
+from submission import MoE, grouped_gated_gemm, grouped_plain_gemm
 
-TOKENS, OF_A_TOKEN, LAYERS = (1, 16, 64, 256, 4096), 8, 6
+TOKENS, OF_A_TOKEN, LAYERS = (1, 16, 64, 256, 1024, 4096), 8, 6
+EAGER_CALLS = 50
 LAYOUTS = ("swizzled128x4", "linear")
 
 
@@ -81,23 +90,111 @@ def times(experts: int, hidden: int, intermediate: int, tokens: tuple[int, ...])
     return rows
 
 
+# ---- the whole layer ----
+
+
+class TorchLayer:
+    """The same router in bf16, with experts of random weights of its own."""
+
+    def __init__(self, router: torch.Tensor, hidden: int, intermediate: int) -> None:
+        experts = router.shape[0]
+        made = functools.partial(torch.randn, device="cuda", dtype=torch.bfloat16)
+        self.router = router
+        self.up = made(experts, 2 * intermediate, hidden).mul_(hidden**-0.5).transpose(1, 2)
+        self.down = made(experts, hidden, intermediate).mul_(intermediate**-0.5).transpose(1, 2)
+
+    @staticmethod
+    @functools.cache
+    def _silu_times() -> Callable[[torch.Tensor], torch.Tensor]:
+        def of_both(both: torch.Tensor) -> torch.Tensor:
+            gate, up = both.chunk(2, -1)
+            return torch.nn.functional.silu(gate) * up
+
+        return torch.compile(of_both, dynamic=True)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        scores = torch.softmax(x @ self.router.T, -1, dtype=torch.float32)
+        weights, chosen = scores.topk(OF_A_TOKEN)
+        weights = weights / weights.sum(-1, keepdim=True)
+        ids, order = chosen.flatten().sort(stable=True)
+        tokens = order // OF_A_TOKEN
+        experts = torch.arange(self.router.shape[0], device=x.device)
+        ends = torch.searchsorted(ids, experts, right=True, out_int32=True)
+        between = self._silu_times()(torch._grouped_mm(x[tokens], self.up, offs=ends))
+        found = torch._grouped_mm(between, self.down, offs=ends) * weights.flatten()[order].unsqueeze(-1)
+        return torch.zeros_like(x, dtype=torch.float32).index_add_(0, tokens, found).to(x.dtype)
+
+
+def host_microseconds(call: Callable[[], object]) -> float:
+    """The median time until an eager call returns, with nothing queued before it."""
+    found = []
+    for _ in range(EAGER_CALLS):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        found.append(1e6 * (time.perf_counter() - begin))
+    torch.cuda.synchronize()
+    return statistics.median(found)
+
+
+def layer_times(experts: int, hidden: int, intermediate: int, tokens: tuple[int, ...]) -> list[dict[str, object]]:
+    """A row for each number of tokens."""
+    ours, torchs, rows = [], [], []
+    for _ in range(LAYERS):
+        layer = MoE.random(hidden, intermediate, experts, OF_A_TOKEN, device="cuda")
+        layer.router = layer.router.bfloat16()
+        ours.append(layer)
+        torchs.append(TorchLayer(layer.router, hidden, intermediate))
+    for count in tokens:
+        x = torch.randn(count, hidden, device="cuda", dtype=torch.bfloat16)
+        of_ours = microseconds(lambda i, x=x: ours[i % LAYERS](x), 2 * LAYERS)
+        of_torch = microseconds(lambda i, x=x: torchs[i % LAYERS](x), 2 * LAYERS)
+        rows.append(
+            {
+                "tokens": count,
+                "us": of_ours,
+                "bf16": of_torch,
+                "ratio": of_ours / of_torch,
+                "host": host_microseconds(lambda x=x: ours[0](x)),
+                "bf16 host": host_microseconds(lambda x=x: torchs[0](x)),
+            }
+        )
+    return rows
+
+
+def print_layers(rows: list[dict[str, object]]) -> None:
+    """A table, times in microseconds."""
+    print("| tokens | us | bf16 | ratio | host | bf16 host |\n" + "| --- " * 6 + "|")
+    for row in rows:
+        numbers = (f"{row[name]:.1f}" for name in ("us", "bf16"))
+        host = (f"{row[name]:.0f}" for name in ("host", "bf16 host"))
+        print(f"| {row['tokens']} | {' | '.join(numbers)} | {row['ratio']:.2f} | {' | '.join(host)} |")
+
+
+def print_products(rows: list[dict[str, object]]) -> None:
+    """A table, times in microseconds."""
+    print("| product | tokens | " + " | ".join(LAYOUTS) + " | bf16 | ratio |\n" + "| --- " * 6 + "|")
+    for row in rows:
+        numbers = " | ".join(f"{row[name]:.1f}" for name in (*LAYOUTS, "bf16"))
+        print(f"| {row['product']} | {row['tokens']} | {numbers} | {row['ratio']:.2f} |")
+
+
 def main() -> None:
-    """Prints a table, times in microseconds."""
+    """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--layer", action="store_true")
     for name, value in (("experts", 128), ("hidden", 2048), ("intermediate", 768)):
         parser.add_argument(f"--{name}", type=positive, default=value)
     parser.add_argument("--tokens", type=positive, nargs="+", default=TOKENS)
     given = parser.parse_args()
     need_device(parser)
-    rows = times(given.experts, given.hidden, given.intermediate, tuple(given.tokens))
+    timed = layer_times if given.layer else times
+    rows = timed(given.experts, given.hidden, given.intermediate, tuple(given.tokens))
     if given.json is not None:
         text = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}
         given.json.write_text(json.dumps(text, indent=1) + "\n")
-    print("| product | tokens | " + " | ".join(LAYOUTS) + " | bf16 | ratio |\n" + "| --- " * 6 + "|")
-    for row in rows:
-        numbers = " | ".join(f"{row[name]:.1f}" for name in (*LAYOUTS, "bf16"))
-        print(f"| {row['product']} | {row['tokens']} | {numbers} | {row['ratio']:.2f} |")
+    (print_layers if given.layer else print_products)(rows)
 
 
 if __name__ == "__main__":
