@@ -11,11 +11,13 @@ from ..extended_operator import NVFP4
 from ..operators import APART
 from ..quantize_operator import quantize_nvfp4
 from ..routing_operator import combine_rows
-from ..scale_layouts import LINEAR
+from ..scale_layouts import LINEAR, SWIZZLED
+
+_LAYOUTS = (LINEAR, SWIZZLED)  # of A's scale factors and of the weights'
 
 
 class Experts(NamedTuple):
-    """The weights of E experts, with scale factors row by row, as grouped_gated_gemm() takes them."""
+    """The weights of E experts as grouped_gated_gemm() takes them, with factors that swizzle_expert_scales() makes."""
 
     gate_codes: torch.Tensor  # (E, N, K/2); or (E, 2 N, K/2) with the rows of up, by `weights`
     gate_factors: torch.Tensor
@@ -49,10 +51,10 @@ def run_experts(
     between = grouped_gated_gemm(
         codes, experts.gate_codes, experts.up_codes, factors, experts.gate_factors, experts.up_factors, counts=counts,
         scale_gate=experts.gate_scale, scale_up=experts.up_scale, scale_c=experts.between_scale, out_dtype=NVFP4,
-        weights=experts.weights, scale_layout=LINEAR, **activation,
+        weights=experts.weights, scale_layout=_LAYOUTS, **activation,
     )  # fmt: skip
     found = grouped_plain_gemm(
         between[0], experts.down_codes, between[1], experts.down_factors, counts=counts, scale=experts.down_scale,
-        out_dtype=dtype, scale_layout=LINEAR,
+        out_dtype=dtype, scale_layout=_LAYOUTS,
     )  # fmt: skip
     return combine_rows(found, rows, weights)

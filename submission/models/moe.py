@@ -7,8 +7,10 @@ from typing import Self
 
 import torch
 
+from ..experts_operator import swizzle_expert_scales
 from ..operators import STACKED
 from ..routing_operator import route_ids, route_logits
+from ..scale_layouts import linear_scales
 from .checkpoint import PROJECTIONS, Source, Tensors
 from .config import Config
 from .experts import Experts, run_experts
@@ -70,7 +72,8 @@ class MoE(Layer):
         for place, name in enumerate(PROJECTIONS):
             all_of = [one[place] for one in layers]
             self.register_buffer(f"{name}_codes", torch.stack([one.codes for one in all_of]))
-            self.register_buffer(f"{name}_factors", torch.stack([one.factors for one in all_of]))
+            factors = torch.stack([one.factors for one in all_of])
+            self.register_buffer(f"{name}_factors", swizzle_expert_scales(factors))
             weight = torch.cat([one.weight_scale for one in all_of])
             inputs = torch.cat([one.input_scale for one in all_of]) if name == "down_proj" else shared
             scale = weight / inputs
@@ -128,6 +131,7 @@ class MoE(Layer):
         linears = []
         for name in PROJECTIONS:
             codes, factors = (getattr(self, f"{name}_{field}")[number] for field in ("codes", "factors"))
+            factors = linear_scales(factors, codes.shape[0], codes.shape[1] * 2 // GROUP)
             if name != "down_proj":
                 codes, factors = codes[:, : self.hidden // 2], factors[:, : -(-self.hidden // GROUP)]
             inputs = self.between_scale[number : number + 1] if name == "down_proj" else self.input_scale

@@ -6,10 +6,11 @@
 #include "gpu_routing.h"
 
 /* Columns `first` and on of a row of 16-bit numbers; those past the last one are zeros. */
+template <bool aligned>
 static __device__ __forceinline__ uint4 load_columns(const struct combine_params &p, int64_t row,
                                                      int32_t first) {
     const uint16_t *from = (const uint16_t *)p.y + row * p.n + first;
-    if (p.aligned) {
+    if constexpr (aligned) {
         return ld_global_once_v4(from);
     }
     uint32_t words[COMBINE_COLUMNS / 2] = {0};
@@ -20,6 +21,7 @@ static __device__ __forceinline__ uint4 load_columns(const struct combine_params
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+template <bool aligned>
 static __device__ __forceinline__ void store_columns(const struct combine_params &p, int64_t row, int32_t first,
                                                      const float (&sums)[COMBINE_COLUMNS]) {
     uint16_t *to = (uint16_t *)p.c + row * p.n + first;
@@ -29,7 +31,7 @@ static __device__ __forceinline__ void store_columns(const struct combine_params
         words[i] = p.type == CUSTOM_KERNEL_BF16 ? cvt_rn_bf16x2_f32(sums[2 * i], sums[2 * i + 1])
                                                 : cvt_rn_f16x2_f32(sums[2 * i], sums[2 * i + 1]);
     }
-    if (p.aligned) {
+    if constexpr (aligned) {
         *(uint4 *)to = make_uint4(words[0], words[1], words[2], words[3]);
         return;
     }
@@ -41,42 +43,45 @@ static __device__ __forceinline__ void store_columns(const struct combine_params
     }
 }
 
-/* CTA (x, y): part y of the columns of token x.  Several rows are loaded before any is added. */
+/* CTA (x, y): part y of the columns of token x.  Lane i has the row and the weight of choice i, and several
+ * rows are loaded before any is added. */
+template <bool aligned>
 static __global__ void __launch_bounds__(COMBINE_THREADS)
     combine_kernel(const __grid_constant__ combine_params p) {
     constexpr int at_once = 8;
-    const int32_t token = blockIdx.x, first = (blockIdx.y * COMBINE_THREADS + threadIdx.x) * COMBINE_COLUMNS;
-    const int64_t choice = (int64_t)token * p.choices;
+    const int32_t lane = threadIdx.x % WARP_THREADS,
+                  first = (blockIdx.y * COMBINE_THREADS + threadIdx.x) * COMBINE_COLUMNS;
+    const int64_t choice = (int64_t)blockIdx.x * p.choices + lane;
     griddepcontrol_wait();
     griddepcontrol_launch_dependents();
-    if (first >= p.n) {
-        return;
-    }
+    int32_t own_row = lane < p.choices ? p.rows[choice] : -1;
+    own_row = own_row < p.m * p.choices ? own_row : -1;
+    const float own_weight =
+        p.weights != nullptr && own_row >= 0 ? number_at(p.weights, choice, p.weights_type) : 1.0f;
     float sums[COMBINE_COLUMNS] = {0};
     for (int32_t some = 0; some < p.choices; some += at_once) {
         uint4 words[at_once];
-        float weight[at_once];
-        bool exists[at_once];
+        int32_t row[at_once];
 #pragma unroll
         for (int i = 0; i < at_once; i++) {
-            const int32_t row = some + i < p.choices ? p.rows[choice + some + i] : -1;
-            exists[i] = row >= 0 && row < p.m * p.choices;
-            words[i] = exists[i] ? load_columns(p, row, first) : make_uint4(0, 0, 0, 0);
-            weight[i] = !exists[i]             ? 0.0f
-                        : p.weights != nullptr ? number_at(p.weights, choice + some + i, p.weights_type)
-                                               : 1.0f;
+            row[i] = __shfl_sync(~0u, own_row, some + i);
+            words[i] =
+                row[i] >= 0 && first < p.n ? load_columns<aligned>(p, row[i], first) : make_uint4(0, 0, 0, 0);
         }
 #pragma unroll
         for (int i = 0; i < at_once; i++) {
+            const float weight = __shfl_sync(~0u, own_weight, some + i);
             const uint32_t pairs[COMBINE_COLUMNS / 2] = {words[i].x, words[i].y, words[i].z, words[i].w};
 #pragma unroll
-            for (int j = 0; j < COMBINE_COLUMNS && exists[i]; j++) {
+            for (int j = 0; j < COMBINE_COLUMNS && row[i] >= 0; j++) {
                 const float number = float_of_bits16((uint16_t)(pairs[j / 2] >> j % 2 * 16), p.type);
-                sums[j] = __fadd_rn(sums[j], __fmul_rn(weight[i], number));
+                sums[j] = __fadd_rn(sums[j], __fmul_rn(weight, number));
             }
         }
     }
-    store_columns(p, token, first, sums);
+    if (first < p.n) {
+        store_columns<aligned>(p, blockIdx.x, first, sums);
+    }
 }
 
 #endif

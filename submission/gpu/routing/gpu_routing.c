@@ -50,8 +50,8 @@ int32_t gpu_run_route(const struct routing *routing, const char *backend,
     return gpu_launch(&routing->problem, &launch, arguments);
 }
 
-int32_t gpu_run_combine(const struct combination *combination, const char *backend, const void *kernel,
-                        const char *pdl_variable) {
+int32_t gpu_run_combine(const struct combination *combination, const char *backend,
+                        const void *const kernels[2], const char *pdl_variable) {
     const struct problem *problem = &combination->problem;
     const int64_t cta_columns = COMBINE_THREADS * COMBINE_COLUMNS;
     const struct limit limits[] = {{"m", problem->m, MAX_DIMENSION},
@@ -67,9 +67,8 @@ int32_t gpu_run_combine(const struct combination *combination, const char *backe
     params.choices = combination->choices;
     params.type = combination->type;
     params.weights_type = combination->weights_type;
-    params.aligned = problem->n % COMBINE_COLUMNS == 0;
     const struct launch launch = {
-        .kernel = kernel,
+        .kernel = kernels[problem->n % COMBINE_COLUMNS == 0],
         .grid = {problem->m, ceil_div(problem->n, cta_columns), 1},
         .threads = COMBINE_THREADS,
         .cluster = 1,

@@ -43,14 +43,14 @@ struct combine_params {
     void *c;
     int32_t m, n, choices;
     int32_t type, weights_type;
-    int32_t aligned; /* rows of y and c begin at multiples of 16 bytes */
 };
 
-/* Launch a backend's kernels; `kernels` are those of route, by the number of a lane's logits. */
+/* Launch a backend's kernels: those of route by the number of a lane's logits, those of combine for any n and
+ * for a multiple of COMBINE_COLUMNS. */
 int32_t gpu_run_route(const struct routing *routing, const char *backend,
                       const void *const kernels[ROUTE_LANE_SIZES], const char *pdl_variable);
-int32_t gpu_run_combine(const struct combination *combination, const char *backend, const void *kernel,
-                        const char *pdl_variable);
+int32_t gpu_run_combine(const struct combination *combination, const char *backend,
+                        const void *const kernels[2], const char *pdl_variable);
 
 #ifdef __cplusplus
 }

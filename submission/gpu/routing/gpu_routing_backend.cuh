@@ -8,14 +8,15 @@
 
 #define GPU_ROUTING_BACKEND(name, pdl_variable)                                                                \
     int32_t name##_run_route(const struct routing *routing) {                                                  \
-        static const void *const kernels[ROUTE_LANE_SIZES] = {                                                 \
-            (const void *)route_kernel<ROUTE_LANE_LOGITS(0)>,                                                  \
-            (const void *)route_kernel<ROUTE_LANE_LOGITS(1)>,                                                  \
-            (const void *)route_kernel<ROUTE_LANE_LOGITS(2)>};                                                 \
+        const void *const kernels[ROUTE_LANE_SIZES] = {(const void *)route_kernel<ROUTE_LANE_LOGITS(0)>,       \
+                                                       (const void *)route_kernel<ROUTE_LANE_LOGITS(1)>,       \
+                                                       (const void *)route_kernel<ROUTE_LANE_LOGITS(2)>};      \
         return gpu_run_route(routing, #name, kernels, pdl_variable);                                           \
     }                                                                                                          \
     int32_t name##_run_combine(const struct combination *combination) {                                        \
-        return gpu_run_combine(combination, #name, (const void *)combine_kernel, pdl_variable);                \
+        const void *const kernels[] = {(const void *)combine_kernel<false>,                                    \
+                                       (const void *)combine_kernel<true>};                                    \
+        return gpu_run_combine(combination, #name, kernels, pdl_variable);                                     \
     }
 
 #endif
