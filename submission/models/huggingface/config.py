@@ -9,9 +9,11 @@ from typing import Any
 
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from ..weights import CALIBRATED, TOKEN
+
 QUANT_METHOD = "nvfp4_gemm"
 AS_THE_CHECKPOINT = None
-SIXTEEN_BIT, CALIBRATED, TOKEN = "16bit", "calibrated", "token"
+SIXTEEN_BIT = "16bit"
 _KINDS = (AS_THE_CHECKPOINT, SIXTEEN_BIT, CALIBRATED, TOKEN)
 
 # Products whose results choose or weigh experts, and the logits: small, and what published recipes leave alone.
@@ -95,7 +97,7 @@ class Nvfp4GemmConfig(QuantizationConfigMixin):
         self, activations: str | None = AS_THE_CHECKPOINT, ignore: Iterable[str] = LEFT_ALONE, **others: object
     ) -> None:
         """activations: "16bit", not quantized (CPU and Hopper); "token", NVFP4 with a scale for each token;
-        "calibrated", NVFP4 with the checkpoint's scale; None, what the checkpoint was made for, or "16bit" for a 16-bit
+        "calibrated", NVFP4 with the checkpoint's scale; None, what the checkpoint was made for, or "token" for a 16-bit
         model.
         ignore: modules of a 16-bit model to leave as they are: names or globs, or "re:" and a regular expression.
         """

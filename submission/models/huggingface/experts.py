@@ -21,8 +21,8 @@ from ...routing_operator import combine_rows, route_ids
 from ...scale_layouts import LINEAR
 from ..checkpoint import PROJECTIONS, Tensors
 from ..layer import Layer
-from ..weights import K_MULTIPLE, QuantizedLinear, named, padded, quantize_linear
-from .config import CALIBRATED, SIXTEEN_BIT, TOKEN
+from ..weights import CALIBRATED, K_MULTIPLE, TOKEN, QuantizedLinear, named, padded, quantize_linear
+from .config import SIXTEEN_BIT
 
 IMPLEMENTATION = "nvfp4_gemm"  # config._experts_implementation
 HELD = "nvfp4"  # the child of an experts module that has its weights
@@ -232,7 +232,7 @@ def quantize_experts(
     weights = weights.transpose(1, 2) if _trait(module, "is_transposed") else weights
     merged = projection == "gate_up_proj"
     parts = zip(PROJECTIONS, _gate_and_up(module, weights), strict=False) if merged else ((projection, weights),)
-    return {name: [quantize_linear(one) for one in part] for name, part in parts}
+    return {name: [quantize_linear(one.contiguous()) for one in part] for name, part in parts}
 
 
 def install(

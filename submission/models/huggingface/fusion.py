@@ -32,7 +32,7 @@ class FusedMLP(GatedMLP):
             both, down = weights
             gate, up = (both._replace(codes=c, factors=f) for c, f in zip(*map(_halves, both[:2]), strict=True))
             weights = [gate, up, down]
-        super().__init__(*weights, quantize=linears[0].quantize)
+        super().__init__(*weights, quantize=linears[0].quantize, scale=linears[0].scale)
         self.names = names
 
     def published(self) -> dict[str, QuantizedLinear]:
@@ -115,5 +115,5 @@ def fuse(model: torch.nn.Module) -> None:
         if names is None or names[-1] not in linears or set(names) != set(linears):
             continue
         found = tuple(linears[one] for one in names)
-        if len({one.quantize for one in found}) == 1:
+        if len({(one.quantize, one.scale) for one in found}) == 1:
             model.set_submodule(name, FusedMLP(names, found))

@@ -11,8 +11,8 @@ from transformers.utils import logging
 
 from ..checkpoint import PROJECTIONS
 from ..linear import Linear
-from ..weights import QuantizedLinear, quantize_linear
-from .config import CALIBRATED, SIXTEEN_BIT, TOKEN, Nvfp4GemmConfig, is_ignored
+from ..weights import CALIBRATED, TOKEN, QuantizedLinear, quantize_linear
+from .config import SIXTEEN_BIT, Nvfp4GemmConfig, is_ignored
 from .experts import HELD, Experts, install, is_experts, parameter_names, quantize_experts, read_experts
 from .fusion import FusedMLP, fuse, unpadded
 from .placement import Held, Places, hold, stored_tensors
@@ -154,7 +154,7 @@ class Nvfp4GemmQuantizer(HfQuantizer):
                     read_experts(owner, parts, module.hidden, self._kind(parts), parent)
                 else:
                     model.set_submodule(name, self._linear(model, name, module))
-        kind = self.quantization_config.activations or SIXTEEN_BIT
+        kind = self.quantization_config.activations or TOKEN
         for name, found in self.quantized.items():
             module = model.get_submodule(name)
             if is_experts(module):
@@ -201,9 +201,7 @@ class Nvfp4GemmQuantizer(HfQuantizer):
 
 def _options(kind: str) -> dict[str, object]:
     """Linear()'s options for a kind of activations."""
-    if kind == TOKEN:
-        raise ValueError(f"activations is {TOKEN!r}; expected {SIXTEEN_BIT!r} or {CALIBRATED!r} for linear layers")
-    return {"quantize": kind != SIXTEEN_BIT}
+    return {"quantize": False} if kind == SIXTEEN_BIT else {"scale": kind}
 
 
 def _from_fp8(

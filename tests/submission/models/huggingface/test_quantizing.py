@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from tests.submission.models.huggingface.published_kit import (
+    Activations,
     AutoModelForCausalLM,
     Nvfp4GemmConfig,
     Published,
+    errors_of_layers,
     logits,
     quantized,
     random_model,
@@ -27,14 +29,46 @@ def of_weight(weight: torch.Tensor) -> torch.Tensor:
     return quantized(weight, 2688 / weight.abs().max().item())[2]
 
 
+def matrices(model: torch.nn.Module) -> dict[str, list[torch.Tensor]]:
+    """The matrices (N, K) to quantize, by the name of the layer whose input they multiply; views of the weights."""
+    found = {}
+    for at, module in model.named_modules():
+        if type(module) is torch.nn.Linear and not at.endswith(("lm_head", "shared_expert_gate")):
+            found[at] = [module.weight]
+        elif type(module).__name__.endswith("Experts"):
+            names = {"first": ("gate_up_proj", "up_proj"), "between": ("down_proj",)}
+            transposed = getattr(module, "is_transposed", True)
+            for kind, one in ((kind, getattr(module, name, None)) for kind, of in names.items() for name in of):
+                if one is None:
+                    continue
+                rows = one.transpose(1, 2) if transposed else one
+                halves = (rows,) if kind == "between" or not getattr(module, "has_gate", True) else (
+                    rows.chunk(2, 1) if getattr(module, "is_concatenated", True) else (rows[:, 0::2], rows[:, 1::2])
+                )  # fmt: skip
+                found[f"{at}.{kind}"] = [matrix for half in halves for matrix in half]
+    return found
+
+
 def saved(folder, name):
     """A 16-bit model none of whose weights lies in the middle of two codes, as the largest have a prime mantissa."""
     model = random_model(name, torch.bfloat16)
     with torch.no_grad():
-        for at, module in model.named_modules():
-            if type(module) is torch.nn.Linear and at != "lm_head":
-                module.weight.clamp_(-0.48, 0.48)[0, 0] = 251 / 512
+        for matrix in (one for each in matrices(model).values() for one in each):
+            matrix.clamp_(-0.48, 0.48)[0, 0] = 251 / 512
     model.save_pretrained(folder)
+
+
+def reference_of(folder, mode):
+    """The saved model with quantized weights in float64, and activations by `mode`."""
+    reference, activations = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64), Activations()
+    with torch.no_grad():
+        for at, each in matrices(reference).items():
+            activations.largest[at] = 0.0
+            for matrix in each:
+                matrix.copy_(of_weight(matrix))
+    activations.mode = mode
+    activations.attach(reference)
+    return reference
 
 
 @pytest.mark.parametrize("name", ["llama", "phi3", "qwen2"])
@@ -42,13 +76,21 @@ def test_a_16_bit_model_is_quantized_while_it_is_loaded(tmp_path, name):
     saved(tmp_path, name)
     config = Nvfp4GemmConfig(activations="16bit")
     model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16, quantization_config=config)
-    reference = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64)
-    with torch.no_grad():
-        for at, module in reference.named_modules():
-            if type(module) is torch.nn.Linear and at != "lm_head":
-                module.weight.copy_(of_weight(module.weight))
-    assert relative(logits(model), logits(reference)) < 3e-3
+    assert relative(logits(model), logits(reference_of(tmp_path, "leave"))) < 3e-3
     assert not any(one.is_meta for one in (*model.parameters(), *model.buffers()))
+
+
+@pytest.mark.parametrize("name", ["gemma3_text", "qwen3_moe", "gpt_oss", "llama4_text", "nemotron_h", "qwen3_next"])
+def test_a_scale_for_each_token(tmp_path, name):
+    saved(tmp_path, name)
+    config = Nvfp4GemmConfig()
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16, quantization_config=config)
+    errors = errors_of_layers(model, reference_of(tmp_path, "token"))
+    # Numbers of 16 bits lie in the middle of two codes or factors; what lies between two products is rounded to them.
+    assert max(errors.values()) < 0.04, errors
+    model.save_pretrained(tmp_path / "again")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "again", dtype=torch.float16)
+    assert torch.equal(logits(again), logits(model))
 
 
 @pytest.mark.parametrize(
