@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from ..operators import STACKED
-from .weights import QuantizedLinear, check_codes, checked, in_two, number_of
+from .weights import QuantizedLinear, check_codes, check_factors, checked, in_two, number_of
 
 PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 K_NAMES = ("hidden", "hidden", "intermediate")  # what K of each projection is
@@ -153,7 +153,9 @@ class Tensors:
                 raise KeyError(f"{shown[3]} is missing; expected it, scale='token', or quantize=False")
             scale = number_of(shown[3], self.read(names[3]), codes.device)
             found = found._replace(input_scale=scale if divisors else 1 / scale)
-        return checked(found, shown, k_name)
+        found = checked(found, shown, k_name)
+        check_factors(found.factors, shown[1])
+        return found
 
     def bias(self, name: str) -> torch.Tensor | None:
         """The bias of the layer NAME, if there is one."""

@@ -14,8 +14,8 @@ _CONFIG = "config.json"
 _OF_LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config")  # of models with other parts, too
 _OF_OTHERS = {"vision_config": re.compile("visi|visual"), "audio_config": re.compile("audio")}  # by a layer's prefix
 
-_ACTIVATIONS = {"silu": "silu", "swish": "silu"}
-_ACTIVATION = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "ffn_act_fn")
+_ACTIVATIONS = {"silu": "silu", "swish": "silu", "swiglu": "silu"}
+_ACTIVATION = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "activation")
 _NUMBERS = {"limit": "swiglu_limit", "alpha": "swiglu_alpha", "beta": "swiglu_beta"}
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k")
 _NORMALIZE = ("norm_topk_prob", "moe_renormalize", "route_norm", "moe_normalize_expert_weights")
@@ -27,7 +27,8 @@ _IN_A_LAYER = re.compile(
     r".*(limit|clamp|alpha|beta|multipliers|sparsity).*"
 )
 _IN_A_ROUTER = re.compile(
-    r".*scor(e|ing)_func.*|.*router_activation.*|(n|num_expert)_groups?|topk_(group|method)|.*zero_expert_num"
+    r".*scor(e|ing)_(func|fn).*|.*selection_fn|.*router_activation.*|.*zero_expert_num"
+    r"|(n|num_expert)_groups?|topk_(group|method)|.*grouped_topk"
     r"|.*rout(e|er|ed|ing)_.*(scal|bias|softcap|on_input).*|.*(use|enable)_(expert|rout\w+)_bias|router_bias"
 )
 _NEUTRAL = (None, False, 0, 1, "softmax", "greedy", "")

@@ -69,7 +69,7 @@ class Linear(Layer):
         if bias is not None and bias.shape != (self.out_features,):
             raise ValueError(f"bias has shape {tuple(bias.shape)}; expected {(self.out_features,)}, {name}'s rows")
         held = padded(weight)
-        self.register_buffer("codes", held.codes)
+        self.register_buffer("codes", held.codes.clone(memory_format=torch.contiguous_format))
         # As the GPU kernels read them: a call need not permute its weight's factors.
         self.register_buffer("factors", _in_blocks(held.factors))
         self.register_buffer("weight_scale", held.weight_scale)

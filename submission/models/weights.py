@@ -74,6 +74,13 @@ def product_scale(linear: QuantizedLinear, names: Sequence[str]) -> torch.Tensor
     return found
 
 
+def check_factors(factors: torch.Tensor, name: str) -> None:
+    """Raises ValueError if there is a NaN among the scale factors."""
+    bits = factors.view(torch.uint8)
+    if _has_numbers(bits) and (bits & _E4M3_NAN == _E4M3_NAN).any():
+        raise ValueError(f"{name} has NaN among its scale factors; expected numbers")
+
+
 def check_codes(codes: torch.Tensor, name: str, k_name: str) -> None:
     """Raises ValueError unless these can be a weight's codes."""
     shape = tuple(codes.shape)
@@ -86,7 +93,7 @@ def checked(linear: QuantizedLinear, names: Sequence[str], k_name: str = "K") ->
     """The layer with codes and factors as bytes and scales as tensors of one float32 number.
 
     names: what the four tensors, and k_name: what K is called in messages.  Raises ValueError for a tensor of another
-    format, and for numbers that are not finite or whose reciprocals or product are not.
+    format, and for scales that are not finite or whose reciprocals or product are not.
     """
     codes, factors, weight_scale, input_scale = linear
     check_codes(codes, names[0], k_name)
@@ -97,10 +104,8 @@ def checked(linear: QuantizedLinear, names: Sequence[str], k_name: str = "K") ->
         )
     if factors.device != codes.device:
         raise ValueError(f"{names[1]} is on {factors.device}; expected {codes.device}, as {names[0]}")
-    factors = factors.view(torch.uint8)
-    if _has_numbers(factors) and (factors & _E4M3_NAN == _E4M3_NAN).any():
-        raise ValueError(f"{names[1]} has NaN among its scale factors; expected numbers")
-    found = QuantizedLinear(codes.view(torch.uint8), factors, number_of(names[2], weight_scale, codes.device))
+    scale = number_of(names[2], weight_scale, codes.device)
+    found = QuantizedLinear(codes.view(torch.uint8), factors.view(torch.uint8), scale)
     if input_scale is None:
         return found
     found = found._replace(input_scale=number_of(names[3], input_scale, codes.device))
@@ -114,13 +119,15 @@ def named(linear: QuantizedLinear, name: str, k_name: str) -> QuantizedLinear:
 
 
 def padded(linear: QuantizedLinear, rows: int = 1) -> QuantizedLinear:
-    """The layer in memory of its own, with zeros so that its rows are a multiple of `rows`, and K of 64."""
+    """The layer with zeros, so that its rows are a multiple of `rows`, and K of 64."""
     n, half_k = linear.codes.shape
     groups = linear.factors.shape[1]
     more = -n % rows
-    codes = torch.nn.functional.pad(linear.codes, (0, -half_k % (K_MULTIPLE // 2), 0, more)).contiguous()
-    factors = torch.nn.functional.pad(linear.factors, (0, -groups % (K_MULTIPLE // GROUP), 0, more))
-    return linear._replace(codes=codes, factors=factors)
+    of_codes, of_factors = (0, -half_k % (K_MULTIPLE // 2), 0, more), (0, -groups % (K_MULTIPLE // GROUP), 0, more)
+    if not any((*of_codes, *of_factors)):
+        return linear
+    pad = torch.nn.functional.pad
+    return linear._replace(codes=pad(linear.codes, of_codes), factors=pad(linear.factors, of_factors))
 
 
 def takes_input_scale(quantize: bool = True, scale: str = CALIBRATED, **_: object) -> bool:

@@ -148,6 +148,8 @@ def test_options_are_read_unless_they_are_given(tmp_path):
         ({"num_expert_group": 2}, "num_expert_group 2"),
         ({"topk_method": "noaux_tc"}, "topk_method 'noaux_tc'"),
         ({"routed_scaling_factor": 2.5}, r"routed_scaling_factor 2\.5"),
+        ({"use_grouped_topk": True}, "use_grouped_topk True"),
+        ({"expert_selection_fn": "sigmoid"}, "expert_selection_fn 'sigmoid'"),
         ({"route_scale": 2.0}, r"route_scale 2\.0"),
         ({"use_routing_bias": True}, "use_routing_bias True"),
         ({"use_expert_bias": True}, "use_expert_bias True"),
