@@ -13,12 +13,12 @@ from types import MethodType
 import torch
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_experts_forward
 
-from ...experts_operator import grouped_gated_gemm, grouped_plain_gemm
+from ...experts_operator import grouped_gated_gemm, grouped_plain_gemm, swizzle_expert_scales
 from ...extended_operator import NVFP4
 from ...operators import STACKED
 from ...quantize_operator import quantize_nvfp4
 from ...routing_operator import combine_rows, route_ids
-from ...scale_layouts import LINEAR
+from ...scale_layouts import LINEAR, SWIZZLED, linear_scales
 from ..checkpoint import PROJECTIONS, Tensors
 from ..layer import Layer
 from ..weights import CALIBRATED, K_MULTIPLE, TOKEN, QuantizedLinear, named, padded, quantize_linear
@@ -26,6 +26,7 @@ from .config import SIXTEEN_BIT
 
 IMPLEMENTATION = "nvfp4_gemm"  # config._experts_implementation
 HELD = "nvfp4"  # the child of an experts module that has its weights
+_LAYOUTS = (LINEAR, SWIZZLED)  # of A's scale factors and of the weights', which a call then need not permute
 _LLAMA4 = "Llama4TextExperts"  # its input is each token once for each expert, and no function can be chosen for it
 
 
@@ -71,7 +72,7 @@ class _Projection(Layer):
         held = [padded(named(one, f"{name} {number}", "K"), rows) for number, one in enumerate(linears)]
         codes, factors, scales, inputs = zip(*held, strict=True)
         self.register_buffer("codes", torch.stack(codes))
-        self.register_buffer("factors", torch.stack(factors))
+        self.register_buffer("factors", swizzle_expert_scales(torch.stack(factors)))
         self.register_buffer("weight_scale", torch.cat(scales))
         self.register_buffer("input_scale", None if inputs[0] is None else torch.cat(inputs))
         self.register_buffer("product_scale", self.weight_scale.clone())
@@ -81,7 +82,9 @@ class _Projection(Layer):
 
     def published(self) -> list[tuple[QuantizedLinear, torch.Tensor | None]]:
         """The weight and bias of each expert, without what pads them."""
-        codes, factors = self.codes[:, : self.rows, : self.k // 2], self.factors[:, : self.rows, : -(-self.k // 16)]
+        rows, half_k = self.codes.shape[1:]
+        codes = self.codes[:, : self.rows, : self.k // 2]
+        factors = [linear_scales(one, rows, half_k // 8)[: self.rows, : -(-self.k // 16)] for one in self.factors]
         numbers = [None if one is None else one.split(1) for one in (self.weight_scale, self.input_scale)]
         inputs = numbers[1] or [None] * len(codes)
         biases = [None] * len(codes) if self.bias is None else self.bias[:, : self.rows]
@@ -94,7 +97,7 @@ class _Projection(Layer):
         """a W^T + bias.  expert: of each row."""
         found = grouped_plain_gemm(
             a, self.codes, factors, self.factors, counts=counts, scale=self.product_scale, token_scale=token_scale,
-            out_dtype=dtype, scale_layout=LINEAR,
+            out_dtype=dtype, scale_layout=_LAYOUTS,
         )  # fmt: skip
         return found if self.bias is None else (found + self.bias[expert]).to(dtype)
 
@@ -164,7 +167,7 @@ class Experts(Layer):
             between = grouped_gated_gemm(
                 codes, gate.codes, up.codes, factors, gate.factors, up.factors, counts=counts,
                 scale_gate=gate.product_scale, scale_up=up.product_scale, scale_c=down.input_scale, out_dtype=NVFP4,
-                limit=limit, alpha=alpha, beta=beta, scale_layout=LINEAR,
+                limit=limit, alpha=alpha, beta=beta, scale_layout=_LAYOUTS,
             )  # fmt: skip
         else:
             expert = ids.new_zeros(places.numel() + 1)

@@ -139,12 +139,15 @@ def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, 
                 "it; expected a model of transformers whose quantized layers are of these kinds"
             )
     places, floats = {}, []
+    tied = {name for pair in model.all_tied_weights_keys.items() for name in pair}
     for name, parts in found.items():
         layer = layers[name]
         if not _is_quantized(parts):
             if type(layer) is torch.nn.Linear:
                 floats.append(names[name]["weight"][0].removesuffix(".weight") if "weight" in names[name] else name)
             continue
+        if f"{name}.weight" in tied:
+            raise ValueError(f"{name} is quantized and its weight is tied to another one; expected a float weight")
         if is_experts(layer):
             parts = _expert_parts(name, layer, parts)
             held, at = Held(parts, name), f"{name}.{HELD}"

@@ -95,6 +95,13 @@ def test_a_quantized_layer_that_is_more_than_linear(tmp_path):
         load(published.folder)
 
 
+def test_a_quantized_output_layer_that_is_tied(tmp_path):
+    published = Published(tmp_path, "llama", tie_word_embeddings=True)
+    change(published.folder, {"lm_head.weight": PACKED})
+    with pytest.raises(ValueError, match="lm_head is quantized and its weight is tied to another one"):
+        load(published.folder)
+
+
 def test_experts_that_are_not_all_there(tmp_path):
     at = "model.layers.0.mlp.experts"
     published = Published(tmp_path, "qwen3_moe")
