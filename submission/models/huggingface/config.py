@@ -126,11 +126,10 @@ class Nvfp4GemmConfig(QuantizationConfigMixin):
         """As compressed-tensors writes it: save_pretrained() writes the tensors by the same convention."""
         weights = {"num_bits": _BITS, "type": "float", "group_size": _GROUP, "strategy": "tensor_group"}
         weights |= {"symmetric": True, "dynamic": False}
-        kinds = {self.activations} if self.activations else self.kinds or {TOKEN}
         inputs = {SIXTEEN_BIT: None, CALIBRATED: {**weights, "dynamic": "local"}, TOKEN: {**weights, "dynamic": True}}
         groups = {
             f"group_{number}": {"targets": ["Linear"], "weights": weights, "input_activations": inputs[kind]}
-            for number, kind in enumerate(sorted(kinds))
+            for number, kind in enumerate(sorted(self.kinds))
         }
         return {
             "quant_method": "compressed-tensors",

@@ -163,27 +163,27 @@ class Nvfp4GemmQuantizer(HfQuantizer):
             else:
                 model.set_submodule(name, Linear(found[""], bias=module.bias, name=name, **_options(kind)))
         self.quantized.clear()
-        self.quantization_config.ignore = [
-            name for name, module in model.named_modules() if type(module) is torch.nn.Linear
-        ]
+        config, modules = self.quantization_config, dict(model.named_modules())
+        config.ignore = [name for name, module in modules.items() if type(module) is torch.nn.Linear]
+        config.kinds = {_kind_of(one) for one in modules.values() if isinstance(one, (Linear, Experts))}
         fuse(model)
 
     def get_state_dict_and_metadata(self, model: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict]:
         """The tensors by compressed-tensors' names, one linear layer for each projection and expert."""
         state = model.state_dict()
         for name, module in model.named_modules():
-            if isinstance(module, Linear) and f"{name}.codes" in state:
-                found = {"": (unpadded(module), module.bias)}
+            if isinstance(module, Linear) and f"{name}.codes" in state:  # else a part of one of the others
+                found = {name: (unpadded(module), module.bias)}
             elif isinstance(module, FusedMLP):
-                found = {f".{one}": (weight, None) for one, weight in module.published().items()}
+                found = {f"{name}.{one}": (weight, None) for one, weight in module.published().items()}
             elif isinstance(module, Experts):
-                found = {f".{one}": pair for one, pair in module.published().items()}
+                found = {f"{name.removesuffix(HELD)}{one}": pair for one, pair in module.published().items()}
             else:
                 continue
-            state = {key: one for key, one in state.items() if not key.startswith(f"{name}.")}
-            at = name.removesuffix(f".{HELD}") if isinstance(module, Experts) else name
+            for one in module.state_dict():
+                del state[f"{name}.{one}"]
             for one, (weight, bias) in found.items():
-                state |= _published(at + one, weight, bias)
+                state |= _published(one, weight, bias)
         return state, {}
 
     def is_serializable(self) -> bool:
@@ -202,6 +202,10 @@ class Nvfp4GemmQuantizer(HfQuantizer):
 def _options(kind: str) -> dict[str, object]:
     """Linear()'s options for a kind of activations."""
     return {"quantize": False} if kind == SIXTEEN_BIT else {"scale": kind}
+
+
+def _kind_of(module: Linear | Experts) -> str:
+    return module.kind if isinstance(module, Experts) else module.scale if module.quantize else SIXTEEN_BIT
 
 
 def _from_fp8(

@@ -80,6 +80,9 @@ def test_a_folder_whose_config_does_not_speak_of_quantization(tmp_path):
         published.folder, dtype=torch.float16, quantization_config=Nvfp4GemmConfig()
     )
     assert torch.equal(logits(older), logits(whole))
+    older.save_pretrained(tmp_path / "again")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "again", dtype=torch.float16)
+    assert torch.equal(logits(again), logits(whole))
 
 
 def test_a_configuration_chooses_16_bit_activations(tmp_path):
