@@ -32,6 +32,11 @@ def names(backend: str) -> list[str]:
     return [*table["tiles"], *table.get("narrow_tiles", {})]
 
 
+def extended_names(backend: str) -> list[str]:
+    """The names of the tiles of Hopper's extended GEMM, in the library's order."""
+    return list(printed()[backend]["extended_tiles"])
+
+
 def grouped_names(backend: str) -> list[str]:
     """The names of the grouped GEMM's tiles, in the library's order."""
     return list(printed()[backend]["grouped_tiles"])

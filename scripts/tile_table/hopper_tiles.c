@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "../../submission/hopper/experts/hopper_experts_selection.h"
@@ -7,16 +8,30 @@
 #include "../../submission/hopper/narrow/hopper_narrow_selection.h"
 #include "tile_table.h"
 
-void print_hopper_tiles(void) {
-    printf("{\n    \"tiles\": {\n");
+static bool is_extended(int tile) {
+    return tile < HOPPER_COMMON_TILES || tile >= HOPPER_DUAL_TILES;
+}
+
+static void print_tiles(bool extended) {
+    const char *separator = "";
     for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
-        printf("      \"%s\": {\"warpgroups_n\": %d, \"m_blocks\": %d, \"tile_m\": %d, \"stages\": %d, "
-               "\"split_k\": %d, \"warpgroups_k\": %d, \"persistent\": %d}%s\n",
-               config->name, config->warpgroups_n, config->m_blocks, config->tile_m, config->stages,
-               config->split_k, config->warpgroups_k, config->persistent, i + 1 < HOPPER_TILES ? "," : "");
+        if (extended ? is_extended(i) : i < HOPPER_DUAL_TILES) {
+            printf("%s      \"%s\": {\"warpgroups_n\": %d, \"m_blocks\": %d, \"tile_m\": %d, \"stages\": %d, "
+                   "\"split_k\": %d, \"warpgroups_k\": %d, \"persistent\": %d}",
+                   separator, config->name, config->warpgroups_n, config->m_blocks, config->tile_m,
+                   config->stages, config->split_k, config->warpgroups_k, config->sharing == TILE_AFTER_TILE);
+            separator = ",\n";
+        }
     }
-    printf("    },\n    \"narrow_tiles\": {\n");
+}
+
+void print_hopper_tiles(void) {
+    printf("{\n    \"tiles\": {\n");
+    print_tiles(false);
+    printf("\n    },\n    \"extended_tiles\": {\n");
+    print_tiles(true);
+    printf("\n    },\n    \"narrow_tiles\": {\n");
     for (int i = 0; i < HOPPER_NARROW_TILES; i++) {
         const struct hopper_narrow_config *config = &hopper_narrow_configs[i];
         printf(
@@ -39,10 +54,10 @@ void print_hopper_tiles(void) {
                i + 1 < HOPPER_EXPERTS_TILES_COUNT ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
-    for (int i = 0; i < HOPPER_TILES; i++) {
+    for (int i = 0; i < HOPPER_DUAL_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
         printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d}%s\n", config->name,
-               hopper_cta_threads(config), hopper_shared_bytes(config), i + 1 < HOPPER_TILES ? "," : "");
+               hopper_cta_threads(config), hopper_shared_bytes(config), i + 1 < HOPPER_DUAL_TILES ? "," : "");
     }
     printf("    }\n  }");
 }

@@ -54,9 +54,11 @@ int32_t gpu_encode(const char *name, const struct tensor_3d *tensor, CUtensorMap
     cuuint64_t strides[2] = {row_bytes, row_bytes * (cuuint64_t)batch_rows};
     uint32_t box_batches = tensor->box_batches != 0 ? tensor->box_batches : 1;
     cuuint32_t box[3] = {tensor->box_elems, tensor->box_rows, box_batches}, element_strides[3] = {1, 1, 1};
-    CUresult result = encode_tiled(map, tensor->type, 3, (void *)(uintptr_t)tensor->address, sizes, strides,
-                                   box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, tensor->swizzle,
-                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult result =
+        encode_tiled(map, tensor->type, 3, (void *)(uintptr_t)tensor->address, sizes, strides, box,
+                     element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, tensor->swizzle,
+                     tensor->by_lines ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) {
         return set_message(CUSTOM_KERNEL_ERROR_DEVICE, "cuTensorMapEncodeTiled of %s failed with CUresult %d",
                            name, (int)result);

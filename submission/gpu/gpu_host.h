@@ -53,6 +53,7 @@ struct tensor_3d {
     int element_bytes;
     uint32_t box_elems, box_rows;
     CUtensorMapSwizzle swizzle;
+    bool by_lines;        /* L2 fetches single lines of 128 bytes, not pairs */
     int64_t batch_rows;   /* rows from one batch to the next, if other rows lie between; 0: `rows` */
     uint32_t box_batches; /* 0: 1 */
 };

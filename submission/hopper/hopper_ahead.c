@@ -3,7 +3,7 @@
 #include "../gpu/gpu_scales.h"
 
 bool hopper_is_persistent(const struct hopper_config *config, int64_t tiles, int sms) {
-    return config->persistent && tiles <= INT32_MAX - sms;
+    return config->sharing == TILE_AFTER_TILE && tiles <= INT32_MAX - sms;
 }
 
 struct ahead hopper_plan_ahead(const struct problem *problem, const struct hopper_config *config,
@@ -57,12 +57,12 @@ static int32_t launch_both(const struct problem *problem, const struct launch *d
 }
 
 int32_t hopper_launch_dequantize(const struct problem *problem, int64_t stages_k, const struct ahead *ahead,
-                                 int64_t tile_m, uint8_t *a_fp16, uint32_t *counters,
+                                 int64_t tile_m, uint8_t *a_fp16, uint32_t *words, int64_t count,
                                  const struct permute_scales_params *scales) {
     struct hopper_prepare_params params = {
         .a = hopper_dequantize_params(problem, stages_k, a_fp16),
-        .counters = counters,
-        .count = (uint32_t)ahead->counters,
+        .counters = words,
+        .count = (uint32_t)count,
     };
     int64_t units = params.a.row_units, rows = problem->m, batches = problem->l;
     void *arguments[] = {&params.a, &params.counters, &params.count};
@@ -78,7 +78,7 @@ int32_t hopper_launch_dequantize(const struct problem *problem, int64_t stages_k
     }
     int64_t threads = hopper_dequantize_threads(units);
     struct launch launch = {
-        .kernel = ahead->counters > 0 ? hopper_dequantize_first_kernel() : hopper_dequantize_kernel(),
+        .kernel = count > 0 ? hopper_dequantize_first_kernel() : hopper_dequantize_kernel(),
         .grid = {rows, ceil_div(units, threads), batches},
         .threads = threads,
         .cluster = 1,

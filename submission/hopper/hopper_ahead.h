@@ -23,10 +23,11 @@ struct ahead hopper_plan_ahead(const struct problem *problem, const struct hoppe
                                int64_t tiles_n, int sms, int64_t stages_k);
 
 /* Dequantizes all of A, or the first parts of the first band if `ahead` has items; tile_m: of the tile that was
- * planned.  In the same launch, permutes scale factors (gpu_complete_permute_scales), unless `scales` is NULL.
+ * planned.  Zeroes `count` words.  In the same launch, permutes scale factors (gpu_complete_permute_scales),
+ * unless `scales` is NULL.
  */
 int32_t hopper_launch_dequantize(const struct problem *problem, int64_t stages_k, const struct ahead *ahead,
-                                 int64_t tile_m, uint8_t *a_fp16, uint32_t *counters,
+                                 int64_t tile_m, uint8_t *a_fp16, uint32_t *words, int64_t count,
                                  const struct permute_scales_params *scales);
 
 /* Adds the items of `ahead`, if there are any, to a persistent GEMM's parameters. */

@@ -6,9 +6,8 @@
 #include "narrow/hopper_narrow_backend.h"
 
 static bool suits(int tile, const struct extension *extension) {
-    (void)tile;
     (void)extension;
-    return true;
+    return hopper_dual_gemm_kernel(tile) != NULL;
 }
 
 static const void *kernel_of(int tile, const struct problem *problem, bool persistent) {

@@ -12,6 +12,7 @@
 
 #include "../core/scale_layout.h"
 #include "../gpu/gpu_limits.h"
+#include "../gpu/gpu_tiles.h"
 
 /* Variables of the environment: the name of the tile to use, and 0 for launches without PDL. */
 #define HOPPER_CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
@@ -30,27 +31,44 @@
 #define OUTPUT_PAD_BYTES     16 /* between rows of the staged output: stmatrix without bank conflicts */
 
 /* name (rows of A, rows of B, shares of K), warpgroups along the rows of B, m blocks of each warpgroup, rows of
- * A, stages, CTAs that share a tile's K, warpgroups that share a CTA's K, and whether CTAs stay for tile after
- * tile (hopper_persistent_gemm.cuh) */
-#define HOPPER_CONFIGS(X)                                                                                      \
-    X(m128n64, 2, 1, 128, 5, 1, 1, 0)                                                                          \
-    X(m256n64, 2, 1, 256, 3, 1, 1, 1)                                                                          \
-    X(m128n96, 3, 1, 128, 4, 1, 1, 0)                                                                          \
-    X(m128n96k2, 3, 1, 128, 4, 2, 1, 0)                                                                        \
-    X(m64n64k2, 2, 1, 64, 6, 2, 1, 0)                                                                          \
-    X(m128n64k2, 2, 1, 128, 5, 2, 1, 0)                                                                        \
-    X(m64n128, 2, 2, 64, 6, 1, 1, 0)                                                                           \
-    X(m96n64, 2, 1, 96, 6, 1, 1, 0)                                                                            \
-    X(m96n64k2, 2, 1, 96, 6, 2, 1, 0)                                                                          \
-    X(m96n96, 3, 1, 96, 5, 1, 1, 0)                                                                            \
-    X(m192n96, 3, 1, 192, 3, 1, 1, 0)                                                                          \
-    X(m192n128, 2, 2, 192, 3, 1, 1, 0)                                                                         \
-    X(m32n128, 4, 1, 32, 8, 1, 1, 0)                                                                           \
-    X(m64n32k8, 1, 1, 64, 8, 2, 4, 0)
+ * A, stages, CTAs that share a tile's K, warpgroups that share a CTA's K, and how CTAs share the tiles */
+enum hopper_sharing {
+    TILE_EACH,       /* a CTA for each tile, or a cluster */
+    TILE_AFTER_TILE, /* CTAs stay for tile after tile (hopper_persistent_gemm.cuh) */
+    EQUAL_SHARES, /* of all tiles' stages, in the extended GEMM alone (extended/hopper_extended_shares.cuh) */
+};
+
+/* Of both GEMMs, of the dual GEMM alone, and of the extended GEMM alone. */
+#define HOPPER_COMMON_CONFIGS(X)                                                                               \
+    X(m128n64, 2, 1, 128, 5, 1, 1, TILE_EACH)                                                                  \
+    X(m256n64, 2, 1, 256, 3, 1, 1, TILE_AFTER_TILE)                                                            \
+    X(m128n96, 3, 1, 128, 4, 1, 1, TILE_EACH)                                                                  \
+    X(m64n64k2, 2, 1, 64, 6, 2, 1, TILE_EACH)                                                                  \
+    X(m128n64k2, 2, 1, 128, 5, 2, 1, TILE_EACH)                                                                \
+    X(m96n64, 2, 1, 96, 6, 1, 1, TILE_EACH)                                                                    \
+    X(m96n64k2, 2, 1, 96, 6, 2, 1, TILE_EACH)                                                                  \
+    X(m192n96, 3, 1, 192, 3, 1, 1, TILE_EACH)                                                                  \
+    X(m64n32k8, 1, 1, 64, 8, 2, 4, TILE_EACH)
+#define HOPPER_DUAL_CONFIGS(X)                                                                                 \
+    X(m128n96k2, 3, 1, 128, 4, 2, 1, TILE_EACH)                                                                \
+    X(m64n128, 2, 2, 64, 6, 1, 1, TILE_EACH)                                                                   \
+    X(m96n96, 3, 1, 96, 5, 1, 1, TILE_EACH)                                                                    \
+    X(m192n128, 2, 2, 192, 3, 1, 1, TILE_EACH)                                                                 \
+    X(m32n128, 4, 1, 32, 8, 1, 1, TILE_EACH)
+#define HOPPER_EXTENDED_CONFIGS(X)                                                                             \
+    X(m32n128s, 4, 1, 32, 8, 1, 1, EQUAL_SHARES)                                                               \
+    X(m64n64s, 2, 1, 64, 7, 1, 1, EQUAL_SHARES)                                                                \
+    X(m96n64s, 2, 1, 96, 6, 1, 1, EQUAL_SHARES)                                                                \
+    X(m128n64s, 2, 1, 128, 5, 1, 1, EQUAL_SHARES)                                                              \
+    X(m160n64s, 2, 1, 160, 4, 1, 1, EQUAL_SHARES)                                                              \
+    X(m192n64s, 2, 1, 192, 3, 1, 1, EQUAL_SHARES)
+#define HOPPER_CONFIGS(X) HOPPER_COMMON_CONFIGS(X) HOPPER_DUAL_CONFIGS(X) HOPPER_EXTENDED_CONFIGS(X)
+
+enum { HOPPER_TILE_COUNT = GPU_COUNT_TILES(HOPPER_CONFIGS) };
 
 struct hopper_config {
     const char *name;
-    int warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, persistent;
+    int warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, sharing;
 };
 
 #define TILE_N(warpgroups_n, m_blocks) ((warpgroups_n) * (m_blocks) * WGMMA_M_BLOCK_B_ROWS)
@@ -72,6 +90,12 @@ struct hopper_config {
 /* Stages, two barriers for each, and room to align their start. */
 #define SHARED_BYTES(tile_n, tile_m, stages)                                                                   \
     ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) + SWIZZLE_ATOM_BYTES)
+
+/* The same and a strip of outputs for each warpgroup: OUTPUT_STRIP_ROWS rows of C by its columns of a part. The
+ * linker aligns the start. */
+#define SHARES_SHARED_BYTES(tile_n, tile_m, stages, warpgroups)                                                \
+    ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) +                                           \
+     (warpgroups) * OUTPUT_STRIP_ROWS * OUTPUT_STRIP_BYTES)
 
 static inline int hopper_tile_n(const struct hopper_config *config) {
     return TILE_N(config->warpgroups_n, config->m_blocks);

@@ -13,29 +13,30 @@
 #include "hopper_persistent_gemm.cuh"
 #include "narrow/hopper_narrow_dual_gemm.cuh"
 
-#define KERNEL(name, warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, persistent)                \
+#define KERNEL(name, warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, sharing)                   \
     (const void *)hopper::dual_gemm_kernel<                                                                    \
         hopper::dual_tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k>>,
 
 const void *hopper_dual_gemm_kernel(int index) {
-    static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};
+    static const void *const kernels[HOPPER_TILE_COUNT] = {HOPPER_COMMON_CONFIGS(KERNEL)
+                                                               HOPPER_DUAL_CONFIGS(KERNEL)};
     return kernels[index];
 }
 
-template <class T, bool persistent> static const void *persistent_kernel_of(void) {
-    if constexpr (persistent) {
+template <class T, int sharing> static const void *persistent_kernel_of(void) {
+    if constexpr (sharing == TILE_AFTER_TILE) {
         return (const void *)hopper::persistent_dual_gemm_kernel<T>;
     } else {
         return nullptr;
     }
 }
 
-#define PERSISTENT_KERNEL(name, warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, persistent)     \
+#define PERSISTENT_KERNEL(name, warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k, sharing)        \
     persistent_kernel_of<hopper::dual_tile<warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k>,     \
-                         persistent>(),
+                         sharing>(),
 
 const void *hopper_persistent_dual_gemm_kernel(int index) {
-    static const void *const kernels[] = {HOPPER_CONFIGS(PERSISTENT_KERNEL)};
+    static const void *const kernels[HOPPER_TILE_COUNT] = {HOPPER_COMMON_CONFIGS(PERSISTENT_KERNEL)};
     return kernels[index];
 }
 

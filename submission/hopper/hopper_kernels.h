@@ -66,6 +66,13 @@ struct hopper_persistent_params {
     struct dequantize_params a;
 };
 
+/* CTAs with equal shares: the tiles before shared_tiles have their stages in a line of `units`. */
+struct hopper_shares_params {
+    int32_t tiles_m, tiles, shared_tiles, units;
+    uint32_t *arrivals; /* [shared tile], zero before the launch: CTAs whose sums are there */
+    void *sums;         /* [CTA]: accumulators of a tile whose end another CTA has */
+};
+
 /* A narrow tile's GEMM.  The scale factors of a row and a word start at the sum of the steps of its tile,
  * quarter of a tile, row and word, in bytes; a word is the four scale factors of 64 elements of K. */
 struct hopper_narrow_params {

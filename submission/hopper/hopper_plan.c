@@ -62,6 +62,11 @@ static int64_t count_tiles(const struct hopper_plan *plan, const struct hopper_c
            plan->problem->l;
 }
 
+static struct hopper_shares shares_of(const struct hopper_plan *plan, const struct hopper_config *config,
+                                      int64_t columns) {
+    return hopper_share_tiles(count_tiles(plan, config, columns), plan->stages_k, plan->sms);
+}
+
 static int32_t check_limits(const struct hopper_plan *plan, const struct hopper_gemm_kind *kind, int tile,
                             int64_t columns) {
     const struct problem *problem = plan->problem;
@@ -76,10 +81,15 @@ static int32_t check_limits(const struct hopper_plan *plan, const struct hopper_
         {"the size of a in bytes", problem->l * problem->m * (problem->k / 2), INT64_MAX / 16},
     };
     RETURN_IF_FAILED(gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits));
-    const struct limit tiles = {"the number of tiles", count_tiles(plan, config, columns),
-                                INT32_MAX - plan->sms};
+    const struct limit line[] = {
+        {"the number of tiles", count_tiles(plan, config, columns), INT32_MAX - plan->sms},
+        {"the stages of two rounds of tiles", ceil_div(problem->k, STAGE_K) * 2 * plan->sms, INT32_MAX},
+    };
+    if (config->sharing == EQUAL_SHARES) {
+        return gpu_check_limits("hopper", config->name, line, 2);
+    }
     return kind->kernel(tile, problem, false) != NULL ? CUSTOM_KERNEL_OK
-                                                      : gpu_check_limits("hopper", config->name, &tiles, 1);
+                                                      : gpu_check_limits("hopper", config->name, line, 1);
 }
 
 static int32_t make_plan(const struct problem *problem, const struct hopper_gemm_kind *kind,
@@ -105,19 +115,25 @@ static int32_t make_plan(const struct problem *problem, const struct hopper_gemm
         plan->ahead = hopper_plan_ahead(problem, config, ceil_div(choice->first_columns, hopper_tile_n(config)),
                                         plan->sms, plan->stages_k);
     }
-    plan->counters_bytes = plan->ahead.counters * (int64_t)sizeof(uint32_t);
+    plan->words = plan->ahead.counters;
+    if (config->sharing == EQUAL_SHARES) {
+        const struct hopper_shares shares = shares_of(plan, config, plan->columns);
+        plan->words = shares.shared_tiles;
+        plan->sums_bytes = shares.ctas * 2 * hopper_tile_n(config) * config->tile_m * (int64_t)sizeof(float);
+    }
     return CUSTOM_KERNEL_OK;
 }
 
 static int64_t scratch_bytes(const struct hopper_plan *plan) {
-    return plan->a_bytes + 2 * plan->scale_bytes + plan->counters_bytes;
+    return plan->a_bytes + 2 * plan->scale_bytes + plan->sums_bytes + plan->words * (int64_t)sizeof(uint32_t);
 }
 
 static void place_operands(struct hopper_plan *plan, uint8_t *scratch) {
     plan->a = scratch;
     plan->sfb1 = plan->a + plan->a_bytes;
     plan->sfb2 = plan->sfb1 + plan->scale_bytes;
-    plan->counters = (uint32_t *)(void *)(plan->sfb2 + plan->scale_bytes);
+    plan->sums = plan->sfb2 + plan->scale_bytes;
+    plan->counters = (uint32_t *)(void *)(plan->sums + plan->sums_bytes);
 }
 
 /* ---- before the GEMM ---- */
@@ -135,7 +151,7 @@ int32_t hopper_dequantize_before(const struct hopper_plan *plan) {
     const struct permute_scales_params scales = hopper_permuted_scales(plan);
     return hopper_launch_dequantize(plan->problem, plan->stages_k, &plan->ahead,
                                     hopper_configs[plan->choice.tile].tile_m, plan->a, plan->counters,
-                                    plan->permute_scales ? &scales : NULL);
+                                    plan->words, plan->permute_scales ? &scales : NULL);
 }
 
 /* ---- the GEMM ---- */
@@ -146,6 +162,7 @@ static int32_t encode_b(const char *name, const struct problem *problem, int til
     const int64_t interleave = interleave_of(problem);
     struct tensor_3d b =
         gpu_fp4_tensor(problem, fp4, problem->n, STAGE_FP4_BYTES, tile_n, CU_TENSOR_MAP_SWIZZLE_NONE);
+    b.by_lines = true; /* pairs are 2 % slower with few rows of A (measured:H200) */
     if (interleave != 0) {
         b.rows = interleave;
         b.batches = problem->n / interleave;
@@ -207,6 +224,21 @@ static int32_t make_gemm(const struct hopper_plan *plan, const struct hopper_gem
         gemm->launch.grid[1] = gemm->launch.grid[2] = 1;
         gemm->launch.shared_bytes =
             PERSISTENT_SHARED_BYTES(tile_n, config->tile_m, config->stages, config->warpgroups_n);
+    }
+    if (config->sharing == EQUAL_SHARES) {
+        const struct hopper_shares shares = shares_of(plan, config, columns);
+        gemm->shares = (struct hopper_shares_params){
+            .tiles_m = (int32_t)tiles_m,
+            .tiles = (int32_t)tiles,
+            .shared_tiles = (int32_t)shares.shared_tiles,
+            .units = (int32_t)(shares.shared_tiles * plan->stages_k),
+            .arrivals = plan->counters,
+            .sums = plan->sums,
+        };
+        gemm->launch.grid[0] = shares.ctas;
+        gemm->launch.grid[1] = gemm->launch.grid[2] = 1;
+        gemm->launch.shared_bytes =
+            SHARES_SHARED_BYTES(tile_n, config->tile_m, config->stages, config->warpgroups_n);
     }
     if (first == 0) {
         hopper_schedule_ahead(problem, plan->stages_k, &plan->ahead, plan->a, plan->counters, &gemm->params);

@@ -18,16 +18,17 @@ struct hopper_plan {
     bool joint;          /* both operands of a tile are rows of b1 */
     bool permute_scales; /* to the blocked layout, whose K is padded to whole stages */
     struct ahead ahead;  /* dequantization of A during the first GEMM */
-    /* Scratch memory: A in 16 bits; sfb1 or sfb2, permuted; counters. */
-    int64_t a_bytes, scale_bytes, counters_bytes;
-    uint8_t *a, *sfb1, *sfb2;
-    uint32_t *counters;
+    /* Scratch memory: A in 16 bits; sfb1 or sfb2, permuted; sums of equal shares; counters. */
+    int64_t a_bytes, scale_bytes, sums_bytes, words;
+    uint8_t *a, *sfb1, *sfb2, *sums;
+    uint32_t *counters; /* `words` of them, zero when the GEMM starts */
 };
 
 /* One launch of the GEMM: some columns of C, with one tile. */
 struct hopper_gemm {
     CUtensorMap a, b1, b2;
     struct hopper_persistent_params params; /* `gemm`, which comes first, are those of one tile a CTA */
+    struct hopper_shares_params shares;     /* without sums unless CTAs have equal shares */
     struct launch launch;
 };
 

@@ -17,11 +17,15 @@ const struct hopper_costs hopper_costs = {
     .turns_ps = 2900000,
     .call_ps = 2890000,
     .rest_ps = 2000000,
+    .shares_call_ps = 7508000,
+    .shares_b_row_ps = 3849,
+    .shares_product_ps = 60,
+    .sums_ps = 228,
+    .part_ps = 50,
+    .round_ps = 165,
 };
 
 enum { REST_GAIN_PERCENT = 3, REST_TRIED_WAVES = 2 };
-
-#define ALL_TILES ((UINT32_C(1) << HOPPER_TILES) - 1)
 
 const struct hopper_config hopper_configs[HOPPER_TILES] = {HOPPER_CONFIGS(GPU_TILE_ROW)};
 
@@ -36,9 +40,33 @@ int64_t hopper_stage_ps(int64_t b_rows, int64_t a_rows) {
     return stage > at_least ? stage : at_least;
 }
 
+struct hopper_shares hopper_share_tiles(int64_t tiles, int64_t stages_k, int sms) {
+    const int64_t rounds = tiles / sms,
+                  whole = tiles % sms == 0 ? tiles
+                          : rounds > 1     ? (rounds - 1) * sms
+                                           : 0,
+                  units = (tiles - whole) * stages_k, ctas = whole == 0 && units < sms ? units : sms;
+    return (struct hopper_shares){ctas, tiles - whole, ceil_div(units, ctas) + whole / sms * stages_k};
+}
+
+static int64_t shares_cost_ps(const struct hopper_config *config, int64_t tiles, int64_t stages_k, int sms) {
+    const struct hopper_costs *costs = &hopper_costs;
+    const struct hopper_shares shares = hopper_share_tiles(tiles, stages_k, sms);
+    const int64_t b_rows = hopper_tile_n(config), a_rows = config->tile_m,
+                  rounds = (tiles - shares.shared_tiles) / sms,
+                  others = shares.shared_tiles == 0 ? 0 : ceil_div(shares.ctas, shares.shared_tiles) - 1,
+                  sums = shares.shared_tiles == 0 ? 0 : costs->sums_ps + others * costs->part_ps;
+    return costs->shares_call_ps +
+           shares.stages * b_rows * (costs->shares_b_row_ps + a_rows * costs->shares_product_ps) +
+           b_rows * a_rows * (sums + rounds * costs->round_ps);
+}
+
 int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms) {
     const struct hopper_costs *costs = &hopper_costs;
+    if (config->sharing == EQUAL_SHARES) {
+        return shares_cost_ps(config, hopper_ctas(config, m, n, l), ceil_div(k, STAGE_K), sms);
+    }
     int64_t stage = hopper_stage_ps(hopper_tile_n(config), config->tile_m);
     int64_t waves = ceil_div(hopper_ctas(config, m, n, l), CTAS_AT_ONCE(sms, config->split_k));
     int64_t stages_of_cta = ceil_div(ceil_div(k, STAGE_K), config->split_k);
@@ -84,7 +112,8 @@ static struct hopper_choice with_rest(uint32_t allowed, int tile, int64_t m, int
     for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
         int64_t all_waves = hopper_ctas(config, m, n, l) / sms;
-        if (config->split_k > 1 || (allowed >> i & 1) == 0) { /* split K is for less than a wave */
+        if (config->split_k > 1 || config->sharing == EQUAL_SHARES || (allowed >> i & 1) == 0) {
+            /* split K is for less than a wave, and equal shares have no rest */
             continue;
         }
         for (int64_t waves = all_waves; waves > 0 && waves > all_waves - REST_TRIED_WAVES; waves--) {
@@ -95,7 +124,7 @@ static struct hopper_choice with_rest(uint32_t allowed, int tile, int64_t m, int
             int64_t first_ps = hopper_tile_cost_ps(config, m, columns, k, l, sms) + launch_ps;
             for (int j = 0; j < HOPPER_TILES && first_ps < best_ps; j++) {
                 int64_t ps = first_ps + hopper_tile_cost_ps(&hopper_configs[j], m, n - columns, k, l, sms);
-                if (ps < best_ps && (allowed >> j & 1) != 0) {
+                if (ps < best_ps && (allowed >> j & 1) != 0 && hopper_configs[j].sharing != EQUAL_SHARES) {
                     choice = (struct hopper_choice){i, columns, j};
                     best_ps = ps;
                 }
@@ -115,7 +144,7 @@ struct hopper_choice hopper_select_among(uint32_t allowed, int64_t m, int64_t n,
 }
 
 struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    return hopper_select_among(ALL_TILES, m, n, k, l, sms);
+    return hopper_select_among((UINT32_C(1) << HOPPER_DUAL_TILES) - 1, m, n, k, l, sms);
 }
 
 const char *hopper_tile_name(int index) {

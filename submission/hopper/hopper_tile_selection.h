@@ -5,7 +5,11 @@
 #include "../gpu/gpu_tiles.h"
 #include "hopper_config.h"
 
-enum { HOPPER_TILES = GPU_COUNT_TILES(HOPPER_CONFIGS) };
+enum {
+    HOPPER_TILES = HOPPER_TILE_COUNT,
+    HOPPER_COMMON_TILES = GPU_COUNT_TILES(HOPPER_COMMON_CONFIGS),                   /* the first ones */
+    HOPPER_DUAL_TILES = HOPPER_COMMON_TILES + GPU_COUNT_TILES(HOPPER_DUAL_CONFIGS), /* then the dual GEMM's */
+};
 extern const struct hopper_config hopper_configs[HOPPER_TILES];
 
 /* The predicted times behind the choice, in picoseconds. */
@@ -20,6 +24,9 @@ extern const struct hopper_costs {
     int64_t turns_ps;          /* the reduction between warpgroups that take stages in turn */
     int64_t call_ps;           /* a call without its waves */
     int64_t rest_ps;           /* a second launch, for the columns that the first one leaves */
+    /* With equal shares: a call; a row of B1 and B2 of a stage, and its product with a row of A; sums of a
+     * CTA, for each output of a tile's two products' pairs, given or added; a whole round's outputs. */
+    int64_t shares_call_ps, shares_b_row_ps, shares_product_ps, sums_ps, part_ps, round_ps;
 } hopper_costs;
 
 /* The predicted time in picoseconds of a stage of K with b_rows rows of B1 and of B2 and a_rows rows of A. */
@@ -35,6 +42,15 @@ int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, in
  * its epilogue, and the reductions if K is shared. */
 int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms);
+
+/* The tiles of CTAs with equal shares of K: whole rounds of the SMs have a tile each, but for the last one or
+ * two, whose tiles are shared.  A CTA an SM, unless there are fewer stages. */
+struct hopper_shares {
+    int64_t ctas, shared_tiles;
+    int64_t stages; /* of a CTA, at most */
+};
+
+struct hopper_shares hopper_share_tiles(int64_t tiles, int64_t stages_k, int sms);
 
 /* The tiles that a problem runs with: one for columns 0 to first_columns - 1, and another for the rest, if any.
  */

@@ -299,6 +299,11 @@ PTX void bar_sync(uint32_t barrier, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/* Counts for bar_sync and does not wait. */
+PTX void bar_arrive(uint32_t barrier, uint32_t threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /* For data that is read once: it takes no place in L1.  Volatile, so that it stays behind a wait.  PTX ISA, ld.
  */
 PTX uint4 ld_global_once_v4(const void *address) {

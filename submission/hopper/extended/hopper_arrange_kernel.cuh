@@ -25,9 +25,10 @@ static __device__ __forceinline__ void transpose_words(uint32_t (&words)[4], int
 }
 
 /* CTA (x, y): part y of row x.  Four threads take a word of eight elements each, 32 apart, and write one of
- * their four pairs each, a unit: so a warp reads and writes whole lines. */
+ * their four pairs each, a unit: so a warp reads and writes whole lines.  Zeroes the words that the GEMM counts
+ * in. */
 static __global__ void __launch_bounds__(ARRANGE_THREADS)
-    arrange_kernel(const __grid_constant__ dequantize_params p) {
+    arrange_kernel(const __grid_constant__ dequantize_params p, uint32_t *words_to_zero, uint32_t count) {
     constexpr uint32_t words = PERMUTED_ELEMS / 32; /* of a lane: eight elements each */
     const uint32_t index = blockIdx.y * blockDim.x + threadIdx.x, chunk = index / DEQUANTIZE_UNITS,
                    word = index / 4 % words, lane = index % 4;
@@ -46,6 +47,11 @@ static __global__ void __launch_bounds__(ARRANGE_THREADS)
     if (exists) {
         ((uint4 *)p.a_fp16)[(int64_t)blockIdx.x * p.row_units + index] =
             make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
+    if (blockIdx.x == 0) {
+        for (uint32_t i = index; i < count; i += gridDim.y * blockDim.x) {
+            words_to_zero[i] = 0;
+        }
     }
 }
 

@@ -7,11 +7,16 @@
 #include "hopper_extended_kernels.h"
 #include "hopper_extended_narrow_backend.h"
 
+static const void *find_kernel(int tile, int a_type) {
+    return hopper_configs[tile].sharing == EQUAL_SHARES ? hopper_extended_shares_kernel(tile, a_type)
+                                                        : hopper_extended_gemm_kernel(tile, a_type);
+}
+
 /* True if a tile has a kernel for A's type, and holds whole pieces of interleaved rows; or, for a plain
  * product, if the scale factors of its two halves are the same distance apart for all rows. */
 static bool suits(int tile, const struct extension *extension) {
     const int tile_n = hopper_tile_n(&hopper_configs[tile]);
-    if (hopper_extended_gemm_kernel(tile, extension->a_type) == NULL) {
+    if (find_kernel(tile, extension->a_type) == NULL) {
         return false;
     }
     if (extension->plain) {
@@ -21,8 +26,8 @@ static bool suits(int tile, const struct extension *extension) {
 }
 
 static const void *kernel_of(int tile, const struct problem *problem, bool persistent) {
-    return persistent == (hopper_configs[tile].persistent != 0)
-               ? hopper_extended_gemm_kernel(tile, problem->extension->a_type)
+    return persistent == (hopper_configs[tile].sharing == TILE_AFTER_TILE)
+               ? find_kernel(tile, problem->extension->a_type)
                : NULL;
 }
 
@@ -41,14 +46,16 @@ static int32_t launch_before(const struct hopper_plan *plan) {
         .cluster = 1,
         .pdl_variable = HOPPER_PDL_VARIABLE,
     };
-    void *arguments[] = {&params};
+    uint32_t *words = plan->counters;
+    uint32_t count = (uint32_t)plan->words;
+    void *arguments[] = {&params, &words, &count};
     RETURN_IF_FAILED(gpu_launch(problem, &launch, arguments));
     return plan->permute_scales ? gpu_launch_permute_scales(problem, hopper_permute_scales_kernel(),
                                                             hopper_permuted_scales(plan), HOPPER_PDL_VARIABLE)
                                 : CUSTOM_KERNEL_OK;
 }
 
-/* The parameters of a kernel that is not persistent come first. */
+/* The parameters of a kernel with one tile a CTA come first. */
 static int32_t launch_gemm(const struct problem *problem, struct hopper_gemm *gemm) {
     struct hopper_extended_persistent_params params = {
         .extended = {.gemm = gemm->params.gemm,
@@ -57,7 +64,9 @@ static int32_t launch_gemm(const struct problem *problem, struct hopper_gemm *ge
                      .correction = hopper_correction(problem->extension->a_type)},
         .schedule = gemm->params,
     };
-    void *arguments[] = {&gemm->a, &gemm->b1, &gemm->b2, &params};
+    struct hopper_extended_shares_params with_shares = {params.extended, gemm->shares};
+    void *arguments[] = {&gemm->a, &gemm->b1, &gemm->b2,
+                         gemm->shares.sums == NULL ? (void *)&params : &with_shares};
     return gpu_launch(problem, &gemm->launch, arguments);
 }
 

@@ -28,6 +28,12 @@ struct hopper_extended_persistent_params {
     struct hopper_persistent_params schedule;
 };
 
+/* For tiles whose CTAs have equal shares. */
+struct hopper_extended_shares_params {
+    struct hopper_extended_params extended;
+    struct hopper_shares_params shares;
+};
+
 /* The columns of C of a narrow tile's warps.  2^unit_bits warps along N share `span` columns; each has `subs`
  * times 8, where each 8 are runs of 2^run_bits columns, `step` columns apart. */
 struct narrow_columns {
@@ -56,9 +62,12 @@ static inline float hopper_correction(int32_t a_type) {
 
 /* The kernel of configuration number `index` of HOPPER_CONFIGS for an A of type `a_type`, or NULL.  Its
  * parameters: the tensor maps of A in 16 bits, B1 and B2, of interleaved rows [piece][row][K], and struct
- * hopper_extended_params; for a persistent configuration, struct hopper_extended_persistent_params, with a CTA
+ * hopper_extended_params; for TILE_AFTER_TILE, struct hopper_extended_persistent_params, with a CTA
  * an SM. An A of fp16 is multiplied as one dequantized to it. */
 const void *hopper_extended_gemm_kernel(int index, int a_type);
+
+/* The same for EQUAL_SHARES alone. */
+const void *hopper_extended_shares_kernel(int index, int a_type);
 
 /* Its parameters: struct dequantize_params; `a` has 16 bits an element.  A thread writes a unit of 16 bytes. */
 const void *hopper_arrange_kernel(void);

@@ -123,6 +123,24 @@ static __device__ __forceinline__ void store_extended_strips(float (&acc)[T::m_b
     }
 }
 
+/* A tile's accumulators -> C, through a strip for each warpgroup from `strips` on. */
+template <class T>
+static __device__ __forceinline__ void
+store_tile_in_strips(float (&acc)[T::m_blocks][T::accs], const struct joint_coord &coord,
+                     const struct hopper_extended_params &all, unsigned char *strips) {
+    const int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+    const struct strip_place place = {strips + warpgroup * OUTPUT_STRIP_ROWS * OUTPUT_STRIP_BYTES,
+                                      STORE_BARRIER + warpgroup, coord.m, coord.first_row,
+                                      coord.column + warpgroup * WGMMA_M_BLOCK_B_ROWS};
+    with_outputs(all.epilogue, [&](auto plain, auto nvfp4) {
+        store_extended_strips<T, plain.value, nvfp4.value>(acc, place, all);
+    });
+    if (all.epilogue.output == CUSTOM_KERNEL_NVFP4 && coord.first_row + T::tile_m >= all.epilogue.m) {
+        pad_scales(all.epilogue, coord.column, all.epilogue.plain ? 2 * T::tile_n : T::tile_n,
+                   threadIdx.x - WARPGROUP_THREADS, T::consumers);
+    }
+}
+
 template <class T> struct persistent_extended_work : persistent_work<T, extended_tiles<T>> {
     using storage = struct persistent_storage<T>;
 
@@ -133,17 +151,7 @@ template <class T> struct persistent_extended_work : persistent_work<T, extended
 
     __device__ __forceinline__ void store_tile(float (&acc)[T::m_blocks][T::accs],
                                                const struct joint_coord &coord, storage *storage) const {
-        const struct hopper_extended_params &all = this->tiles.p.extended;
-        const int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
-        const struct strip_place place = {&storage->output[warpgroup][0][0], STORE_BARRIER + warpgroup, coord.m,
-                                          coord.first_row, coord.column + warpgroup * WGMMA_M_BLOCK_B_ROWS};
-        with_outputs(all.epilogue, [&](auto plain, auto nvfp4) {
-            store_extended_strips<T, plain.value, nvfp4.value>(acc, place, all);
-        });
-        if (all.epilogue.output == CUSTOM_KERNEL_NVFP4 && coord.first_row + T::tile_m >= all.epilogue.m) {
-            pad_scales(all.epilogue, coord.column, all.epilogue.plain ? 2 * T::tile_n : T::tile_n,
-                       threadIdx.x - WARPGROUP_THREADS, T::consumers);
-        }
+        store_tile_in_strips<T>(acc, coord, this->tiles.p.extended, &storage->output[0][0][0]);
     }
 };
 

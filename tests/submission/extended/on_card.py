@@ -19,7 +19,8 @@ from tests.submission.extended.extended_kit import call, exact_case, of_16_bits,
 
 VARIABLE = "NVFP4_HOPPER_CONFIG"
 NARROW = (("m8", 5), ("m16", 9), ("m16warps", 16), ("m32", 40))
-WIDE = (("m128n64", 70), ("m64n64k2", 70), ("m64n32k8", 33), ("m64n128", 65), ("m256n64", 300), ("m128n64k2", 129))
+WIDE = (("m128n64", 70), ("m64n64k2", 70), ("m64n32k8", 33), ("m256n64", 300), ("m128n64k2", 129))
+SHARES = (("m32n128s", 33), ("m64n64s", 65), ("m96n64s", 90), ("m128n64s", 129), ("m160n64s", 150), ("m192n64s", 400))
 DTYPES = (None, torch.float16, torch.bfloat16)
 WEIGHTS = (0, 1, 8, 32, 64, -1)  # -1: a plain product
 OUTPUTS = ("float16", "bfloat16", "nvfp4")
@@ -27,7 +28,7 @@ OUTPUTS = ("float16", "bfloat16", "nvfp4")
 
 def cases(small: bool) -> Iterator[tuple[object, ...]]:
     """Tile, M, N, K, weights, output, dtype of A, whether scale factors lie in blocks."""
-    tiles = (*NARROW, *WIDE)
+    tiles = (*NARROW, *WIDE, *SHARES)
     for i, ((tile, m), dtype, weights) in enumerate(itertools.product(tiles, DTYPES, WEIGHTS)):
         if small and i % 7:
             continue

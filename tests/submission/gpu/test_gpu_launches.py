@@ -75,7 +75,7 @@ def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, lay
         assert len(set(kernels)) == len(kernels)
         maps = [line[1:] for line in fake.log("encode")]
         box = min(m, tile_m)  # no row past the end of A is copied
-        b_map = [n, batches, k // 2, k // 2 * n, 64, tile_n, 1, 1, 1, 1, 0, 0, 3, 0]
+        b_map = [n, batches, k // 2, k // 2 * n, 64, tile_n, 1, 1, 1, 1, 0, 0, 2, 0]
         assert maps == [
             [6, 3, SCRATCH, padded_k, m, batches, 2 * padded_k, 2 * padded_k * m, 64, box, 1, 1, 1, 1, 0, 3, 3, 0],
             *([0, 3, ADDRESS[b], k // 2, *b_map] for b in ("b1", "b2")),
@@ -365,7 +365,9 @@ def test_an_unknown_tile_is_refused_with_the_known_names(fake, tiles, monkeypatc
     with_tile(monkeypatch, name, value)
     status, message = fake.call(name)
     assert status == ARGUMENT
-    names = ", ".join([*tiles_of(tiles, name), *tiles.table[name].get("narrow_tiles", ())])
+    table = tiles.table[name]
+    every = dict.fromkeys([*table["tiles"], *table.get("extended_tiles", ()), *table.get("narrow_tiles", ())])
+    names = ", ".join(every)
     assert message == f"NVFP4_{name.upper()}_CONFIG is '{value[:64]}'; expected one of {names}"
     assert fake.log("launch", "malloc") == []
 

@@ -98,8 +98,8 @@ def test_every_layout_and_output_is_right_and_clean(backend, mode, tmp_path):
 
 
 # The interleave of gate and up that a Hopper tile can hold (64 otherwise); tiles without a plain product.
-LEAST_INTERLEAVE = {"m128n96": 32, "m128n96k2": 32, "m96n96": 32, "m192n96": 32, "m64n32k8": 32}
-NO_PLAIN = ("m128n96", "m128n96k2", "m96n96", "m192n96")
+LEAST_INTERLEAVE = {"m128n96": 32, "m192n96": 32, "m64n32k8": 32}
+NO_PLAIN = ("m128n96", "m192n96")
 
 
 def runs_of_every_tile(backend):
@@ -117,9 +117,8 @@ def runs_of_every_tile(backend):
         two = [(tile, (130, 192, 320), "nvfp4", 0, i % 2 == 0) for i, tile in enumerate(apart)]
         joint = tile_table.grouped_names(backend)
         return two + [(tile, (130, 320, 320), "bfloat16", (8, 32, 64, -1)[i], True) for i, tile in enumerate(joint)]
-    tiles = [tile for tile in tile_table.names(backend) if "n" in tile]
     runs = []
-    for i, tile in enumerate(tiles):
+    for i, tile in enumerate(tile_table.extended_names(backend)):
         runs.append((tile, (130, 192, 192), ("nvfp4", "bfloat16")[i % 2], LEAST_INTERLEAVE.get(tile, 64), True))
         if tile not in NO_PLAIN:
             runs.append((tile, (33, 192, 192), "nvfp4", -1, i % 2 == 0))
@@ -154,7 +153,7 @@ HALVES = [
     ("m128n64", (70, 72, 192), "float16", 0, True, "float16"),
     ("m128n64", (130, 192, 192), "nvfp4", 8, False, "bfloat16"),
     ("m64n64k2", (33, 192, 512), "bfloat16", -1, True, "bfloat16"),
-    ("m64n128", (33, 192, 320), "bfloat16", 64, True, "bfloat16"),
+    ("m96n64s", (100, 192, 320), "bfloat16", 64, True, "bfloat16"),
     ("m256n64", (33, 192, 512), "bfloat16", -1, True, "bfloat16"),
     ("m64n32k8", (70, 64, 1088), "nvfp4", 0, True, "bfloat16"),
 ]
@@ -169,12 +168,16 @@ def test_few_rows_and_a_of_16_bits_are_right_and_clean(mode, tmp_path):
     assert report["verdict"] == "clean", report["findings"]
 
 
-# On three SMs: CTAs that take several tiles, with parts of A dequantized ahead and without, and two tiles for a call.
+# On three SMs: CTAs that take several tiles, with parts of A dequantized ahead and without, two tiles for a call, and
+# equal shares: of one tile, of three that two CTAs each share, and of seven of which one each is whole.
 SEVERAL_TILES = [
     ("m256n64", (600, 328, 448), "bfloat16", -1, True, "bfloat16"),
     ("m256n64", (700, 256, 1152), "nvfp4", 64, True),
     ("m256n64", (520, 136, 192), "float16", 0, False),
     ("m256n64", (300, 192, 192), "nvfp4", -1, True, "float16"),
+    ("m64n64s", (33, 128, 1088), "bfloat16", -1, True, "bfloat16"),
+    ("m128n64s", (130, 192, 320), "nvfp4", 0, True),
+    ("m32n128s", (33, 896, 320), "float16", 64, True),
     ("", (100, 880, 192), "float16", 0, True),
     ("", (100, 1760, 192), "bfloat16", -1, True),
     ("", (100, 896, 192), "nvfp4", 8, True, "float16"),
@@ -202,7 +205,7 @@ def test_an_a_of_16_bits_is_refused_where_the_chip_wants_fp4(backend, tmp_path):
 
 # Tiles and numbers of weights (-1: a plain product) without an extended kernel.
 REFUSALS = {
-    "hopper": [("m128n96", 64), ("m128n96", -1)],
+    "hopper": [("m128n96", 64), ("m128n96", -1), ("m64n128", 0)],
     "blackwell": [("m256n128k2", 0)],
     "geforce": [("m128n48", 0), ("m64n64", 64)],
 }
