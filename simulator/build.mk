@@ -53,7 +53,10 @@ simulator: $(PTXSIM) $(SIM_SHARED) ## build: the PTX simulator (build/ptxsim)
 
 ifneq ($(CUDA_TOP),)
 CUDART_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/cudart/*.c simulator/cudart/*/*.c))
+# Visible, since programs call them through $(SIM_PRELOAD); a library that keeps them to itself has a version script.
+$(CUDART_OBJS): simulator/build.mk
 $(CUDART_OBJS): SIM_CPPFLAGS += -isystem $(CUDA_TOP)/include
+$(CUDART_OBJS): override CFLAGS += -fvisibility=default
 # For other programs to link in place of cudart and libcuda.
 $(BUILD)/libcudart_sim.a: $(CUDART_OBJS) $(SIM_OBJS)
 	$(call step,AR,$@)
@@ -63,14 +66,10 @@ $(BUILD)/libcudart_sim.a: $(CUDART_OBJS) $(SIM_OBJS)
 # programs were linked with, and contain nothing but the symbol version.
 SIM_PRELOAD := $(BUILD)/cuda/libptxsim_cuda.so
 SIM_STAND_INS := $(addprefix $(BUILD)/cuda/,libcudart.so.12 libcudart.so.13 libcuda.so.1)
-PRELOAD_OBJS := $(CUDART_OBJS:$(BUILD)/simulator/%=$(BUILD)/cuda/%)
-$(PRELOAD_OBJS): $(BUILD)/cuda/cudart/%.o: simulator/cudart/%.c $(SIM_STAMP)
+$(SIM_PRELOAD): simulator/cudart/exports.map $(CUDART_OBJS) $(SIM_OBJS)
 	@mkdir -p $(@D)
-	$(call step,CC,$<)
-	$(Q)$(CC) $(SIM_CPPFLAGS) -isystem $(CUDA_TOP)/include $(CFLAGS) $(SIM_ISA) -fvisibility=default -MMD -MP -c -o $@ $<
-$(SIM_PRELOAD): simulator/cudart/exports.map $(PRELOAD_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=$< -o $@ $(PRELOAD_OBJS) $(SIM_OBJS) -ldl -lm
+	$(Q)$(CC) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=$< -o $@ $(CUDART_OBJS) $(SIM_OBJS) -ldl -lm
 $(SIM_STAND_INS): $(SIM_PRELOAD)
 	$(call step,LINK,$@)
 	$(Q)echo 'const char ptxsim_stands_in_for[] = "$(@F)";' | $(CC) $(CFLAGS) -fvisibility=default -x c -c -o $@.o - && \
@@ -78,5 +77,5 @@ $(SIM_STAND_INS): $(SIM_PRELOAD)
 	  $(CC) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=$@.map -Wl,--no-as-needed -o $@ $@.o $< && \
 	  rm $@.o $@.map
 simulator: $(SIM_STAND_INS) $(BUILD)/libcudart_sim.a
--include $(PRELOAD_OBJS:.o=.d) $(CUDART_OBJS:.o=.d)
+-include $(CUDART_OBJS:.o=.d)
 endif

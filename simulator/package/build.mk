@@ -4,7 +4,6 @@
 SIM_LIBRARY := $(BUILD)/libcustom_kernel_sim.so
 ifneq ($(GPU_PARTS),)
 SIM_GLUE := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/package/*.c))
-SIM_KERNELS := $(patsubst %,$(BUILD)/simulator/kernels/%.o,$(GPU_PARTS))
 SIM_CORE := $(BUILD)/simulator/package/custom_kernel.o
 $(SIM_GLUE): SIM_CPPFLAGS += -isystem $(CUDA_TOP)/include
 $(SIM_CORE): submission/core/custom_kernel.c $(FLAGS_STAMP)
@@ -18,28 +17,18 @@ hopper_SIM_ARCH := 90a
 blackwell_SIM_ARCH := 100a
 geforce_SIM_ARCH := 120a
 sim_arch = $(or $($(1)_SIM_ARCH),$(error simulator/package/build.mk has no $(1)_SIM_ARCH))
-# Keeps their PTX, which tests alter and other checkers read.
-$(foreach part,$(GPU_PARTS),$(eval $(BUILD)/simulator/kernels/$(part).o: submission/$(part)/$(part)_kernels.cu))
-$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: $(FLAGS_STAMP)
-	@mkdir -p $(@D)/$*
-	$(call step,NVCC,submission/$*/$*_kernels.cu)
-	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
-	  --keep --keep-dir $(@D)/$* -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ \
-	  submission/$*/$*_kernels.cu
-	$(Q)mv $(@D)/$*/$*_kernels.ptx $(@D)/$*/kernels.ptx && find $(@D)/$* -type f ! -name kernels.ptx -delete
-$(SIM_KERNELS:.o=/kernels.ptx): %/kernels.ptx: %.o
-SIM_EXTENDED_SOURCES := $(foreach part,$(GPU_PARTS),$(wildcard submission/$(part)/*/*.cu))
-SIM_EXTENDED := $(SIM_EXTENDED_SOURCES:submission/%.cu=$(BUILD)/simulator/extended/%.o)
-$(SIM_EXTENDED): $(BUILD)/simulator/extended/%.o: submission/%.cu $(FLAGS_STAMP)
+# The library's own objects, with their PTX in place of machine code.
+SIM_KERNELS := $(foreach part,$(GPU_PARTS),$($(part)_KERNEL_OBJS:$(BUILD)/submission/%=$(BUILD)/simulator/kernels/%))
+$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: $(BUILD)/submission/%.o
 	@mkdir -p $(@D)
-	$(call step,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo --no-compress $(foreach arch,$(call sim_arch,$(firstword $(subst /, ,$*))),\
-	  -gencode=arch=compute_$(arch),code=compute_$(arch)) \
-	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
-$(SIM_LIBRARY): $(filter-out %kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(SIM_EXTENDED) $(SIM_GLUE) \
+	$(Q)$(CUDA_TOP)/bin/fatbinary -64 --compress=false --create=$(@:.o=.fatbin) \
+	  --image3=kind=ptx,sm=$(call sim_arch,$(firstword $(subst /, ,$*))),file=$(<:.o=.ptx) && \
+	  objcopy --update-section .nv_fatbin=$(@:.o=.fatbin) $< $@ && rm $(@:.o=.fatbin)
+$(SIM_LIBRARY): $(filter-out %kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(SIM_GLUE) \
                 $(CUDART_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
+	$(Q)echo '{ global: custom_kernel*; sim_*; image_*; local: *; };' > $@.map && \
+	  $(CC) $(LDFLAGS) -Wl,--version-script=$@.map -o $@ $^ -lm && rm $@.map
 simulator: $(SIM_LIBRARY)
--include $(SIM_GLUE:.o=.d) $(SIM_CORE:.o=.d) $(SIM_KERNELS:.o=.d) $(SIM_EXTENDED:.o=.d)
+-include $(SIM_GLUE:.o=.d) $(SIM_CORE:.o=.d)
 endif

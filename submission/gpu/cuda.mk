@@ -14,7 +14,8 @@ NVCC_REASON := $(NVCC) has no libcudart_static.a next to it
 endif
 
 # $(eval $(call gpu_backend,folder,MACRO)): all of its sources, with machine code for each chip of `folder`_ARCHS, which
-# are those that nvcc knows.  NVFP4_HAVE_MACRO tells the library of it.
+# are those that nvcc knows.  NVFP4_HAVE_MACRO tells the library of it.  Beside each object stay ptxas' report and the
+# PTX for the first chip, which the simulator runs.
 define gpu_backend
 GPU_PARTS += $(1)
 override CPPFLAGS += -DNVFP4_HAVE_$(2)
@@ -23,10 +24,13 @@ $(1)_KERNEL_OBJS := $$(patsubst %.cu,$$(BUILD)/%.o,$$(wildcard submission/$(1)/*
 OBJS += $$($(1)_HOST_OBJS) $$($(1)_KERNEL_OBJS)
 $$(filter-out %_selection.o,$$($(1)_HOST_OBJS)): override CPPFLAGS += -isystem $$(CUDA_TOP)/include
 $$($(1)_KERNEL_OBJS): $$(BUILD)/%.o: %.cu submission/gpu/cuda.mk $$(FLAGS_STAMP)
-	@mkdir -p $$(@D)
+	@rm -rf $$(@:.o=.kept) && mkdir -p $$(@:.o=.kept)
 	$$(call step,NVCC,$$<)
 	$$(Q)$$(NVCC) -std=c++17 -O3 -lineinfo $$(foreach arch,$$($(1)_ARCHS),-gencode=arch=compute_$$(arch)a,code=sm_$$(arch)a) \
 	  -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall \
-	  -MMD -MP -MF $$(@:.o=.d) -c -o $$@ $$< -Xptxas -v > $$(@:.o=.ptxas) 2>&1 || { cat $$(@:.o=.ptxas) >&2; exit 1; }
+	  -MMD -MP -MF $$(@:.o=.d) --keep --keep-dir $$(@:.o=.kept) -c -o $$@ $$< -Xptxas -v > $$(@:.o=.ptxas) 2>&1 || \
+	  { cat $$(@:.o=.ptxas) >&2; exit 1; }
+	$$(Q)mv `ls $$(@:.o=.kept)/*.ptx | head -n 1` $$(@:.o=.ptx) && rm -r $$(@:.o=.kept)
+$$($(1)_KERNEL_OBJS:.o=.ptx): %.ptx: %.o
 endef
 endif

@@ -53,18 +53,22 @@ def make_commands(root, gpu):
     return [shlex.split(re.split(r" && | -Xptxas -v >", line)[0]) for line in lines]
 
 
+NAMES_A_FILE = {"-o", "-MF", "-isystem", "--keep-dir"}
+BESIDE_THE_CODE = {"-MMD", "-MP", "-lineinfo", "--keep"}
+
+
 def shaping(command):
     """The words of a command that affect code, sorted: no warnings, file names or macros of backends."""
     words, kept = command[1:], []
     while words:
         word = words.pop(0)
-        if word in {"-o", "-MF", "-isystem"} or (word == "-Werror" and words and words[0] == "all-warnings"):
+        if word in NAMES_A_FILE or (word == "-Werror" and words and words[0] == "all-warnings"):
             words.pop(0)
         elif word == "-Xcompiler":
             kept += [f"-Xcompiler {part}" for part in words.pop(0).split(",") if not part.startswith("-W")]
         elif word.startswith("-Wl,"):  # a bundle's library is loaded by path and needs no soname and no symbol versions
             kept += [] if word.startswith(("-Wl,-soname", "-Wl,--version-script")) else [word]
-        elif not word.startswith(("-W", "-DNVFP4_HAVE_", "-gencode")) and word not in {"-MMD", "-MP", "-lineinfo"}:
+        elif not word.startswith(("-W", "-DNVFP4_HAVE_", "-gencode")) and word not in BESIDE_THE_CODE:
             kept += [word] if word.startswith("-") else []
     return sorted(set(kept))
 

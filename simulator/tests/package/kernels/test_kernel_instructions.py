@@ -14,9 +14,9 @@ from simulator.python import ptxsim
 from simulator.tests.sim_kit import built
 
 PTX = {
-    "hopper": "simulator/kernels/hopper/kernels.ptx",
-    "blackwell": "simulator/kernels/blackwell/kernels.ptx",
-    "geforce": "simulator/kernels/geforce/kernels.ptx",
+    "hopper": "submission/hopper/hopper_kernels.ptx",
+    "blackwell": "submission/blackwell/blackwell_kernels.ptx",
+    "geforce": "submission/geforce/geforce_kernels.ptx",
 }
 ENTRY = re.compile(r"\.entry (\w+)\(")
 INLINE = re.compile(r"// begin inline asm\n(.*?)// end inline asm", re.DOTALL)

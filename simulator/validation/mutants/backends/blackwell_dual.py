@@ -61,7 +61,7 @@ CONFIGS = {
 @cache
 def kernels_ptx() -> str:
     """The PTX of all kernels of the backend, as the simulated library holds it."""
-    return built("simulator/kernels/blackwell/kernels.ptx").read_text()
+    return built("submission/blackwell/blackwell_kernels.ptx").read_text()
 
 
 def module_of(symbol: str) -> str:

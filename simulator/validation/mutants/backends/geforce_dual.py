@@ -60,7 +60,7 @@ CONFIGS = {
 @cache
 def kernels_ptx() -> str:
     """The PTX of all kernels of the backend, as the build keeps it."""
-    return built("simulator/kernels/geforce/kernels.ptx").read_text()
+    return built("submission/geforce/geforce_kernels.ptx").read_text()
 
 
 def module_of(symbol: str) -> str:

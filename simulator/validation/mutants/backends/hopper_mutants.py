@@ -54,7 +54,7 @@ def run(
 @cache
 def kernel_text() -> str:
     """The PTX of all kernels of the backend, as the simulated library holds it."""
-    return built("simulator/kernels/hopper/kernels.ptx").read_text()
+    return built("submission/hopper/hopper_kernels.ptx").read_text()
 
 
 MUTANTS = {

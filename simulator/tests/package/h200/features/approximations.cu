@@ -25,14 +25,14 @@
     X(sin, "sin.approx.f32 %0, %1;", true)                                                                     \
     X(cos, "cos.approx.f32 %0, %1;", true)
 
-#define DEFINE(name, text, negative) APPROXIMATE(name, text)
-APPROXIMATE_FEATURES(DEFINE)
+#define DEFINE_APPROXIMATE(name, text, negative) APPROXIMATE(name, text)
+APPROXIMATE_FEATURES(DEFINE_APPROXIMATE)
 
 void approximations(void) {
-#define RUN(name, text, negative)                                                                              \
+#define RUN_APPROXIMATE(name, text, negative)                                                                  \
     feature("approximate." #name ".positive", name##_kernel, 1, THREADS, 1, 0u);                               \
     if (negative) {                                                                                            \
         feature("approximate." #name ".negative", name##_kernel, 1, THREADS, 1, 0x80000000u);                  \
     }
-    APPROXIMATE_FEATURES(RUN)
+    APPROXIMATE_FEATURES(RUN_APPROXIMATE)
 }
