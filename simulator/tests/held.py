@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-RUNS, ROUNDS = 8, 4
+RUNS, ROUNDS = 4, 3
 LEAST_BLOCK = 16  # bytes, the smallest block of glibc's allocator
 
 

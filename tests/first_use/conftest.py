@@ -19,7 +19,6 @@ AS_POWERLESS_ROOT = ("setpriv", "--inh-caps=-all", "--bounding-set=-dac_override
 CASES = {
     "dual_gemm": "m: 128; n: 128; k: 128; l: 1; seed: 1111\n",
     "gemm": "m: 128; n: 256; k: 384; l: 1; seed: 1111\n",
-    "gemv": "m: 128; k: 640; l: 2; seed: 1111\n",
 }
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from simulator.tests.sanitized import build_sanitized
+from simulator.tests.sanitized import LIBRARY, build_sanitized
 
 SEEDS = range(2)
 CALLS = 400
@@ -15,7 +15,7 @@ CALLS = 400
 
 @pytest.fixture(scope="module")
 def fuzzer(root):
-    return build_sanitized(root, "build/sanitize/abi_fuzz") / "abi_fuzz"
+    return build_sanitized(root, LIBRARY, "build/sanitize/abi_fuzz") / "abi_fuzz"
 
 
 @pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])

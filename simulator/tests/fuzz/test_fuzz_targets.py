@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from simulator.python import toolchain
+from simulator.tests.sanitized import SIMULATOR, build_sanitized
 from simulator.tests.sim_kit import ROOT
 
 FOLDER = Path(__file__).resolve().parent
-BUILD = "build/sanitize_sim"
 SECONDS = os.environ.get("FUZZ_SECONDS", "1")
 SEED = os.environ.get("FUZZ_SEED", "1")
 TARGETS = {
@@ -26,13 +26,10 @@ TARGETS = {
 def built_targets() -> Path:
     try:
         toolchain.nvcc()
-        wanted = [f"{BUILD}/{name}_fuzz" for name in TARGETS]
+        wanted = list(TARGETS)
     except toolchain.NoCompiler:
-        wanted = [f"{BUILD}/{name}_fuzz" for name in TARGETS if name != "fatbin"]
-    command = ["make", "-s", "-j2", "SANITIZE=address,undefined", f"BUILD={BUILD}", "CFLAGS=-O0", *wanted]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
-    return ROOT / BUILD
+        wanted = [name for name in TARGETS if name != "fatbin"]
+    return build_sanitized(ROOT, SIMULATOR, *(f"{SIMULATOR[0]}/{name}_fuzz" for name in wanted))
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 
-from simulator.tests.sanitized import build_sanitized
+from simulator.tests.sanitized import SIMULATOR, build_sanitized
 
 TESTS = ["simulator/tests/tensorcore/test_fuzz.py", "-k", "not random_mmas or 0"]  # one seed of four
 
 
 def test_random_operations_stay_in_bounds(root):
-    build = build_sanitized(root, "tensor-test-library")
+    build = build_sanitized(root, SIMULATOR, "tensor-test-library")
     runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True)
     environment = {
         **os.environ,
