@@ -127,8 +127,7 @@ static int32_t copy_outputs(const struct timing_python *python, const struct tim
     return status;
 }
 
-/* Waits for the copies of the outputs, reads the device's clock, and measures how long other work still runs.
- */
+/* Waits for the copies of the outputs, reads the device's clock, measures how long other work still runs. */
 static int32_t read_clock(const struct timing_cuda *cuda, struct timing_round *round) {
     float ms = 0;
     int status = cuda->record(cuda->kept, cuda->queue);

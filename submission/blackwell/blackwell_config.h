@@ -91,8 +91,7 @@ static inline int blackwell_tmem_columns(const struct blackwell_config *config) 
 }
 
 /* Rows of B in a copy's box.  In a pair whose products are one MMA, the first CTA copies B1's rows and the
- * second B2's.
- */
+ * second B2's. */
 static inline int blackwell_b_box_rows(const struct blackwell_config *config) {
     return JOINT_MMA(config->tail, config->split_k) ? config->tile_n : config->tile_n / config->ctas;
 }

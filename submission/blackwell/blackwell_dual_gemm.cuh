@@ -130,8 +130,7 @@ template <class T, class Tiles> static __device__ __forceinline__ void run_tiles
     if (warp == LOAD_WARP && elect_sync()) {
         tiles.prefetch_maps();
     }
-    barrier_cluster_wait_acquire(); /* HW: also, the pair's other CTA has to run before tcgen05.alloc (PTX ISA)
-                                     */
+    barrier_cluster_wait_acquire(); /* HW: also, the pair's other CTA must run before tcgen05.alloc (PTX ISA) */
     if (warp == LOAD_WARP) { /* needs only the barriers: starts while the others wait for TMEM's address */
         if constexpr (T::ctas > 1) {
             barrier_cluster_arrive_relaxed();

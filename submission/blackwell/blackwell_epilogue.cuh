@@ -278,8 +278,7 @@ static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct
 
 /* Epilogue warp if T::split_k CTAs or pairs share a tile's K.  Waits for both products of its share of K, and
  * for the cluster, which then reads no stage any more; sends the accumulators of the other CTAs' columns to
- * their stages; synchronizes the cluster; adds what came for its own columns, and stores these.
- */
+ * their stages; synchronizes the cluster; adds what came for its own columns, and stores these. */
 template <class T>
 static __device__ __forceinline__ void epilogue_split_k(shared_t<T> shared, const struct output_row &row,
                                                         const struct tile_coord &coord) {

@@ -120,8 +120,7 @@ static __device__ __forceinline__ void copy_joint_scales(shared_t<T> shared, int
     }
 }
 
-/* Copies B of a stage: this CTA's rows of both operands; or, of a joint MMA in a pair, all rows of one operand.
- */
+/* Copies B of a stage: this CTA's rows of both operands; of a joint MMA in a pair, all rows of one operand. */
 template <class T, class P>
 static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const struct tile_coord &coord,
                                               const struct box_coord &boxes, int32_t k, struct mbarrier full) {

@@ -13,8 +13,7 @@ const struct blackwell_costs blackwell_costs = {
     .wave_ps = 2500000,
     /* measured:H200.  The time of the Hopper kernel's DSMEM reduction for each KB that leaves a CTA, barriers
      * included: the rate between a B200's SMs is not published.  Split tiles would pay only at less than half
-     * of it.
-     */
+     * of it. */
     .reduction_ps_per_kb = 56250,
 };
 

@@ -46,8 +46,7 @@ int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t
 int64_t blackwell_transposed_tile_ps(const struct blackwell_config *config, int64_t m, int64_t k);
 
 /* The columns of a transposed tile's MMA for a group of m rows: whole granules, and the same in all of its
- * tiles.
- */
+ * tiles. */
 int64_t blackwell_transposed_columns(const struct blackwell_config *config, int64_t m);
 
 /* The name of the grouped GEMM's configuration number `index`, or NULL past the last one. */

@@ -9,8 +9,7 @@
  *     multiply(tile, panel) -> accumulators[tile]             (L1 / L2)
  *     epilogue(accumulators) -> C
  *
- * No thread outlives the call, so the process may fork and may use other thread pools.
- */
+ * No thread outlives the call, so the process may fork and may use other thread pools. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -4,8 +4,7 @@
  * The kernels multiply A's signed bytes with B's bytes plus 12, because x86 has instructions for u8 x s8; the
  * integer sum therefore starts at minus 12 times the sum of the group's A bytes (`unbias`).  The group's sum
  * times both scale factors is exact in fp32 (12 + 8 significant bits).  So a group is rounded once, in the fp32
- * addition, fused or not, and every instruction set except AMX (tiles.h) gives the same bits.
- */
+ * addition, fused or not, and every instruction set except AMX (tiles.h) gives the same bits. */
 #ifndef CPU_KERNEL_SET_H
 #define CPU_KERNEL_SET_H
 

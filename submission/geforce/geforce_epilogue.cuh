@@ -41,8 +41,7 @@ static __device__ __forceinline__ void transpose_quad(uint32_t (&words)[QUAD]) {
 }
 
 /* Stores eight columns of a row of C: 16 bytes at once if rows are aligned to that, else one by one those that
- * exist.
- */
+ * exist. */
 template <class G>
 static __device__ __forceinline__ void store_part(const G &p, const struct tile_coord &coord, int32_t row,
                                                   int32_t column, const uint32_t (&words)[QUAD]) {

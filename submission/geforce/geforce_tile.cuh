@@ -15,8 +15,7 @@ template <int tile_m_, int tile_n_, int stages_, int warps_m_, int warps_n_> str
     static constexpr int warp_m = tile_m / warps_m, warp_n = tile_n / warps_n; /* a warp's part */
     static constexpr int m_blocks = warp_m / MMA_M, n_blocks = warp_n / MMA_N; /* MMAs of a warp */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
-    /* Products; columns of C; how many rows after B1's rows B2's start; copies of scale factors of B a stage.
-     */
+    /* Products; columns of C; how many rows after B1's rows B2's start; copies of B's scale factors a stage. */
     static constexpr int products = 2, columns = tile_n, second_column = 0, sfb_copies = 2 * b_scale_tiles;
     /* Words of scale factors that a lane supplies in a step: one for each 32 rows. */
     static constexpr int a_words = (warp_m + WARP_THREADS - 1) / WARP_THREADS;

@@ -44,8 +44,7 @@ int32_t gpu_release_scratch(const struct problem *problem, uint8_t *scratch, int
 
 /* --- tensor maps --- */
 
-/* A tensor [batch][row][element], contiguous unless batch_rows says otherwise, and the box that a copy takes.
- */
+/* A tensor [batch][row][element], contiguous unless batch_rows says otherwise, and the box of a copy. */
 struct tensor_3d {
     const void *address;
     CUtensorMapDataType type;

@@ -24,8 +24,7 @@ struct ahead hopper_plan_ahead(const struct problem *problem, const struct hoppe
 
 /* Dequantizes all of A, or the first parts of the first band if `ahead` has items; tile_m: of the tile that was
  * planned.  Zeroes `count` words.  In the same launch, permutes scale factors (gpu_complete_permute_scales),
- * unless `scales` is NULL.
- */
+ * unless `scales` is NULL. */
 int32_t hopper_launch_dequantize(const struct problem *problem, int64_t stages_k, const struct ahead *ahead,
                                  int64_t tile_m, uint8_t *a_fp16, uint32_t *words, int64_t count,
                                  const struct permute_scales_params *scales);

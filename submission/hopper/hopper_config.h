@@ -130,8 +130,7 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
 /* The CTAs dequantize A themselves, item by item; an item is a part of K of a few rows.  The rows of tiles that
  * run at once are a band.  Tiles need the parts of a band in order, then the next band's.  The kernel before
  * the GEMM makes the first parts of the first band: they take no longer than that kernel's start, and the first
- * tiles need not wait.
- */
+ * tiles need not wait. */
 #define A_PART_STAGES  (WARP_THREADS / CHUNK_PARTS) /* a warp takes a row's part at once */
 #define A_ITEM_ROWS    4
 #define A_PARTS_BEFORE 2

@@ -32,8 +32,7 @@ namespace hopper {
 
 /* Eight fp4 times the scale in both halves of `scale` -> pairs (n0, n4), (n1, n5), (n2, n6), (n3, n7).  Left
  * shifts compile to products, and one mask comes last: the integer pipe, which is the bottleneck, gets 7 of 15
- * instructions.
- */
+ * instructions. */
 static __device__ __forceinline__ void dequantize_word(uint32_t fp4, uint32_t scale, uint32_t (&pairs)[4]) {
     uint32_t odd = select_bits(FP4_SIGNS, fp4, fp4 >> 3), even = select_bits(FP4_SIGNS, fp4 * 16, fp4 * 2);
     pairs[0] = mul_f16x2((even * 256) & FP4_OF_HALVES, scale);

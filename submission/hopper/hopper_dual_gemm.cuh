@@ -21,8 +21,7 @@
  *   empty[s]  its warpgroups'      0               nothing reads stage s any more
  *             threads
  *
- * wgmma computes the transpose, C^T = B A^T: its A operand is B1 and B2, its B operand is A (hopper_config.h).
- */
+ * wgmma computes the transpose, C^T = B A^T: its A operand is B1 and B2, its B operand A (hopper_config.h). */
 #ifndef HOPPER_DUAL_GEMM_CUH
 #define HOPPER_DUAL_GEMM_CUH
 

@@ -87,8 +87,7 @@ struct hopper_narrow_params {
 /* The kernel of configuration number `index`, as the CUDA runtime knows it.  Its parameters: the tensor maps of
  * A in fp16, B1 and B2 (boxes of a stage: [batch][row][K]), and struct hopper_dual_gemm_params. */
 const void *hopper_dual_gemm_kernel(int index);
-/* The same with a CTA an SM and struct hopper_persistent_params; NULL unless the configuration is persistent.
- */
+/* The same with a CTA an SM and struct hopper_persistent_params; NULL unless the tile is persistent. */
 const void *hopper_persistent_dual_gemm_kernel(int index);
 /* The kernel of narrow tile number `index` whose K is shared by `split_k` CTAs, with struct
  * hopper_narrow_params. */
@@ -118,8 +117,7 @@ struct hopper_group {
     int32_t tile; /* number in HOPPER_GROUPED_TILES, and that tile's columns */
     int32_t tile_m, stages;
     int32_t parts; /* CTAs that share a tile's K, next to each other: 1 or 2 */
-    /* With two parts: a word for each tile, zero before the launch, and the accumulators of one of the parts.
-     */
+    /* With two parts: a word for each tile, zero before the launch, and the accumulators of one part. */
     uint32_t *arrivals;
     void *sums;
 };

@@ -6,8 +6,7 @@
  *   T::copy_b(...)        copies B of stage s; arrives on full[s] with all bytes of s
  *   T::copy_scales(...)   copies the scale factors of stage s
  *   T::second_scales      bytes from a row's scale factors of the first operand to those of the second, unless
- *                         the coord has them
- */
+ *                         the coord has them */
 #ifndef HOPPER_PIPELINE_CUH
 #define HOPPER_PIPELINE_CUH
 
@@ -121,8 +120,7 @@ static __device__ __forceinline__ void load_by_warps(shared_t<T> shared, const t
 
 /* ---- main loop ---- */
 
-/* A thread's part of an m block in a stage: 32 elements of a row of B1 and of B2, and their scale factors.
- */
+/* A thread's part of an m block in a stage: 32 elements of a row of B1 and of B2, and their scale factors. */
 struct packed_m_block {
     uint4 fp4[2];          /* [B1, B2]: two groups of two words each */
     uint32_t scales[2][2]; /* [B1, B2][group] */
@@ -186,8 +184,7 @@ struct consumed {
 /* Consumer warpgroup, for the tile's stages first, first + warpgroups_k, ... before `end`.  Waits for full[s];
  * dequantizes a part of B1 and B2 into one of two fragment buffers while the tensor cores work on the other;
  * signals empty[s] once nothing reads stage s any more: every thread arrives, since each vouches for its own
- * reads.
- */
+ * reads. */
 template <class T>
 static __device__ __forceinline__ void
 multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, shared_t<T> shared,
@@ -261,8 +258,7 @@ static __device__ __forceinline__ void multiply_whole(float (&acc)[T::m_blocks][
 }
 
 /* The tile's products.  HW: each wgmma step truncates its sum, so the error grows with the length of the chain
- * of steps: if registers allow, each half of K has accumulators of its own, and the sums are added at the end.
- */
+ * of steps: if registers allow, each half of K has accumulators of its own; the sums are added at the end. */
 template <class T>
 static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
                                                 const typename T::coord &coord) {

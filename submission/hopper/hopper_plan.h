@@ -45,8 +45,7 @@ struct hopper_gemm_kind {
 /* The columns that tiles count: a plain product's tiles have two for each that the dual GEMM's have. */
 int64_t hopper_columns(const struct problem *problem);
 
-/* The tile that the environment names, else the tiles that suit and take the least predicted time on `sms` SMs.
- */
+/* The tile that the environment names, else the tiles that suit with the least predicted time on `sms` SMs. */
 int32_t hopper_choose_tiles(const struct problem *problem, const struct hopper_gemm_kind *kind, int sms,
                             struct hopper_choice *choice);
 

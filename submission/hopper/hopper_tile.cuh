@@ -23,8 +23,7 @@ namespace hopper {
 
 template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_>
 struct tile {
-    /* warpgroups_n consumer warpgroups share the rows of B; warpgroups_k sets of them take the stages in turn.
-     */
+    /* warpgroups_n consumer warpgroups share the rows of B; warpgroups_k sets of them take turns at stages. */
     static constexpr int warpgroups_n = warpgroups_n_, warpgroups_k = warpgroups_k_;
     static constexpr int warpgroups = warpgroups_n * warpgroups_k;
     static constexpr int m_blocks = m_blocks_, tile_m = tile_m_, stages = stages_;

@@ -52,8 +52,7 @@ struct hopper_shares {
 
 struct hopper_shares hopper_share_tiles(int64_t tiles, int64_t stages_k, int sms);
 
-/* The tiles that a problem runs with: one for columns 0 to first_columns - 1, and another for the rest, if any.
- */
+/* The tiles that a problem runs with: one for columns 0 to first_columns - 1, another for the rest, if any. */
 struct hopper_choice {
     int tile;
     int64_t first_columns; /* n, or a multiple of both first tile and scale tile */

@@ -100,8 +100,7 @@ CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, 
 
 #define MOST_RESULTS (1 << 16)
 
-/* The median us of one of `count` runs of `enqueue_one` in a row, all of them enqueued before the first starts.
- */
+/* The median us of one of `count` runs of `enqueue_one` in a row, all enqueued before the first starts. */
 template <class Enqueue> static double queued_us(int count, Enqueue enqueue_one) {
     cudaEvent_t start, end;
     check("event", cudaEventCreate(&start));

@@ -94,8 +94,7 @@ static __device__ __forceinline__ void store_two_sectors(const struct output_row
     }
 }
 
-/* Epilogue warp of the grouped GEMM: both accumulators hold columns of one product.
- */
+/* Epilogue warp of the grouped GEMM: both accumulators hold columns of one product. */
 template <class T>
 static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row,
                                                       const struct tile_coord &coord,

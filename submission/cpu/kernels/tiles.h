@@ -10,8 +10,7 @@
  *
  * B is the instruction's first operand and C comes out transposed: the many rows of B keep their order, and
  * only the few rows of A are transposed.  Of 64 elements of a row, the even ones (the bytes' low nibbles) form
- * one step and the odd ones the next.
- */
+ * one step and the odd ones the next. */
 #ifndef CPU_TILES_H
 #define CPU_TILES_H
 

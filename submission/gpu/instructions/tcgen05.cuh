@@ -18,8 +18,7 @@ PTX struct tmem_addr tmem_column(struct tmem_addr base, uint32_t columns) {
 /* ---- allocation: executed by a whole warp (in a pair, by one of each CTA) ---- */
 
 /* Allocates `columns` columns, a power of two from 32 on, waiting until they are free, and writes their address
- * to shared memory.
- */
+ * to shared memory. */
 template <int ctas> PTX void tcgen05_alloc(uint32_t shared, uint32_t columns) {
     asm volatile("tcgen05.alloc.cta_group::%2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared),
                  "r"(columns), "n"(ctas)

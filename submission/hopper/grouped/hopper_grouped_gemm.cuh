@@ -39,8 +39,7 @@ namespace hopper {
 /* B1 and B2 are the halves of the tile's rows of the only B, and their scale factors fill one scale tile.
  *
  * One chain of accumulators: a second one would be a second main loop, which each CTA would have to fetch
- * (round 126).
- */
+ * (round 126). */
 template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1> {
     using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
     using coord = struct tile_coord;

@@ -124,8 +124,7 @@ static __device__ __forceinline__ void arrange_halves(const uint4 &eight, uint32
 }
 
 /* Stores units as the tensor cores' B operand (hopper_narrow_products.cuh): four vectors a lane and block, each
- * for two K steps of 16.
- */
+ * for two K steps of 16. */
 template <class T>
 static __device__ __forceinline__ void store_a(uint32_t to, const struct packed_a<T> &packed,
                                                const struct narrow_coord &coord, int32_t steps) {

@@ -148,8 +148,7 @@ multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct
  * up and stores some of the tile's vectors (T::place_of); it receives split_k * warps_k partial sums of each,
  * in the order of K. */
 
-/* With split K: arms the barrier with the bytes that this CTA will receive, before other CTAs can send them.
- */
+/* With split K: arms the barrier with the bytes that this CTA will receive, before others can send them. */
 template <class T>
 static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const struct hopper_narrow_params &p,
                                                    const struct narrow_coord &coord) {
@@ -165,8 +164,7 @@ static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const s
     barrier_cluster_arrive_relaxed(); /* fence_mbarrier_init has released the barrier to the cluster */
 }
 
-/* Waits, if the sums lie over A and the rings, until nothing reads those any more, here and in the other CTAs.
- */
+/* Waits, if the sums lie over A and the rings, until nothing reads those any more, here and in other CTAs. */
 template <class T> static __device__ __forceinline__ void wait_for_place(const struct hopper_narrow_params &p) {
     if (T::shares_k) {
         barrier_cluster_wait_acquire(); /* the other CTAs run, and their barriers are armed */
@@ -226,8 +224,7 @@ static __device__ __forceinline__ void add_up(float (&sum)[4], uint32_t from, in
 }
 
 /* The warps take this CTA's vectors in turn: each adds a vector's partial sums in the order of K, and stores
- * two outputs a lane.
- */
+ * two outputs a lane. */
 template <class T>
 static __device__ __forceinline__ void finish(uint32_t shared, const struct hopper_narrow_params &p,
                                               const struct narrow_coord &coord) {

@@ -35,8 +35,7 @@ int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_config *config,
 }
 
 /* Places A's blocks, the rings and the partial sums in shared memory for phases of layout->phase_steps; false
- * if they do not fit.
- */
+ * if they do not fit. */
 static bool place(const struct hopper_narrow_config *config, int together, int64_t steps,
                   struct hopper_narrow_layout *layout) {
     int blocks = config->tile_m / NARROW_A_ROWS, warps = layout->warps_n * layout->warps_k;
