@@ -44,14 +44,16 @@ def test_ldmatrix_and_mma():
     assert (got == a.astype(np.float32) @ b.astype(np.float32) + 1).all()
 
 
-WGMMA = """
+WGMMA_HELPERS = """
 #include <cstdint>
-__device__ uint64_t descriptor(const void *p) {{ // 32-byte swizzled rows, K-major: one row of an instruction's K
+__device__ uint64_t descriptor(const void *p) { // 32-byte swizzled rows, K-major: one row of an instruction's K
     uint32_t at = (uint32_t)__cvta_generic_to_shared(p);
     return (uint64_t)((at & 0x3ffff) >> 4) | 1ull << 16 | (256ull >> 4) << 32 | 3ull << 62;
-}}
-__device__ uint32_t swizzle(uint32_t at) {{ return at ^ (at >> 3 & 0x10); }}
-extern "C" __global__ void k(uint32_t *out, const uint4 *a, const uint4 *b) {{
+}
+__device__ uint32_t swizzle(uint32_t at) { return at ^ (at >> 3 & 0x10); }
+"""
+WGMMA = """
+extern "C" __global__ void {name}(uint32_t *out, const uint4 *a, const uint4 *b) {{
     __shared__ alignas(1024) unsigned char tile[64 * 32], other[{n} * 32];
     int t = threadIdx.x;
     *(uint4 *)(tile + swizzle(t * 16)) = a[t];
@@ -76,6 +78,10 @@ extern "C" __global__ void k(uint32_t *out, const uint4 *a, const uint4 *b) {{
 """
 
 
+def wgmma_name(types: str, in_registers: bool) -> str:
+    return types.replace(".", "_") + ("_registers" if in_registers else "")
+
+
 def wgmma_source(types: str, n: int, in_registers: bool) -> str:
     result, operand = types.split(".")[0], types.split(".")[1]
     size = 1 if operand in ("e4m3", "e5m2", "s8") else 2
@@ -85,6 +91,7 @@ def wgmma_source(types: str, n: int, in_registers: bool) -> str:
         tail += ", 0" if in_registers else ", 0, 0"
     extra = 4 if in_registers else 1
     return WGMMA.format(
+        name=wgmma_name(types, in_registers),
         n=n,
         k=32 // size,
         regs=regs,
@@ -113,20 +120,27 @@ def encode(values: np.ndarray, kind: str) -> np.ndarray:
     return np.vectorize(lambda v: codes[abs(int(v))] | (0x80 if v < 0 else 0))(values).astype(np.uint8)
 
 
+@pytest.fixture(scope="module")
+def wgmma_kernels(tmp_path_factory) -> str:
+    """All of them in one compilation, most of whose time goes into reading headers."""
+    kernels = [wgmma_source(*case, in_registers) for case in CASES for in_registers in (False, True)]
+    return compile_cuda(WGMMA_HELPERS + "".join(kernels), tmp_path_factory.mktemp("wgmma"))
+
+
 @pytest.mark.parametrize(("types", "n"), CASES)
 @pytest.mark.parametrize("in_registers", [False, True])
-def test_wgmma_from_shared_memory_and_registers(types, n, in_registers, tmp_path):
+def test_wgmma_from_shared_memory_and_registers(types, n, in_registers, wgmma_kernels):
     result, kind, _ = types.split(".")
     depth = 32 if kind in ("e4m3", "s8") else 16
     rng = np.random.default_rng(5)
     a, b = rng.integers(-4, 5, (64, depth)), rng.integers(-4, 5, (n, depth))
     want = 2 * (a @ b.T)  # the first step overwrites, the second adds the same
-    text = compile_cuda(wgmma_source(types, n, in_registers), tmp_path)
     for mode in MODES:
-        sim = Sim(text, mode)
+        sim = Sim(wgmma_kernels, mode)
         regs = n // (4 if result == "f16" else 2)
         out = sim.buffer(np.zeros((128, regs), np.uint32))
-        status = sim.launch("k", out, sim.buffer(encode(a, kind)), sim.buffer(encode(b, kind)), block=128)
+        operands = (sim.buffer(encode(a, kind)), sim.buffer(encode(b, kind)))
+        status = sim.launch(wgmma_name(types, in_registers), out, *operands, block=128)
         assert status == 0, sim.findings
         assert sim.verdict == "clean", sim.findings
         got = np.zeros((64, n))
