@@ -31,7 +31,7 @@ def generate_input(
 ) -> Data:
     """The leaderboard's four lists: (a, b, c), (sfa, sfb), blocked (sfa, sfb) and (m, n, k, 1) for each of g groups.
 
-    a (M, K/2, 1) and b (N, K/2, 1) are codes, c (M, N, 1) is uninitialised float16.  The plain scale factors
+    a (M, K/2, 1) and b (N, K/2, 1) are codes, c (M, N, 1) is uninitialised float16.  Scale factors by rows
     (rows, K/16, 1) are on the CPU, the blocked ones (32, 4, ceil(rows/128), 4, K/64, 1) on `device`, padded with NaN.
     M may be 0; K is a multiple of 64.  The leaderboard's data has codes masked with 0xBB and scale factors 1 and 2;
     `full` draws every code and every scale magnitude with random sign bits, and a NaN in some rows.  The same seed
@@ -42,24 +42,26 @@ def generate_input(
             raise ValueError(f"{name} has {len(values)} values; expected {g}, as g says")
     device = torch.device(device) if device is not None else default_device()
     generator = torch.Generator(device).manual_seed(seed)
-    abc, plain, blocked = [], [], []
+    abc, by_rows, blocked = [], [], []
     for index, (rows, columns, depth) in enumerate(zip(m, n, k, strict=True)):
         (a, b), factors = product_reference.operands((rows, columns), depth, 1, BOARD, generator, full)
         if full:
             factors = full_data.with_nans(factors, seed + index)
         c = torch.empty((1, rows, columns), dtype=torch.float16, device=device).permute(1, 2, 0)
         abc.append((a, b, c))
-        plain.append(tuple(factor.cpu() for factor in factors))
+        by_rows.append(tuple(factor.cpu() for factor in factors))
         blocked.append(tuple(nvfp4.to_blocked(factor) for factor in factors))
-    return abc, plain, blocked, [(rows, columns, depth, 1) for rows, columns, depth in zip(m, n, k, strict=True)]
+    return abc, by_rows, blocked, [(rows, columns, depth, 1) for rows, columns, depth in zip(m, n, k, strict=True)]
 
 
 def _products(data: Data) -> list[tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]]:
     """(a, b) and (sfa, sfb) of every group, on the device of a."""
-    abc, plain = data[:2]
-    if len(abc) != len(plain):
-        raise ValueError(f"data has {len(abc)} groups of operands and {len(plain)} of scale factors; expected as many")
-    return [((a, b), (sfa.to(a.device), sfb.to(a.device))) for (a, b, _), (sfa, sfb) in zip(abc, plain, strict=True)]
+    abc, by_rows = data[:2]
+    if len(abc) != len(by_rows):
+        raise ValueError(
+            f"data has {len(abc)} groups of operands and {len(by_rows)} of scale factors; expected as many"
+        )
+    return [((a, b), (sfa.to(a.device), sfb.to(a.device))) for (a, b, _), (sfa, sfb) in zip(abc, by_rows, strict=True)]
 
 
 def ref_kernel(data: Data) -> list[torch.Tensor]:

@@ -123,7 +123,7 @@ void emit_dst(struct decoder *d, const struct operand_text *written, unsigned ty
     emit(d, dst(d, written, type));
 }
 
-void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources) {
+void of_one_type(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources) {
     need_operands(d, sources + 1, sources + 1);
     d->insn->type = (uint8_t)type;
     d->insn->fn = fns[type];

@@ -185,7 +185,7 @@ void skip_cache_hints(struct decoder *d); /* modifiers that only advise caches *
 _Noreturn void decode_fail(struct decoder *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void need_operands(struct decoder *d, int least, int most);
 /* Decodes a destination and `sources` operands of one type; fns[type] executes it. */
-void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
+void of_one_type(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
 void emit(struct decoder *d, struct operand operand);
 /* A destination. Destinations must come before all other operands: insn->ndst counts them. */
 void emit_dst(struct decoder *d, const struct operand_text *written, unsigned type);

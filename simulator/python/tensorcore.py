@@ -118,7 +118,7 @@ def matrix_descriptor(
     return bits | modes[swizzle] << 62 if wgmma else bits | 1 << 46 | modes[swizzle] << 61
 
 
-def plain(m: int = 128, n: int = 128, d: int = 1, a: int = 0, b: int = 0, **bits: int) -> int:
+def unscaled(m: int = 128, n: int = 128, d: int = 1, a: int = 0, b: int = 0, **bits: int) -> int:
     """Instruction descriptor of the kinds without scale factors (fields: PTX ISA)."""
     word = d << 4 | a << 7 | b << 10 | n >> 3 << 17 | m >> 4 << 24
     places = {"selector": 0, "sparse": 2, "saturate": 3, "neg_a": 13, "neg_b": 14, "mn_a": 15, "mn_b": 16, "shift": 30}

@@ -109,12 +109,12 @@ class GroupGemm(_Sizes, interface.Shape):
         """group_reference.generate_input()'s tensors, six per group."""
         from reference import group_reference
 
-        abc, plain, blocked, _ = group_reference.generate_input(
+        abc, by_rows, blocked, _ = group_reference.generate_input(
             *self, len(self.m), seed, full=kind == interface.FULL, device=device
         )
         return [
             tensor
-            for (a, b, _), rows, blocks in zip(abc, plain, blocked, strict=True)
+            for (a, b, _), rows, blocks in zip(abc, by_rows, blocked, strict=True)
             for tensor in (a, b, *rows, *blocks)
         ]
 

@@ -42,7 +42,7 @@ void decode_prmt(struct decoder *d) {
     static const exec_fn fns[2][T_TYPES] = {{[T_B32] = exec_prmt}, {[T_B32] = exec_prmt_mode}};
     unsigned type = mod_type(d);
     d->insn->integer.byte_order = (uint8_t)(mod_of(d, COUNTED(modes)) + 1);
-    plain(d, fns[d->insn->integer.byte_order != PRMT_DEFAULT], type, 3);
+    of_one_type(d, fns[d->insn->integer.byte_order != PRMT_DEFAULT], type, 3);
 }
 
 static int32_t byte_of(uint32_t word, int index, bool sign) {

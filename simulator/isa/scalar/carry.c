@@ -67,7 +67,7 @@ void carry_form(struct decoder *d, bool in, bool subtract, bool set) {
                                          [T_B32] = exec_add_carry,
                                          [T_U64] = exec_add_carry,
                                          [T_S64] = exec_add_carry};
-    plain(d, fns, mod_type(d), 2);
+    of_one_type(d, fns, mod_type(d), 2);
     d->insn->integer.carry_in = in;
     d->insn->integer.subtract = subtract;
     d->insn->integer.carry_out = set;
@@ -89,7 +89,7 @@ void decode_madc(struct decoder *d) {
         decode_fail(d, "expected .lo or .hi");
     }
     bool set = mod(d, "cc");
-    plain(d, fns, mod_type(d), 3);
+    of_one_type(d, fns, mod_type(d), 3);
     d->insn->integer.carry_in = d->mnemonic.text[3] == 'c';
     d->insn->integer.carry_out = set;
     d->insn->integer.high_product = high;

@@ -231,7 +231,7 @@ static void decode_extreme(struct decoder *d, unsigned type, bool largest) {
     d->insn->floating.xorsign_abs = !three && mod(d, "xorsign") && mod(d, "abs");
     d->insn->floating.absolute = three && mod(d, "abs");
     d->insn->floating.ftz = mod(d, "ftz");
-    plain(d, fns, type, three ? 3 : 2);
+    of_one_type(d, fns, type, three ? 3 : 2);
 }
 
 void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
@@ -271,7 +271,7 @@ void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
     if (type == T_F32 && decode_mixed(d)) {
         return;
     }
-    plain(d, simple ? fast[op] : slow, type, 2);
+    of_one_type(d, simple ? fast[op] : slow, type, 2);
 }
 
 void decode_float_fma(struct decoder *d, unsigned type) {
@@ -295,7 +295,7 @@ void decode_float_fma(struct decoder *d, unsigned type) {
     }
     bool simple = d->insn->floating.rounding <= RND_RN && !d->insn->floating.ftz && !d->insn->floating.sat &&
                   type != T_F32X2;
-    plain(d, simple ? fast : slow, type, 3);
+    of_one_type(d, simple ? fast : slow, type, 3);
 }
 
 void decode_fma(struct decoder *d) {

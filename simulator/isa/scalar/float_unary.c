@@ -151,7 +151,11 @@ void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
         (d->insn->floating.rounding != RND_NONE && op != U_RCP && op != U_SQRT)) {
         decode_fail(d, "there is no form with this rounding");
     }
-    plain(d, op <= U_NEG ? sign : (op == U_RCP || op == U_SQRT) && !approximate ? exact : approx, type, 1);
+    of_one_type(d,
+                op <= U_NEG                                     ? sign
+                : (op == U_RCP || op == U_SQRT) && !approximate ? exact
+                                                                : approx,
+                type, 1);
     if (type == T_F32 && approximate && (op == U_EX2 || op == U_RCP)) {
         d->insn->fn = op == U_EX2 ? ex2_f32 : rcp_f32;
     }
@@ -190,7 +194,7 @@ static enum next copysign_f64(struct run *run, const struct insn *insn, uint32_t
 
 void decode_copysign(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {[T_F32] = copysign_f32, [T_F64] = copysign_f64};
-    plain(d, fns, mod_type(d), 2);
+    of_one_type(d, fns, mod_type(d), 2);
 }
 
 enum { TEST_FINITE, TEST_INFINITE, TEST_NUMBER, TEST_NOTANUMBER, TEST_NORMAL, TEST_SUBNORMAL };

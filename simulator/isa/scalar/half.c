@@ -159,7 +159,7 @@ void decode_half(struct decoder *d, const char *name, unsigned type) {
     d->insn->floating.relu = mod(d, "relu");
     d->insn->floating.oob = op == H_FMA && mod(d, "oob");
     d->insn->floating.nan = (op == H_MIN || op == H_MAX) && mod(d, "NaN");
-    plain(d, fns, type, sources[op]);
+    of_one_type(d, fns, type, sources[op]);
     if (op == H_MUL && type == T_F16X2 && !d->insn->floating.ftz && !d->insn->floating.sat &&
         !d->insn->floating.relu) {
         d->insn->fn = mul_f16x2;

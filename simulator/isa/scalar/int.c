@@ -117,7 +117,7 @@ void decode_add(struct decoder *d) {
     if (is_float_type(type)) {
         decode_float_binary(d, "add", type);
     } else {
-        plain(d, mod(d, "sat") ? saturating : fns, type, 2);
+        of_one_type(d, mod(d, "sat") ? saturating : fns, type, 2);
     }
 }
 
@@ -132,7 +132,7 @@ void decode_sub(struct decoder *d) {
     if (is_float_type(type)) {
         decode_float_binary(d, "sub", type);
     } else {
-        plain(d, mod(d, "sat") ? saturating : fns, type, 2);
+        of_one_type(d, mod(d, "sat") ? saturating : fns, type, 2);
     }
 }
 
@@ -142,13 +142,13 @@ void decode_div(struct decoder *d) {
     if (is_float_type(type)) {
         decode_float_binary(d, "div", type);
     } else {
-        plain(d, fns, type, 2);
+        of_one_type(d, fns, type, 2);
     }
 }
 
 void decode_rem(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {BY_TYPE(rem)};
-    plain(d, fns, mod_type(d), 2);
+    of_one_type(d, fns, mod_type(d), 2);
 }
 
 void decode_min(struct decoder *d) {
@@ -159,7 +159,7 @@ void decode_min(struct decoder *d) {
     if (is_float_type(type) && !relu) {
         decode_float_binary(d, "min", type);
     } else {
-        plain(d, relu ? clamped : fns, type, 2);
+        of_one_type(d, relu ? clamped : fns, type, 2);
     }
 }
 
@@ -171,7 +171,7 @@ void decode_max(struct decoder *d) {
     if (is_float_type(type) && !relu) {
         decode_float_binary(d, "max", type);
     } else {
-        plain(d, relu ? clamped : fns, type, 2);
+        of_one_type(d, relu ? clamped : fns, type, 2);
     }
 }
 
@@ -181,7 +181,7 @@ void decode_abs(struct decoder *d) {
     if (is_float_type(type)) {
         decode_float_unary(d, "abs", type);
     } else {
-        plain(d, fns, type, 1);
+        of_one_type(d, fns, type, 1);
     }
 }
 
@@ -191,7 +191,7 @@ void decode_neg(struct decoder *d) {
     if (is_float_type(type)) {
         decode_float_unary(d, "neg", type);
     } else {
-        plain(d, fns, type, 1);
+        of_one_type(d, fns, type, 1);
     }
 }
 
@@ -275,7 +275,7 @@ void decode_mul(struct decoder *d) {
     } else if (wide) {
         wide_product(d, type, false);
     } else if (hi || lo) {
-        plain(d, hi ? high : low, type, 2);
+        of_one_type(d, hi ? high : low, type, 2);
     } else {
         decode_fail(d, "expected .lo, .hi or .wide");
     }
@@ -297,7 +297,7 @@ void decode_mad(struct decoder *d) {
     } else if (wide) {
         wide_product(d, type, true);
     } else if (hi || lo) {
-        plain(d, hi ? high : low, type, 3);
+        of_one_type(d, hi ? high : low, type, 3);
     } else {
         decode_fail(d, "expected .lo, .hi or .wide");
     }
@@ -333,7 +333,7 @@ static void decode_24(struct decoder *d, const exec_fn lo[T_TYPES], const exec_f
         decode_fail(d, "expected .lo or .hi");
     }
     bool sat = high && sources == 3 && mod(d, "sat");
-    plain(d, sat ? saturating : high ? hi : lo, mod_type(d), sources);
+    of_one_type(d, sat ? saturating : high ? hi : lo, mod_type(d), sources);
 }
 
 void decode_mul24(struct decoder *d) {
@@ -351,5 +351,5 @@ void decode_mad24(struct decoder *d) {
 void decode_sad(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {[T_U16] = sad_u16, [T_S16] = sad_s16, [T_U32] = sad_u32,
                                          [T_S32] = sad_s32, [T_U64] = sad_u64, [T_S64] = sad_s64};
-    plain(d, fns, mod_type(d), 3);
+    of_one_type(d, fns, mod_type(d), 3);
 }

@@ -27,7 +27,7 @@
     void decode_##name(struct decoder *d) {                                                                    \
         static const exec_fn fns[T_TYPES] = {                                                                  \
             [T_PRED] = name##_pred, [T_B16] = name##_32, [T_B32] = name##_32, [T_B64] = name##_64};            \
-        plain(d, fns, mod_type(d), 2);                                                                         \
+        of_one_type(d, fns, mod_type(d), 2);                                                                   \
     }
 LOGIC(and, &)
 LOGIC(or, |)
@@ -47,12 +47,12 @@ static enum next not_pred(struct run *run, const struct insn *insn, uint32_t mas
 void decode_not(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {
         [T_PRED] = not_pred, [T_B16] = not_16, [T_B32] = not_32, [T_B64] = not_64};
-    plain(d, fns, mod_type(d), 1);
+    of_one_type(d, fns, mod_type(d), 1);
 }
 
 void decode_cnot(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {[T_B16] = cnot_32, [T_B32] = cnot_32, [T_B64] = cnot_64};
-    plain(d, fns, mod_type(d), 1);
+    of_one_type(d, fns, mod_type(d), 1);
 }
 
 /* ---- shifts; the amount is a 32-bit value, clamped to the width ---- */
@@ -124,7 +124,7 @@ void decode_shf(struct decoder *d) {
     if (!clamp && !mod(d, "wrap")) {
         decode_fail(d, "expected .clamp or .wrap");
     }
-    plain(d, fns[right][clamp], mod_type(d), 3);
+    of_one_type(d, fns[right][clamp], mod_type(d), 3);
 }
 
 /* ---- lop3: immLut has the result for each combination of the three input bits ---- */
@@ -216,7 +216,7 @@ void decode_clz(struct decoder *d) {
 
 void decode_brev(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {[T_B32] = brev_32, [T_B64] = brev_64};
-    plain(d, fns, mod_type(d), 1);
+    of_one_type(d, fns, mod_type(d), 1);
 }
 
 /* Position of the highest bit that differs from the sign; all ones if there is none. */
@@ -343,14 +343,14 @@ void decode_szext(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {[T_U32] = szext_u32, [T_S32] = szext_s32};
     d->insn->integer.wrap = mod(d, "wrap");
     (void)mod(d, "clamp");
-    plain(d, fns, mod_type(d), 2);
+    of_one_type(d, fns, mod_type(d), 2);
 }
 
 void decode_bmsk(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {[T_B32] = bmsk_b32};
     d->insn->integer.wrap = mod(d, "wrap");
     (void)mod(d, "clamp");
-    plain(d, fns, mod_type(d), 2);
+    of_one_type(d, fns, mod_type(d), 2);
 }
 
 static uint32_t nth_set(uint32_t bits, uint32_t base, int32_t offset) {
@@ -371,5 +371,5 @@ TERNARY(fns_b32, nth_set(a, b, (int32_t)c))
 
 void decode_fns(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {[T_B32] = fns_b32};
-    plain(d, fns, mod_type(d), 3);
+    of_one_type(d, fns, mod_type(d), 3);
 }

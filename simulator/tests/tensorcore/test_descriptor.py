@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.python.tensorcore import matrix_descriptor, plain, scaled
+from simulator.python.tensorcore import matrix_descriptor, scaled, unscaled
 from simulator.tests.tensorcore.canonical import store
 from simulator.tests.tensorcore.tensor_kit import Refused, decode_instruction, decode_matrix, fetch_operand
 
@@ -133,25 +133,25 @@ def test_an_operand_beyond_shared_memory():
 
 
 def test_fields_of_the_plain_kinds():
-    f = decode_instruction(plain(64, 72, a=1, b=0, neg_a=1, mn_b=1), "f16")
+    f = decode_instruction(unscaled(64, 72, a=1, b=0, neg_a=1, mn_b=1), "f16")
     assert (f["m"], f["n"], f["k"], f["a"], f["b"], f["d"]) == (64, 72, 16, "bf16", "f16", "f32")
     assert (f["negate_a"], f["negate_b"], f["a_mn_major"], f["b_mn_major"]) == (1, 0, 0, 1)
     assert (f["fraction_bits"], f["result_fraction"], f["scales"]) == (25, 23, 0)
-    f = decode_instruction(plain(256, 256, d=0, neg_b=1, mn_a=1), "f16", cta_group=2)
+    f = decode_instruction(unscaled(256, 256, d=0, neg_b=1, mn_a=1), "f16", cta_group=2)
     assert (f["m"], f["n"], f["d"], f["negate_b"], f["a_mn_major"]) == (256, 256, "f16", 1, 1)
-    f = decode_instruction(plain(a=2, b=2), "tf32")
+    f = decode_instruction(unscaled(a=2, b=2), "tf32")
     assert (f["a"], f["b"], f["k"]) == ("tf32", "tf32", 8)
     names = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
     for i, a in names.items():
         for j, b in names.items():
-            f = decode_instruction(plain(a=i, b=j), "f8f6f4")
+            f = decode_instruction(unscaled(a=i, b=j), "f8f6f4")
             assert (f["a"], f["b"], f["k"]) == (a, b, 32)
             f = decode_instruction(scaled(a=i, b=j, ue8m0=1, sfa=3, sfb=1), "mxf8f6f4")
             assert (f["a"], f["b"], f["k"], f["scales"], f["scale_block"]) == (a, b, 32, 1, 32)
             assert (f["sfa_id"], f["sfb_id"], f["scale"], f["grouped"]) == (3, 1, "ue8m0", 0)
-    f = decode_instruction(plain(d=2, a=1, b=0, saturate=1), "i8")
+    f = decode_instruction(unscaled(d=2, a=1, b=0, saturate=1), "i8")
     assert (f["a"], f["b"], f["d"], f["saturate"], f["k"]) == ("s8", "u8", "s32", 1, 32)
-    f = decode_instruction(plain(32, 64, shift=2), "f16", ws=True)
+    f = decode_instruction(unscaled(32, 64, shift=2), "f16", ws=True)
     assert (f["m"], f["n"], f["max_shift"]) == (32, 64, 2)
 
 
@@ -165,30 +165,30 @@ def test_fields_of_the_fp4_kinds():
 
 
 ILLEGAL = [
-    (plain(), "f16", {"scales": 4}, "no scale factors"),
-    (plain(d=3), "f16", {}, "dtype is 3"),
-    (plain(d=0, a=1, b=1), "f16", {}, "dtype is 0"),
-    (plain(d=0, a=2, b=2), "tf32", {}, "dtype is 0"),
-    (plain(a=2), "f16", {}, "atype is 2"),
-    (plain(b=7), "f16", {}, "btype is 7"),
-    (plain(a=2), "f8f6f4", {}, "atype is 2"),
-    (plain(saturate=1), "f16", {}, "saturate"),
-    (plain() | 1, "f16", {}, "bits 0-1"),
-    (plain() | 1 << 6, "f16", {}, "bits 6-6"),
-    (plain() | 1 << 23, "f16", {}, "bits 23-23"),
-    (plain() | 1 << 29, "f16", {}, "bits 29-29"),
-    (plain(shift=1), "f16", {}, "maximum shift"),
-    (plain(d=2, neg_a=1), "i8", {}, "negate"),
-    (plain(m=192), "f16", {}, "M = 192"),
-    (plain(m=256), "f16", {}, "M = 256"),
-    (plain(m=64), "f16", {"cta_group": 2}, "M = 64"),
-    (plain(n=24), "f16", {}, "N = 24"),
-    (plain(n=264 & 0x1FF), "f16", {}, "N = 264"),
-    (plain(n=0), "f16", {}, "N = 0"),
-    (plain(m=64, n=40, d=2), "i8", {}, "N = 40"),
-    (plain(n=16, mn_b=1, m=256), "f8f6f4", {"cta_group": 2}, "N = 16"),
-    (plain(m=256, n=128), "f16", {"ws": True}, "M = 256"),
-    (plain(m=32, n=96), "f16", {"ws": True}, "N = 96"),
+    (unscaled(), "f16", {"scales": 4}, "no scale factors"),
+    (unscaled(d=3), "f16", {}, "dtype is 3"),
+    (unscaled(d=0, a=1, b=1), "f16", {}, "dtype is 0"),
+    (unscaled(d=0, a=2, b=2), "tf32", {}, "dtype is 0"),
+    (unscaled(a=2), "f16", {}, "atype is 2"),
+    (unscaled(b=7), "f16", {}, "btype is 7"),
+    (unscaled(a=2), "f8f6f4", {}, "atype is 2"),
+    (unscaled(saturate=1), "f16", {}, "saturate"),
+    (unscaled() | 1, "f16", {}, "bits 0-1"),
+    (unscaled() | 1 << 6, "f16", {}, "bits 6-6"),
+    (unscaled() | 1 << 23, "f16", {}, "bits 23-23"),
+    (unscaled() | 1 << 29, "f16", {}, "bits 29-29"),
+    (unscaled(shift=1), "f16", {}, "maximum shift"),
+    (unscaled(d=2, neg_a=1), "i8", {}, "negate"),
+    (unscaled(m=192), "f16", {}, "M = 192"),
+    (unscaled(m=256), "f16", {}, "M = 256"),
+    (unscaled(m=64), "f16", {"cta_group": 2}, "M = 64"),
+    (unscaled(n=24), "f16", {}, "N = 24"),
+    (unscaled(n=264 & 0x1FF), "f16", {}, "N = 264"),
+    (unscaled(n=0), "f16", {}, "N = 0"),
+    (unscaled(m=64, n=40, d=2), "i8", {}, "N = 40"),
+    (unscaled(n=16, mn_b=1, m=256), "f8f6f4", {"cta_group": 2}, "N = 16"),
+    (unscaled(m=256, n=128), "f16", {"ws": True}, "M = 256"),
+    (unscaled(m=32, n=96), "f16", {"ws": True}, "N = 96"),
     (scaled(), "mxf4nvf4", {}, "scale_vec"),
     (scaled(), "mxf4nvf4", {"scales": 1}, "scale_vec::1X"),
     (scaled(), "mxf4nvf4", {"scales": 2}, "scale type"),
@@ -218,7 +218,7 @@ def test_illegal_fields_are_named(case):
 
 def test_fields_that_are_not_modelled_are_marked_as_such():
     for bits, kind, scales in (
-        (plain(m=64, sparse=1), "f16", 0),
+        (unscaled(m=64, sparse=1), "f16", 0),
         (scaled(k96=1), "mxf4nvf4", 4),
     ):
         with pytest.raises(Refused) as refusal:
@@ -236,7 +236,7 @@ def test_n_is_a_multiple_of_the_step_up_to_256():
     ):
         step = 16 * (group == 2) or (16 if kind == "f16" and m == 128 else 8)
         for n in range(0, 512, 8):
-            bits = scaled(m, n) if options else plain(m, n)
+            bits = scaled(m, n) if options else unscaled(m, n)
             try:
                 legal = decode_instruction(bits, kind, group, **options)["n"] == n
             except Refused:

@@ -10,7 +10,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from simulator.python.tensorcore import plain, scaled
+from simulator.python.tensorcore import scaled, unscaled
 from simulator.tests.tensorcore.tensor_kit import (
     CP_SHAPES,
     KINDS,
@@ -70,7 +70,7 @@ def test_random_instruction_descriptors():
         kind = KINDS[int(rng.integers(len(KINDS)))]
         bits = int(rng.integers(0, 1 << 32))
         if rng.random() < 0.7:  # a legal one with a few bits changed
-            bits = scaled(ue8m0=int(rng.integers(2))) if kind.startswith("mx") else plain()
+            bits = scaled(ue8m0=int(rng.integers(2))) if kind.startswith("mx") else unscaled()
             for bit in rng.integers(0, 32, rng.integers(0, 4)):
                 bits ^= 1 << int(bit)
         scales = int(rng.choice([0, 1, 2, 4]))
@@ -117,7 +117,7 @@ def test_random_mmas(seed):
         turned = 0 if fp4 else int(rng.random() < 0.2)
         idesc = scaled(m, n, ue8m0=int(rng.integers(2)) | (not fp4), mn_a=turned)
         if not kind.startswith("mx"):
-            idesc = plain(m, n, d=2 if kind == "i8" else 1, a=code, b=code, mn_b=turned)
+            idesc = unscaled(m, n, d=2 if kind == "i8" else 1, a=code, b=code, mn_b=turned)
         mma = Mma(
             a=legalish(rng),
             b=legalish(rng),

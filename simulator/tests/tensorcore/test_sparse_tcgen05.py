@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from simulator.python.tensorcore import matrix_descriptor, plain, scaled
+from simulator.python.tensorcore import matrix_descriptor, scaled, unscaled
 from simulator.tests.isa.test_block_scaled_mma import scale
 from simulator.tests.isa.test_sparse_mma import Form, bytes_of, elements, metadata, numbers, spread
 from simulator.tests.isa.test_sparse_wgmma import laid_out
@@ -38,7 +38,7 @@ def descriptor(form: Form, selector: int, m: int = M, n: int = N, **bits: int) -
         codes = {} if form.packed else {"a": CODES[form.a], "b": CODES[form.b]}
         return scaled(m, n, ue8m0=int(form.stype == "ue8m0"), sparse=1, **codes)
     d = {"f16": 0, "f32": 1, "s32": 2}[form.d]
-    return plain(m, n, d, CODES[form.a], CODES[form.b], **{"sparse": 1, "selector": selector, **bits})
+    return unscaled(m, n, d, CODES[form.a], CODES[form.b], **{"sparse": 1, "selector": selector, **bits})
 
 
 def instruction(form: Form, selector: int, in_tensor_memory: bool, group: int = 1, **bits: int) -> str:

@@ -177,11 +177,11 @@ def run(case: Case) -> dict[str, np.ndarray | str]:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
     packed = [tensor(x).view(torch.float4_e2m1fn_x2).permute(1, 2, 0) for x in codes]
-    plain = [tensor(x).view(torch.float8_e4m3fn).permute(1, 2, 0) for x in scales]
+    by_rows = [tensor(x).view(torch.float8_e4m3fn).permute(1, 2, 0) for x in scales]
     permuted = [tensor(blocked(x)).view(torch.float8_e4m3fn).permute(3, 4, 1, 5, 2, 0) for x in scales]
     c = torch.full((case.batches, case.m, case.n), float("nan"), dtype=torch.float16, device=device).permute(1, 2, 0)
     os.environ["NVFP4_HOPPER_CONFIG"] = case.config
-    custom_kernel((*packed, *plain, *permuted, c) if case.layout == "blocked" else (*packed, *plain, c))
+    custom_kernel((*packed, *by_rows, *permuted, c) if case.layout == "blocked" else (*packed, *by_rows, c))
     output = c.permute(2, 0, 1).contiguous().view(torch.int16).cpu().numpy().view(np.uint16).ravel()
     return {"inputs": digest, "output": hashlib.sha256(output.tobytes()).hexdigest(), "sample": sample(output, SAMPLE)}
 

@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from simulator.python.tensorcore import matrix_descriptor, plain
+from simulator.python.tensorcore import matrix_descriptor, unscaled
 from simulator.python.toolchain import built
 from simulator.tests.tensorcore.test_tmem import COLUMNS, REGISTERS, fragment
 from simulator.validation.fused_sum import Rule, vectors
@@ -103,7 +103,7 @@ INITED:
   or.b64 %d, %q, {desc};
   setp.eq.u32 %acc, 0, 0;
   add.u32 %t1, %tm, {A_COLUMN};
-  tcgen05.mma.cta_group::1.kind::f16 [%tm], [%t1], %d, {plain(128, N)}, {masks}%acc{f", {D_SCALE}" if scale else ""};
+  tcgen05.mma.cta_group::1.kind::f16 [%tm], [%t1], %d, {unscaled(128, N)}, {masks}%acc{f", {D_SCALE}" if scale else ""};
   tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [done];
 ISSUED:
   bar.warp.sync 0xffffffff;
