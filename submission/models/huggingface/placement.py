@@ -5,6 +5,7 @@ The tensors decide what is quantized: a layer whose weight is stored as floats w
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -30,6 +31,7 @@ _PACKED = {"U8", "F8_E4M3"}  # what no float layer stores
 _FP8_PARTS = {"weight", "weight_scale", "input_scale", "k_scale", "v_scale"}
 _PARTS = "weight|weight_packed|weight_scale|weight_scale_2|weight_global_scale|input_scale|input_global_scale"
 _OF_ALL_EXPERTS = re.compile(rf"(gate_up_proj|gate_proj|up_proj|down_proj)(?:[._]({_PARTS}))?")
+_IN_TRAINING = "outproj_weight="  # of a kernel that fuses a layer of Mamba, for training alone
 _OF_ONE_EXPERT = re.compile(r"\d+\.(?:gate_proj|up_proj|down_proj|w1|w2|w3)\.\w+")
 
 
@@ -70,6 +72,21 @@ class Held(torch.nn.Module):
     def tensors(self) -> dict[str, torch.Tensor]:
         """The loaded tensors, by their names within the layer."""
         return {part: getattr(self, buffer) for part, buffer in self.parts.items()}
+
+
+def refuse_if_read(model: torch.nn.Module, name: str) -> None:
+    """Raises ValueError if the model's own code reads the weight of this linear layer, beside calling the layer."""
+    around, _, child = name.rpartition(".")
+    kind = type(model.get_submodule(around))
+    try:
+        code = inspect.getsource(kind)
+    except (OSError, TypeError):  # no source at hand
+        return
+    if re.search(rf"(?<!{_IN_TRAINING})self\.{child}\.weight\b", code):
+        raise ValueError(
+            f"{name} is to be NVFP4, and the code of {kind.__name__} reads its weight; expected a layer that it only "
+            "calls: leave it as floats, of a 16-bit model by ignore="
+        )
 
 
 class Places(WeightRenaming):
@@ -160,6 +177,7 @@ def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, 
             layer._is_hf_initialized = True  # its parameters are gone when transformers would initialize them
         elif type(layer) is torch.nn.Linear:
             parts = {part: one for part, one in parts.items() if part != "bias"}
+            refuse_if_read(model, name)
             held, at = Held(parts, name, layer.bias), name
             model.set_submodule(name, held)
         else:

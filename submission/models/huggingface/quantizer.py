@@ -15,7 +15,7 @@ from ..weights import CALIBRATED, TOKEN, QuantizedLinear, quantize_linear
 from .config import SIXTEEN_BIT, Nvfp4GemmConfig, is_ignored
 from .experts import HELD, Experts, install, is_experts, parameter_names, quantize_experts, read_experts
 from .fusion import FusedMLP, fuse, unpadded
-from .placement import Held, Places, hold, stored_tensors
+from .placement import Held, Places, hold, refuse_if_read, stored_tensors
 
 logger = logging.get_logger(__name__)
 _INPUTS = ("input_scale", "input_global_scale")
@@ -104,6 +104,7 @@ class Nvfp4GemmQuantizer(HfQuantizer):
                     raise ValueError(
                         f"{name} has {module.in_features} inputs; expected an even number, or ignore={name!r}"
                     )
+                refuse_if_read(model, name)
                 self.chosen.add(f"{name}.weight")
             elif any(one.dim() == 3 for one in own.values()) and not isinstance(module, torch.nn.modules.conv._ConvNd):
                 raise ValueError(

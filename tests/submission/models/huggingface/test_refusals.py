@@ -139,6 +139,13 @@ def test_a_family_whose_experts_have_no_known_interface(tmp_path):
         load(tmp_path, quantization_config=Nvfp4GemmConfig())
 
 
+def test_a_layer_whose_weight_the_model_reads(tmp_path):
+    sizes = {"hidden_size": 32, "state_size": 4, "num_hidden_layers": 1, "vocab_size": 64}
+    AutoModelForCausalLM.from_config(transformers.MambaConfig(**sizes)).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"mixer.\w+ is to be NVFP4, and the code of MambaMixer reads its weight"):
+        load(tmp_path, quantization_config=Nvfp4GemmConfig())
+
+
 def test_calibrated_activations_of_a_16_bit_model(tmp_path):
     random_model("llama", torch.bfloat16).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="activations is 'calibrated' for a 16-bit model; expected"):
