@@ -33,12 +33,12 @@ static __device__ __forceinline__ void store_columns(const struct combine_params
     }
     if constexpr (aligned) {
         *(uint4 *)to = make_uint4(words[0], words[1], words[2], words[3]);
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int i = 0; i < COMBINE_COLUMNS; i++) {
-        if (first + i < p.n) {
-            to[i] = (uint16_t)(words[i / 2] >> i % 2 * 16);
+        for (int i = 0; i < COMBINE_COLUMNS; i++) {
+            if (first + i < p.n) {
+                to[i] = (uint16_t)(words[i / 2] >> i % 2 * 16);
+            }
         }
     }
 }
