@@ -1,10 +1,10 @@
 """The extended GEMM, custom_kernel_extended() of submission/custom_kernel.h, in torch: reference and float64 oracle.
 
-    gate = (A B1^T) * (scale_gate * token_scale)     up = (A B2^T) * (scale_up * token_scale)
-    c = g * sigmoid(alpha * g) * (u + beta), g and u being gate and up within the limit
+    gate = (A B1^T) * (scale_gate * token_scale) + bias_gate     up = (A B2^T) * (scale_up * token_scale) + bias_up
+    c = f(g) * (u + beta), g and u being gate and up within the limit, f the activation: SiLU unless another is named
 
-A plain product is c = (A B1^T) * (scale_gate * token_scale).  Codes are (rows, K/2), scale factors (rows, K/16), other
-scales float32; A may be (rows, K) in float16 or bfloat16, without scale factors.  DeepSeek-V4 uses
+A plain product is c = gate, or c = f(gate) if an activation is named.  Codes are (rows, K/2), scale factors
+(rows, K/16), other scales float32; A may be (rows, K) in float16 or bfloat16, without scale factors.  DeepSeek-V4 uses
 SwiGLU with a limit; gpt-oss has limit 7, alpha 1.702 and beta 1.
 """
 
@@ -23,7 +23,8 @@ APART, STACKED = 0, 1  # `weights`; any other value is the number of rows by whi
 INTERLEAVED = (8, 32, 64)
 DTYPES = {FP16: torch.float16, BF16: torch.bfloat16}
 E4M3_MAX, E2M1_MAX = 448.0, 6.0
-SLOPE = 1.1  # x sigmoid(x) has no slope above 1.0998
+SILU, GELU_TANH, RELU2 = ACTIVATIONS = ("silu", "gelu_tanh", "relu2")  # enum custom_kernel_activation, from 1 on
+SLOPE = 1.13  # x sigmoid(x) has no slope above 1.0998, GELU none above 1.1290
 EPSILON = 2.0**-23
 
 
@@ -39,6 +40,9 @@ class Extension(NamedTuple):
     limit: float = torch.inf
     alpha: float = 1.0
     beta: float = 0.0
+    activation: str | None = None
+    bias_gate: torch.Tensor | None = None
+    bias_up: torch.Tensor | None = None
 
 
 class Quantized(NamedTuple):
@@ -70,15 +74,27 @@ def _factor(scale: torch.Tensor | None, tokens: torch.Tensor | None) -> torch.Te
     return (scale * (one.to(scale) if tokens is None else tokens.float())).reshape(-1, 1)
 
 
+def _biased(product: torch.Tensor, factor: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    return product * factor.to(product) + (-0.0 if bias is None else bias.to(product))
+
+
+def function(x: torch.Tensor, extension: Extension) -> torch.Tensor:
+    """The activation of x, in its precision."""
+    if extension.activation == GELU_TANH:
+        return torch.nn.functional.gelu(x, approximate="tanh")
+    if extension.activation == RELU2:
+        return x.clamp(min=0) ** 2
+    return x if extension.plain and extension.activation is None else x / (1 + torch.exp(-extension.alpha * x))
+
+
 def activate(gate: torch.Tensor, up: torch.Tensor | None, extension: Extension) -> torch.Tensor:
     """c before its rounding, computed from the products A B1^T and A B2^T in their precision."""
-    kind = gate.dtype
-    gate = gate * _factor(extension.scale_gate, extension.token_scale).to(gate)
+    gate = _biased(gate, _factor(extension.scale_gate, extension.token_scale), extension.bias_gate)
     if up is None:
-        return gate
-    up = up * _factor(extension.scale_up, extension.token_scale).to(up)
+        return function(gate, extension._replace(plain=True))
+    up = _biased(up, _factor(extension.scale_up, extension.token_scale), extension.bias_up)
     gate, up = gate.clamp(max=extension.limit), up.clamp(-extension.limit, extension.limit)
-    return (gate / (1 + torch.exp(-extension.alpha * gate)) * (up + extension.beta)).to(kind)
+    return function(gate, extension) * (up + extension.beta)
 
 
 def to_e4m3(values: torch.Tensor) -> torch.Tensor:
@@ -137,21 +153,32 @@ def oracle(codes: tuple[torch.Tensor, ...], scales: tuple[torch.Tensor, ...], ex
 
     Error model: a sum errs by at most K/16 times 2^-23 of its sum of magnitudes, and with an A of 16 bits, whose
     products do not share a scale factor, by 16 times 2^-23 more; every later operation by 2^-23 of its result; a limit
-    does not increase an error; x sigmoid(alpha x) has no slope above 1.1.
+    does not increase an error; an activation has no slope above 1.13, but for 2 x of ReLU^2; an exponential errs with
+    its argument.
     """
     a, *b = (_values(code, scale).double() for code, scale in zip(codes, scales, strict=True) if code is not None)
     scaled, errors = [], []
-    for one, scale in zip(b, (extension.scale_gate, extension.scale_up), strict=False):
+    members = (extension.scale_gate, extension.bias_gate), (extension.scale_up, extension.bias_up)
+    for one, (scale, bias) in zip(b, members, strict=False):
         factor = _factor(scale, extension.token_scale).double().to(a)
         product = (a @ one.t()) * factor
         relative = (a.shape[1] / nvfp4.GROUP_ELEMS + (nvfp4.GROUP_ELEMS if scales[0] is None else 0)) * EPSILON
-        scaled.append(product)
+        scaled.append(product if bias is None else product + bias.double())
         errors.append(relative * ((a.abs() @ one.abs().t()) * factor.abs()) + 2 * EPSILON * product.abs())
+        if bias is not None:
+            errors[-1] += EPSILON * scaled[-1].abs()
     value = activate(a @ b[0].t(), a @ b[1].t() if len(b) > 1 else None, extension)
-    if len(b) == 1:
+    if len(b) == 1 and extension.activation is None:
         return Oracle(value, errors[0])
     limit = extension.limit
-    gate, up = scaled[0].clamp(max=limit), scaled[1].clamp(-limit, limit) + extension.beta
-    swish = gate / (1 + torch.exp(-extension.alpha * gate))
-    error = SLOPE * errors[0] * (up.abs() + errors[1]) + swish.abs() * errors[1]
-    return Oracle(value, error + value.abs() * EPSILON * (8 + 4 * (extension.alpha * gate).abs()))
+    gate = scaled[0].clamp(max=limit)
+    relu2, gelu = extension.activation == RELU2, extension.activation == GELU_TANH
+    slope = 2 * gate.abs() + errors[0] if relu2 else SLOPE
+    error, rounding = (
+        slope * errors[0],
+        8 + 4 * (gate * (1.6 + 0.072 * gate**2) if gelu else extension.alpha * gate).abs(),
+    )
+    if len(b) > 1:
+        up = scaled[1].clamp(-limit, limit) + extension.beta
+        error = error * (up.abs() + errors[1]) + function(gate, extension).abs() * errors[1]
+    return Oracle(value, error + value.abs() * EPSILON * rounding)

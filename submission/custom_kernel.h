@@ -6,9 +6,9 @@
  *                               activations, weights in one tensor, bf16 and NVFP4 output, a plain product
  *     custom_kernel_experts()   the same for a mixture of experts: each expert's weights times its own rows of
  *                               A, whose number is read on the device
- *     custom_kernel_quantize()  NVFP4 of activations in fp16, bf16 or fp32, alone, after RMSNorm, or after SiLU
- *     custom_kernel_route()     the experts of each token, and the order of rows that custom_kernel_experts()
- * takes custom_kernel_combine()   the weighted sum of what a token's experts computed
+ *     custom_kernel_quantize()  NVFP4 of a model's fp16, bf16 or fp32, alone, after RMSNorm, or after a gate
+ *     custom_kernel_route()     the experts of each token, and rows in the order of custom_kernel_experts()
+ *     custom_kernel_combine()   the weighted sum of what a token's experts computed
  *
  * How to call: fill an argument struct (set struct_bytes to its sizeof; members you leave out are zero), call
  * the function, compare the status with CUSTOM_KERNEL_OK; custom_kernel_message() says what was wrong.
@@ -77,7 +77,7 @@ extern "C" {
  *   1.6  for the Python package alone: custom_kernel_tensor_form(), custom_kernel_examine()
  *        (core/board_tensors.h) and custom_kernel_torch_check()
  *   1.7  custom_kernel_route(); custom_kernel_combine(); rows, x_rows and token_scale in
- *        custom_kernel_quantize() */
+ *        custom_kernel_quantize(); activations and biases */
 #define CUSTOM_KERNEL_VERSION 0x00010700u
 
 /* CUSTOM_KERNEL_VERSION of the library that is loaded. */
@@ -200,7 +200,17 @@ CUSTOM_KERNEL_API int32_t custom_kernel_grouped(const struct custom_kernel_group
 
 enum custom_kernel_products {
     CUSTOM_KERNEL_PRODUCTS_GATED = 0, /* two products, gate and up, and the activation below */
-    CUSTOM_KERNEL_PRODUCTS_PLAIN = 1, /* one product: c = (A B1^T) * (scale_gate * token_scale[row]) */
+    CUSTOM_KERNEL_PRODUCTS_PLAIN = 1, /* one product, which takes the place of gate */
+};
+
+/* The function f below.  SiLU and GELU err by at most 2^-23 |x| on a CPU, and on a GPU, whose exponential and
+ * reciprocal are approximate, by 2^-21 |x|. */
+enum custom_kernel_activation {
+    CUSTOM_KERNEL_ACTIVATION_DEFAULT = 0,   /* SiLU for gate and up; none, f(x) = x, for a plain product */
+    CUSTOM_KERNEL_ACTIVATION_SILU = 1,      /* f(x) = x * sigmoid(alpha * x) */
+    CUSTOM_KERNEL_ACTIVATION_GELU_TANH = 2, /* f(x) = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))),
+                                             * as x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x^3)) */
+    CUSTOM_KERNEL_ACTIVATION_RELU2 = 3,     /* f(x) = max(x, 0)^2 */
 };
 
 /* How the rows of gate (B1) and up (B2) are stored; their scale factors follow the same order of rows. */
@@ -233,10 +243,10 @@ enum custom_kernel_a_type {
  * GEMM.  Arithmetic, in fp32, each operation rounded to nearest even (on a GPU the exponential and the
  * reciprocal are approximate):
  *
- *     gate = (A B1^T) * (scale_gate * token_scale[row])
- *     up   = (A B2^T) * (scale_up * token_scale[row])
+ *     gate = (A B1^T) * (scale_gate * token_scale[row]) + bias_gate[column]
+ *     up   = (A B2^T) * (scale_up * token_scale[row]) + bias_up[column]
  *     if limit > 0:  gate = min(gate, limit),  up = max(-limit, min(up, limit))     (NaN stays NaN)
- *     c    = gate * sigmoid(alpha * gate) * (up + beta)
+ *     c    = f(gate) * (up + beta);  c = f(gate) for a plain product
  *
  * fp16 and bf16 output: c rounded to nearest even, overflow to infinity.
  *
@@ -262,10 +272,10 @@ struct custom_kernel_extended_args {
     const void *sfa, *sfb1, *sfb2; /* sfb2 is NULL where b2 is, sfa where A has 16 bits */
     void *c;
     void *queue;
-    int32_t products;  /* enum custom_kernel_products */
-    int32_t weights;   /* enum custom_kernel_weights; 0 for a plain product */
-    int32_t output;    /* enum custom_kernel_output */
-    uint32_t reserved; /* 0 */
+    int32_t products;   /* enum custom_kernel_products */
+    int32_t weights;    /* enum custom_kernel_weights; 0 for a plain product */
+    int32_t output;     /* enum custom_kernel_output */
+    int32_t activation; /* enum custom_kernel_activation */
     /* fp32 numbers in memory of `device`, 4-byte aligned; NULL stands for 1. */
     const void *scale_gate,
         *scale_up;           /* one number each, for all batches; scale_up is NULL for a plain product */
@@ -274,11 +284,14 @@ struct custom_kernel_extended_args {
     void *sfc;               /* scale factors of c, M rows of N / 16; NULL unless the output is NVFP4 */
     /* Parameters of the activation; all 0 for a plain product. */
     float limit; /* 0 for no limit, or a positive number */
-    float alpha; /* 0 stands for 1 */
+    float alpha; /* 0 stands for 1; 0 or 1 unless the activation is SiLU */
     float beta;
     float reserved_float; /* 0 */
     int32_t a_type;       /* enum custom_kernel_a_type */
     uint32_t reserved_2;  /* 0 */
+    /* [L][N] fp32 numbers in memory of `device`, 4-byte aligned, whatever the order of the weights' rows; NULL
+     * for none.  bias_up is NULL for a plain product. */
+    const void *bias_gate, *bias_up;
 };
 
 /* Computes c, and sfc for NVFP4 output, under the rules of custom_kernel(); neither overlaps an input or the
@@ -311,8 +324,8 @@ enum custom_kernel_tokens {
  *     counts      [E] int32 in memory of `device`, 4-byte aligned
  *
  * Row i of C, if it belongs to expert e, is what custom_kernel_extended() computes from row i of A and the
- * weights of expert e with scale_gate[e], scale_up[e] and scale_c[e].  Rows that belong to no expert are not
- * written, and their rows of A do not matter.
+ * weights of expert e with scale_gate[e], scale_up[e], scale_c[e], bias_gate[e] and bias_up[e].  Rows that
+ * belong to no expert are not written, and their rows of A do not matter.
  *
  * The counts are read when the queued work runs, never before: a CUDA graph that has captured the call takes
  * the counts of each replay.  Any counts are safe: a negative one is 0, an end before the expert's first row
@@ -320,7 +333,7 @@ enum custom_kernel_tokens {
  *
  * A row's bits depend on that row and its expert's weights alone, not on how many rows there are.
  *
- * At least the members up to reserved are required: offsetof(struct custom_kernel_experts_args, scale_gate) =
+ * At least the members up to activation are required: offsetof(struct custom_kernel_experts_args, scale_gate) =
  * 144 bytes. */
 struct custom_kernel_experts_args {
     uint32_t struct_bytes;         /* sizeof(struct custom_kernel_experts_args) */
@@ -340,12 +353,13 @@ struct custom_kernel_experts_args {
     int32_t products;   /* enum custom_kernel_products */
     int32_t weights;    /* enum custom_kernel_weights; 0 for a plain product */
     int32_t output;     /* enum custom_kernel_output */
-    uint32_t reserved;  /* 0 */
+    int32_t activation; /* enum custom_kernel_activation */
     /* As in struct custom_kernel_extended_args, but one number for each expert; token_scale: [T]. */
     const void *scale_gate, *scale_up, *token_scale, *scale_c;
     void *sfc;
     float limit, alpha, beta;
-    float reserved_float; /* 0 */
+    float reserved_float;            /* 0 */
+    const void *bias_gate, *bias_up; /* the same, but [E][N] */
 };
 
 /* Computes the products of all experts under the rules of custom_kernel_extended().  rows = 0 is valid: nothing
@@ -357,7 +371,7 @@ CUSTOM_KERNEL_API int32_t custom_kernel_experts(const struct custom_kernel_exper
 enum custom_kernel_quantize_form {
     CUSTOM_KERNEL_QUANTIZE_ALONE = 0, /* v = x */
     CUSTOM_KERNEL_QUANTIZE_NORM = 1,  /* v = RMSNorm of x, or of x + residual */
-    CUSTOM_KERNEL_QUANTIZE_GATED = 2, /* v = gate * sigmoid(alpha * gate) * (up + beta) */
+    CUSTOM_KERNEL_QUANTIZE_GATED = 2, /* v = f(gate) * (up + beta) */
 };
 
 /* Makes an operand of a product from M rows of K fp16, bf16 or fp32 numbers: codes as a, and their scale
@@ -366,8 +380,8 @@ enum custom_kernel_quantize_form {
  *     ALONE   v = x
  *     NORM    h = x, or x + residual rounded to x's format;  v = (h * (1 / sqrt(S / K + epsilon))) * weight,
  *             S = sum of h * h, added in an order that depends on K alone and is the same on every backend
- *     GATED   a row of x holds K numbers gate, then K numbers up;  v and limit, alpha and beta are those of
- *             custom_kernel_extended()'s c (on a GPU the exponential and the reciprocal are approximate)
+ *     GATED   a row of x holds K numbers gate, then K numbers up;  v is custom_kernel_extended()'s c of them,
+ *             with its activation, limit, alpha and beta, and without biases
  *
  * and v is quantized as custom_kernel_extended()'s NVFP4 output is, with `scale` for scale_c.
  *
@@ -412,8 +426,10 @@ struct custom_kernel_quantize_args {
     /* ALONE: [M] int32 in memory of `device`, aligned; row i of the output is of row rows[i] of x, or of a row
      * of zeros where x has no such row.  NULL: row i is of row i. */
     const void *rows;
-    int64_t x_rows;    /* rows of x, at least 1; 0 without `rows` */
-    void *token_scale; /* NULL, or [M] fp32, aligned; then scale and saturated are NULL; overlaps no input */
+    int64_t x_rows;     /* rows of x, at least 1; 0 without `rows` */
+    void *token_scale;  /* NULL, or [M] fp32, aligned; then scale and saturated are NULL; overlaps no input */
+    int32_t activation; /* GATED: enum custom_kernel_activation */
+    uint32_t reserved;  /* 0 */
 };
 
 /* Quantizes, under the rules of custom_kernel(). */

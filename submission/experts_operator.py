@@ -15,8 +15,11 @@ from .operators import (
     APART,
     ENDS,
     FP16,
+    OF_GATE,
+    OF_PLAIN,
     OPTIONS,
     PLAIN,
+    SILU,
     TO_NVFP4,
     forward_ad,
     new_products,
@@ -112,16 +115,21 @@ def grouped_gated_gemm(
     scale_c: torch.Tensor | float | None = None,
     out_dtype: str | torch.dtype = FP16,
     weights: str = "apart",
+    activation: str = SILU,
     limit: float = 0.0,
     alpha: float = 1.0,
     beta: float = 0.0,
+    bias_gate: torch.Tensor | None = None,
+    bias_up: torch.Tensor | None = None,
     scale_layout: ScaleLayout = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """gate * sigmoid(alpha * gate) * (up + beta) of each token with its expert's weights, where
+    """f(gate) * (up + beta) of each token with its expert's weights, where
 
-        gate = (a @ b1[e]^T) * (scale_gate[e] * token_scale),  up = (a @ b2[e]^T) * (scale_up[e] * token_scale)
+        gate = (a @ b1[e]^T) * (scale_gate[e] * token_scale) + bias_gate[e]
+        up = (a @ b2[e]^T) * (scale_up[e] * token_scale) + bias_up[e]
 
     and, if limit > 0, gate is at most limit and up between -limit and limit.  E experts, at most 1,024.
+    activation: f, as gated_gemm() names it; alpha is SiLU's.
 
     a: float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half; the tokens sorted by expert
     (T, K/2), or padded (E, capacity, K/2).
@@ -135,6 +143,7 @@ def grouped_gated_gemm(
     "interleaved32", "interleaved64", that many of each in turn, N a multiple of it.
     scale_gate, scale_up, scale_c: E float32 numbers, or one for all experts; token_scale: a float32 number for each
     token.  None is 1.  scale_c must be positive and finite; otherwise the scale factors returned are NaN.
+    bias_gate, bias_up: float32 (E, N), whatever the order of the weights' rows.
 
     scale_layout: "linear", scale factors row by row: sfa (T, K/16) or (E, capacity, K/16), sfb1 (E, rows, K/16); or
     "swizzled128x4", blocks of 128 rows x 4 groups: sfb1 (E, ceil(rows/128) * 128, K/16), which
@@ -160,9 +169,9 @@ def grouped_gated_gemm(
     Raises RuntimeError, TypeError or ValueError, naming the argument.
     """
     try:
-        options = OPTIONS[scale_layout, out_dtype, weights]
+        options = OPTIONS[scale_layout, out_dtype, weights] | OF_GATE[activation]
     except (KeyError, TypeError):
-        options = other_options(scale_layout, out_dtype, weights)
+        options = other_options(scale_layout, out_dtype, weights, activation, OF_GATE)
     if counts is None or offsets is not None:
         counts, options = _ends(counts, offsets, b1), options | ENDS
     elif type(counts) is not Tensor or counts.dtype is not torch.int32:
@@ -177,19 +186,21 @@ def grouped_gated_gemm(
         if scale_c is not None:
             scale_c = _numbers("scale_c", scale_c, b1)
         found = _run_nvfp4(
-            a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta
-        )
+            a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta,
+            bias_gate, bias_up,
+        )  # fmt: skip
         float_c = found[1]
     else:
         if scale_c is not None:
             refuse_scale(scale_c)
         found = float_c = _run(
-            a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, limit, alpha, beta
-        )
+            a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, limit, alpha, beta,
+            bias_gate, bias_up,
+        )  # fmt: skip
     if float_c.requires_grad or forward_ad._current_level >= 0:
         return without_derivative(
             found, a=a, b1=b1, b2=b2, sfa=sfa, sfb1=sfb1, sfb2=sfb2, scale_gate=scale_gate, scale_up=scale_up,
-            token_scale=token_scale, scale_c=scale_c,
+            token_scale=token_scale, scale_c=scale_c, bias_gate=bias_gate, bias_up=bias_up,
         )  # fmt: skip
     return found
 
@@ -206,9 +217,12 @@ def grouped_plain_gemm(
     token_scale: torch.Tensor | None = None,
     scale_c: torch.Tensor | float | None = None,
     out_dtype: str | torch.dtype = FP16,
+    bias: torch.Tensor | None = None,
+    activation: str | None = None,
     scale_layout: ScaleLayout = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """(a @ b[e]^T) * (scale[e] * token_scale) of each token with its expert's weights.  E experts, at most 1,024.
+    """f((a @ b[e]^T) * (scale[e] * token_scale) + bias[e]) of each token with its expert's weights.  E experts, at most
+    1,024.  activation: f, as gated_gemm() names it, or None.
 
     a: float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half; the tokens sorted by expert
     (T, K/2), or padded (E, capacity, K/2).  b (E, N, K/2): the weights, as a.
@@ -217,14 +231,15 @@ def grouped_plain_gemm(
     counts (E), or offsets (E) or (E + 1): int32, on the device, as grouped_gated_gemm() explains them.
     scale, scale_c: E float32 numbers, or one for all experts; token_scale: a float32 number for each token, such as the
     router's weight.  None is 1.  scale_c must be positive and finite; otherwise the scale factors returned are NaN.
+    bias: float32 (E, N).
 
     Returns c (T, N) or (E, capacity, N) in out_dtype: "float16", "bfloat16", or their torch.dtype; for "nvfp4", codes
     and scale factors.  grouped_gated_gemm() has the layouts' shapes, and what else holds for both.
     """
     try:
-        options = OPTIONS[scale_layout, out_dtype, APART] | PLAIN
+        options = OPTIONS[scale_layout, out_dtype, APART] | OF_PLAIN[activation] | PLAIN
     except (KeyError, TypeError):
-        options = other_options(scale_layout, out_dtype) | PLAIN
+        options = other_options(scale_layout, out_dtype, APART, activation) | PLAIN
     if not (isinstance(b, torch.Tensor) and isinstance(sfb, torch.Tensor)):  # the operator has other names for them
         _check_tensors(b, "b", sfb, "sfb")
     if counts is None or offsets is not None:
@@ -238,14 +253,16 @@ def grouped_plain_gemm(
     if options & TO_NVFP4:
         if scale_c is not None:
             scale_c = _numbers("scale_c", scale_c, b, "b")
-        found = _run_nvfp4(a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale, scale_c)
+        given = (a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale, scale_c)
+        found = _run_nvfp4(*given) if bias is None else _run_nvfp4(*given, 0.0, 1.0, 0.0, bias)
         float_c = found[1]
     else:
         if scale_c is not None:
             refuse_scale(scale_c)
-        found = float_c = _run(a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale)
+        given = (a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale)
+        found = float_c = _run(*given) if bias is None else _run(*given, 0.0, 1.0, 0.0, bias)
     if float_c.requires_grad or forward_ad._current_level >= 0:
         return without_derivative(
-            found, a=a, b=b, sfa=sfa, sfb=sfb, scale=scale, token_scale=token_scale, scale_c=scale_c
+            found, a=a, b=b, sfa=sfa, sfb=sfb, scale=scale, token_scale=token_scale, scale_c=scale_c, bias=bias
         )
     return found

@@ -16,7 +16,10 @@ from .operators import (
     FLOAT32,
     FP16,
     NVFP4,
+    OF_GATE,
+    OF_PLAIN,
     OPTIONS,
+    SILU,
     TO_NVFP4,
     forward_ad,
     new_products,
@@ -63,16 +66,23 @@ def gated_gemm(
     scale_c: torch.Tensor | float | None = None,
     out_dtype: str | torch.dtype = FP16,
     weights: str = "apart",
+    activation: str = SILU,
     limit: float = 0.0,
     alpha: float = 1.0,
     beta: float = 0.0,
+    bias_gate: torch.Tensor | None = None,
+    bias_up: torch.Tensor | None = None,
     scale_layout: ScaleLayout = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """gate * sigmoid(alpha * gate) * (up + beta) of NVFP4 operands, where
+    """f(gate) * (up + beta) of NVFP4 operands, where
 
-        gate = (a @ b1^T) * (scale_gate * token_scale),  up = (a @ b2^T) * (scale_up * token_scale)
+        gate = (a @ b1^T) * (scale_gate * token_scale) + bias_gate
+        up = (a @ b2^T) * (scale_up * token_scale) + bias_up
 
     and, if limit > 0, gate is at most limit and up between -limit and limit.
+
+    activation: f; "silu", x * sigmoid(alpha * x); "gelu_tanh", 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 *
+    x^3))); "relu2", max(x, 0)^2.
 
     a (M, K/2) or (..., K/2), b1 and b2 (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the
     low half.  sfa, sfb1, sfb2: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
@@ -82,6 +92,7 @@ def gated_gemm(
     "interleaved32", "interleaved64", that many of each in turn, N a multiple of it.
     scale_gate, scale_up, scale_c: a tensor of one float32 number, or a Python number; token_scale: M float32 numbers.
     None is 1.  scale_c must be positive and finite; otherwise the scale factors returned are NaN.
+    bias_gate, bias_up: N float32 numbers each, whatever the order of the weights' rows.
 
     scale_layout: "linear", scale factors row by row, (rows, K/16); "swizzled128x4", blocks of 128 rows x 4 groups, as
     (ceil(rows/128) * 128, K/16), flat, or as the view (32, 4, ceil(rows/128), 4, K/64) that swizzle_scales() returns;
@@ -103,9 +114,9 @@ def gated_gemm(
     Raises RuntimeError, TypeError or ValueError, naming the argument.
     """
     try:
-        options = OPTIONS[scale_layout, out_dtype, weights]
+        options = OPTIONS[scale_layout, out_dtype, weights] | OF_GATE[activation]
     except (KeyError, TypeError):
-        options = other_options(scale_layout, out_dtype, weights)
+        options = other_options(scale_layout, out_dtype, weights, activation, OF_GATE)
     if scale_gate is not None and (type(scale_gate) is not Tensor or scale_gate.dtype is not FLOAT32):
         scale_gate = number_like("scale_gate", scale_gate, a)
     if scale_up is not None and (type(scale_up) is not Tensor or scale_up.dtype is not FLOAT32):
@@ -114,26 +125,29 @@ def gated_gemm(
         token_scale = number_like("token_scale", token_scale, a)
     if options & TO_NVFP4:
         scale_c = number_like("scale_c", scale_c, a)
-        if alpha == 1.0 and limit == beta == 0.0:  # each argument that is left to its default makes a call faster
+        # Each argument that is left to its default makes a call faster.
+        if alpha == 1.0 and limit == beta == 0.0 and bias_gate is bias_up is None:
             found = _gated_nvfp4(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c)
         else:
             found = _gated_nvfp4(
-                a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta
-            )
+                a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta,
+                bias_gate, bias_up,
+            )  # fmt: skip
         float_c = found[1]
     else:
         if scale_c is not None:
             refuse_scale(scale_c)
-        if token_scale is None and alpha == 1.0 and limit == beta == 0.0:
+        if token_scale is None and alpha == 1.0 and limit == beta == 0.0 and bias_gate is bias_up is None:
             found = float_c = _gated(a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up)
         else:
             found = float_c = _gated(
-                a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, limit, alpha, beta
-            )
+                a, b1, b2, sfa, sfb1, sfb2, options, scale_gate, scale_up, token_scale, limit, alpha, beta, bias_gate,
+                bias_up,
+            )  # fmt: skip
     if float_c.requires_grad or forward_ad._current_level >= 0:
         return without_derivative(
             found, a=a, b1=b1, b2=b2, sfa=sfa, sfb1=sfb1, sfb2=sfb2, scale_gate=scale_gate, scale_up=scale_up,
-            token_scale=token_scale, scale_c=scale_c,
+            token_scale=token_scale, scale_c=scale_c, bias_gate=bias_gate, bias_up=bias_up,
         )  # fmt: skip
     return found
 
@@ -148,15 +162,17 @@ def plain_gemm(
     token_scale: torch.Tensor | None = None,
     scale_c: torch.Tensor | float | None = None,
     out_dtype: str | torch.dtype = FP16,
+    bias: torch.Tensor | None = None,
+    activation: str | None = None,
     scale_layout: ScaleLayout = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """(a @ b^T) * (scale * token_scale) of NVFP4 operands.
+    """f((a @ b^T) * (scale * token_scale) + bias) of NVFP4 operands; activation: f, as gated_gemm() names it, or None.
 
     a (M, K/2) or (..., K/2), b (N, K/2): float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low
     half.  sfa, sfb: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
     Or a (M, K) float16 or bfloat16, and sfa None: on the CPU and on Hopper.
     scale, scale_c: a tensor of one float32 number, or a Python number; token_scale: M float32 numbers.  None is 1.
-    scale_c must be positive and finite; otherwise the scale factors returned are NaN.
+    bias: N float32 numbers.  scale_c must be positive and finite; otherwise the scale factors returned are NaN.
 
     scale_layout: "linear", scale factors row by row, (rows, K/16); "swizzled128x4", blocks of 128 rows x 4 groups, as
     (ceil(rows/128) * 128, K/16), flat, or as the view (32, 4, ceil(rows/128), 4, K/64) that swizzle_scales() returns;
@@ -177,26 +193,26 @@ def plain_gemm(
     Raises RuntimeError, TypeError or ValueError, naming the argument.
     """
     try:
-        options = OPTIONS[scale_layout, out_dtype, APART]
+        options = OPTIONS[scale_layout, out_dtype, APART] | OF_PLAIN[activation]
     except (KeyError, TypeError):
-        options = other_options(scale_layout, out_dtype)
+        options = other_options(scale_layout, out_dtype, APART, activation)
     if scale is not None and (type(scale) is not Tensor or scale.dtype is not FLOAT32):
         scale = number_like("scale", scale, a)
     if token_scale is not None and (type(token_scale) is not Tensor or token_scale.dtype is not FLOAT32):
         token_scale = number_like("token_scale", token_scale, a)
     if options & TO_NVFP4:
         scale_c = number_like("scale_c", scale_c, a)
-        found = _plain_nvfp4(a, b, sfa, sfb, options, scale, token_scale, scale_c)
+        found = _plain_nvfp4(a, b, sfa, sfb, options, scale, token_scale, scale_c, bias)
         float_c = found[1]
     else:
         if scale_c is not None:
             refuse_scale(scale_c)
-        if token_scale is None:
+        if token_scale is bias is None:
             found = float_c = _plain(a, b, sfa, sfb, options, scale)
         else:
-            found = float_c = _plain(a, b, sfa, sfb, options, scale, token_scale)
+            found = float_c = _plain(a, b, sfa, sfb, options, scale, token_scale, bias)
     if float_c.requires_grad or forward_ad._current_level >= 0:
         return without_derivative(
-            found, a=a, b=b, sfa=sfa, sfb=sfb, scale=scale, token_scale=token_scale, scale_c=scale_c
+            found, a=a, b=b, sfa=sfa, sfb=sfb, scale=scale, token_scale=token_scale, scale_c=scale_c, bias=bias
         )
     return found

@@ -9,7 +9,7 @@ stand for, so no check becomes a guard.
 
 A call converts one integer faster than words, so the products take their options as the bits of one: 0 to 3 and 4 to 7
 the layouts of sfa and of b's scale factors, 0 for one that is not stated; 8 to 11 the output; 12 to 19 the order of
-weights; PLAIN and ENDS for the products of experts (submission/torch/operands.h).
+weights; PLAIN and ENDS for the products of experts; 22 to 25 the activation (submission/torch/operands.h).
 """
 
 from __future__ import annotations
@@ -263,9 +263,15 @@ DTYPES = {FP16: torch.float16, BF16: torch.bfloat16, NVFP4: torch.uint8}
 APART, STACKED = "apart", "stacked"
 WEIGHTS = {APART: 0, STACKED: 1, "interleaved8": 8, "interleaved32": 32, "interleaved64": 64}
 PLAIN, ENDS = 1 << 20, 1 << 21
+SILU = "silu"
+ACTIVATIONS = (SILU, "gelu_tanh", "relu2")  # in the order of enum custom_kernel_activation, from 1 on
 _LAYOUTS = (None, *SCALE_LAYOUTS)
 _B_SHIFT, _OUTPUT_SHIFT, _WEIGHTS_SHIFT = 4, 8, 12
 _LAYOUT_BITS, _OUTPUT_BITS, _WEIGHTS_BITS = 15, 15, 255
+_ACTIVATION_SHIFT = 22
+# The integer's part for the activation of gate and up, and for that of a plain product.
+OF_GATE = {name: number << _ACTIVATION_SHIFT for number, name in enumerate(ACTIVATIONS, 1)}
+OF_PLAIN = {None: 0, **OF_GATE}
 TO_NVFP4 = OUTPUTS.index(NVFP4) << _OUTPUT_SHIFT  # among a call's options if and only if its output is NVFP4
 
 
@@ -296,7 +302,21 @@ def _all_options() -> dict[tuple[ScaleLayout, str | torch.dtype, str], int]:
 OPTIONS = _all_options()
 
 
-def other_options(scale_layout: ScaleLayout, out_dtype: str | torch.dtype = FP16, weights: str = APART) -> int:
+def activation_of(activation: str | None, known: dict[str | None, int]) -> int:
+    """An activation's number among `known`.  Raises ValueError if it is not there."""
+    if activation not in known:
+        other = " or None" if None in known else ""
+        raise ValueError(f"activation is {activation!r}; expected one of {', '.join(ACTIVATIONS)}{other}")
+    return known[activation]
+
+
+def other_options(
+    scale_layout: ScaleLayout,
+    out_dtype: str | torch.dtype = FP16,
+    weights: str = APART,
+    activation: str | None = None,
+    activations: dict[str | None, int] = OF_PLAIN,
+) -> int:
     """The integer for arguments that OPTIONS lacks, such as a list of layouts.  Raises ValueError for wrong ones."""
     pair = layout_pair(scale_layout)
     if (None, out_dtype, APART) not in OPTIONS:
@@ -306,7 +326,7 @@ def other_options(scale_layout: ScaleLayout, out_dtype: str | torch.dtype = FP16
         raise ValueError(f"out_dtype is {shown}; expected one of {', '.join(OUTPUTS)}{wanted}")
     if weights not in WEIGHTS:
         raise ValueError(f"weights is {weights!r}; expected one of {', '.join(WEIGHTS)}")
-    return OPTIONS[pair, out_dtype, weights]
+    return OPTIONS[pair, out_dtype, weights] | activation_of(activation, activations)
 
 
 def read_options(options: int) -> Options:

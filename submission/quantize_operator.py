@@ -12,18 +12,28 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
-from .operators import FLOAT32, forward_ad, number_like, register, without_derivative
+from .operators import (
+    ACTIVATIONS,
+    FLOAT32,
+    SILU,
+    activation_of,
+    forward_ad,
+    number_like,
+    register,
+    without_derivative,
+)
 from .scale_layouts import LINEAR, SCALE_LAYOUTS, SWIZZLED, SWIZZLED_8X4, new_blocked_scales
 
 _LAYOUTS = {SWIZZLED: 0, LINEAR: 1, SWIZZLED_8X4: 2}  # enum custom_kernel_scale_layout
-_FORM_SHIFT, _LAYOUT_BITS = 4, 15  # in the operator's options; the layout is in the low bits
+_FORM_SHIFT, _ACTIVATION_SHIFT, _MASK = 4, 8, 15  # in the operator's options; the layout is in the low bits
 _NORM, _GATED = (form << _FORM_SHIFT for form in (1, 2))  # enum custom_kernel_quantize_form
+_OF_GATE = {name: _GATED | number << _ACTIVATION_SHIFT for number, name in enumerate(ACTIVATIONS, 1)}
 
 
 def _new(x: torch.Tensor, options: int, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
     """Codes and scale factors."""
-    m, layout = x.shape[0], options & _LAYOUT_BITS
-    k = x.shape[1] // 2 if options & ~_LAYOUT_BITS == _GATED else x.shape[1]
+    m, layout = x.shape[0], options & _MASK
+    k = x.shape[1] // 2 if options & _MASK << _FORM_SHIFT == _GATED else x.shape[1]
     codes = torch.empty((m, k // 2), dtype=torch.uint8, device=x.device)
     if layout == _LAYOUTS[SWIZZLED]:
         return codes, new_blocked_scales(m, k // 16, x.device)
@@ -168,19 +178,22 @@ def silu_mul_quantize_nvfp4(
     global_scale: torch.Tensor | float | None = None,
     scale_layout: str = LINEAR,
     *,
+    activation: str = SILU,
     limit: float = 0.0,
     alpha: float = 1.0,
     beta: float = 0.0,
     saturated: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """NVFP4 of gate * sigmoid(alpha * gate) * (up + beta), where x (M, 2 N) holds gate in its first N columns and up in
-    the others, and, if limit > 0, gate is at most limit and up between -limit and limit.
+    """NVFP4 of f(gate) * (up + beta), where x (M, 2 N) holds gate in its first N columns and up in the others, and, if
+    limit > 0, gate is at most limit and up between -limit and limit.
+    activation: f, as gated_gemm() names it; alpha is SiLU's.
 
     N is a multiple of 16, limit at least 0.  Returns codes (M, N/2) and scale factors.  global_scale, scale_layout,
     saturated and errors are quantize_nvfp4()'s.
     """
+    form = activation_of(activation, _OF_GATE)
     try:
-        options = _GATED | _LAYOUTS[scale_layout]
+        options = form | _LAYOUTS[scale_layout]
     except (KeyError, TypeError):
         _refuse(scale_layout)
     if not isinstance(x, torch.Tensor):

@@ -8,7 +8,7 @@
 #include "cudart/shim.h"
 #include "entry.h"
 
-enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12, EXPERTS_RANGES = 13, QUANTIZE_RANGES = 10 };
+enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 14, EXPERTS_RANGES = 15, QUANTIZE_RANGES = 10 };
 /* Most groups whose host memory a simulated call takes. */
 enum { MOST_GROUPS = 256 };
 
@@ -197,6 +197,8 @@ static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args
         {"scale_up", args->scale_up, one},
         {"token_scale", args->token_scale, m * l * one},
         {"scale_c", args->scale_c, one},
+        {"bias_gate", args->bias_gate, n * l * one},
+        {"bias_up", args->bias_up, n * l * one},
         {"c", args->c, m * (nvfp4 ? n / 2 : n * 2) * l},
         {"sfc", args->sfc, scale_tensor_bytes(args->scale_layout, m, n / NVFP4_GROUP_ELEMS) * l},
     };
@@ -257,6 +259,8 @@ static int64_t experts_ranges_of(const struct custom_kernel_experts_args *args, 
         {"scale_up", args->scale_up, experts * one},
         {"token_scale", args->token_scale, all_rows * one},
         {"scale_c", args->scale_c, experts * one},
+        {"bias_gate", args->bias_gate, experts * n * one},
+        {"bias_up", args->bias_up, experts * n * one},
         {"c", args->c, all_rows * (args->output == CUSTOM_KERNEL_NVFP4 ? n / 2 : n * 2)},
         {"sfc", args->sfc, all_rows * (n / NVFP4_GROUP_ELEMS)},
     };
@@ -273,13 +277,14 @@ int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
     struct range ranges[EXPERTS_RANGES];
     bool registered[EXPERTS_RANGES] = {false};
     choose_chip();
-    if (args == NULL || args->struct_bytes != sizeof *args || args->device != CUSTOM_KERNEL_DEVICE_HOST ||
-        on_cpu(args->backend)) {
+    if (args == NULL || args->struct_bytes < offsetof(struct custom_kernel_experts_args, scale_gate) ||
+        args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
         return custom_kernel_experts_on_device(args);
     }
-    struct custom_kernel_experts_args on_device = *args;
+    struct custom_kernel_experts_args on_device = {0};
+    memcpy(&on_device, args, args->struct_bytes < sizeof on_device ? args->struct_bytes : sizeof on_device);
     int64_t count = experts_ranges_of(&on_device, ranges);
-    if (count < 0) {
+    if (count < 0 || args->struct_bytes > sizeof on_device) {
         return custom_kernel_experts_on_device(args);
     }
     on_device.device = 0;

@@ -41,6 +41,14 @@ static inline int32_t token_scale_layout(const struct problem *problem) {
     return problem->rows_of_a ? CUSTOM_KERNEL_SCALES_ROWS : problem->scale_layout;
 }
 
+/* An activation with its parameters.  Passed to kernels by value. */
+struct activation {
+    int32_t function;   /* enum custom_kernel_activation; DEFAULT: none, of a plain product */
+    float alpha, cubic; /* SiLU and GELU: f(x) = x * sigmoid(x * (alpha + cubic * x^2)) */
+    float limit;        /* infinity: no limit */
+    float beta;
+};
+
 /* The validated options of custom_kernel_extended().  The scales are in the device's memory; NULL stands for 1.
  * Backends get one batch at a time (extended_batch()), with l = 1. */
 struct extension {
@@ -52,8 +60,8 @@ struct extension {
     int32_t a_type; /* enum custom_kernel_a_type */
     const float *scale_gate, *scale_up, *token_scale, *scale_c;
     uint8_t *sfc;
-    float limit; /* infinity: no limit */
-    float alpha, beta;
+    struct activation activation;
+    const float *bias_gate, *bias_up; /* n numbers, added to the scaled products; NULL for none */
 };
 
 /* Validated arguments of custom_kernel_experts().  In `all`, l is the number of experts; m is the number of
@@ -61,7 +69,7 @@ struct extension {
  * two tensors already, b1 and b2. */
 struct experts {
     struct problem all;
-    struct extension extension; /* the scales are arrays; sfc lies row by row */
+    struct extension extension; /* scales and biases are arrays, [experts]; sfc lies row by row */
     const int32_t *counts;
     int32_t tokens; /* enum custom_kernel_tokens */
     int32_t sfa_layout;
@@ -86,8 +94,7 @@ struct quantization {
     int32_t form; /* enum custom_kernel_quantize_form */
     int32_t type; /* CUSTOM_KERNEL_FP16, CUSTOM_KERNEL_BF16 or CUSTOM_KERNEL_FP32 */
     float epsilon;
-    float limit; /* infinity: no limit */
-    float alpha, beta;
+    struct activation activation;
     const int32_t *rows; /* NULL: each row is of x's row of the same number */
     int64_t x_rows;
     float *token_scale; /* NULL: `scale` is that of all rows */

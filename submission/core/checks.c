@@ -1,5 +1,6 @@
 #include "checks.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -181,6 +182,41 @@ int32_t check_number(const char *name, float value, bool valid, const char *expe
     return valid ? CUSTOM_KERNEL_OK
                  : set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %g; expected %s", name, (double)value,
                                expected);
+}
+
+int32_t check_activation(const struct activation *given, bool gated) {
+    const int32_t function = given->function;
+    const float limit = given->limit, alpha = given->alpha, beta = given->beta;
+    if (function < CUSTOM_KERNEL_ACTIVATION_DEFAULT || function > CUSTOM_KERNEL_ACTIVATION_RELU2) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "activation is %d; expected 0 (default), 1 (SiLU), 2 (GELU, tanh) or 3 (ReLU^2)",
+                           function);
+    }
+    if (!gated) {
+        RETURN_IF_FAILED(check_number("limit", limit, limit == 0, "0 without a gate"));
+        RETURN_IF_FAILED(check_number("alpha", alpha, alpha == 0, "0 without a gate"));
+        return check_number("beta", beta, beta == 0, "0 without a gate");
+    }
+    RETURN_IF_FAILED(check_number("limit", limit, limit >= 0, "0 for no limit, or a positive number"));
+    RETURN_IF_FAILED(check_number("alpha", alpha, isfinite(alpha), "a finite number"));
+    RETURN_IF_FAILED(check_number("alpha", alpha,
+                                  function <= CUSTOM_KERNEL_ACTIVATION_SILU || alpha == 0 || alpha == 1,
+                                  "0 or 1 for an activation other than SiLU"));
+    return check_number("beta", beta, isfinite(beta), "a finite number");
+}
+
+struct activation complete_activation(const struct activation *given, bool gated) {
+    struct activation complete = *given;
+    if (gated && given->function == CUSTOM_KERNEL_ACTIVATION_DEFAULT) {
+        complete.function = CUSTOM_KERNEL_ACTIVATION_SILU;
+    }
+    complete.limit = given->limit == 0 ? INFINITY : given->limit;
+    complete.alpha = given->alpha == 0 ? 1 : given->alpha;
+    if (given->function == CUSTOM_KERNEL_ACTIVATION_GELU_TANH) {
+        complete.alpha = 1.595769122f; /* 2 sqrt(2 / pi) */
+        complete.cubic = 0.071354813f; /* 0.044715 of it */
+    }
+    return complete;
 }
 
 int32_t check_absent(const char *name, const void *pointer, const char *when) {

@@ -94,6 +94,11 @@ struct size {
  * which end with a NULL name, are for the message about a tensor that is too large. */
 int32_t check_members(struct member *all, int count, int outputs, const struct size *sizes);
 
+/* The members of an activation as a caller gave them.  `gated`: it is of gate and up. */
+int32_t check_activation(const struct activation *given, bool gated);
+/* The activation that they stand for. */
+struct activation complete_activation(const struct activation *given, bool gated);
+
 /* Refuses a value that is not valid, with the value and what was expected. */
 int32_t check_number(const char *name, float value, bool valid, const char *expected);
 /* A pointer that the other arguments leave unused is NULL; `when`: "without RMSNorm". */

@@ -20,7 +20,7 @@ static struct custom_kernel_extended_args extended_of(const struct custom_kernel
         .products = args->products,
         .weights = args->weights,
         .output = args->output,
-        .reserved = args->reserved,
+        .activation = args->activation,
         .scale_gate = args->scale_gate,
         .scale_up = args->scale_up,
         .token_scale = args->token_scale,
@@ -30,6 +30,8 @@ static struct custom_kernel_extended_args extended_of(const struct custom_kernel
         .alpha = args->alpha,
         .beta = args->beta,
         .reserved_float = args->reserved_float,
+        .bias_gate = args->bias_gate,
+        .bias_up = args->bias_up,
     };
 }
 
@@ -61,7 +63,7 @@ static int32_t check_extents(const struct custom_kernel_experts_args *args) {
     return check_k(NO_GROUP, args->k);
 }
 
-enum { NUMBER_ALIGNMENT = 4, INPUTS = 11, C = INPUTS, SFC, MEMBERS };
+enum { NUMBER_ALIGNMENT = 4, INPUTS = 13, C = INPUTS, SFC, MEMBERS };
 
 static int32_t check_tensors(const struct custom_kernel_experts_args *args) {
     const int64_t groups = args->k / NVFP4_GROUP_ELEMS, experts = args->experts,
@@ -91,6 +93,8 @@ static int32_t check_tensors(const struct custom_kernel_experts_args *args) {
         {MEMBER(args, scale_up), experts, 1, number_bytes, 1, narrow, args->scale_up != NULL},
         {MEMBER(args, token_scale), args->rows, 1, number_bytes, places, narrow, args->token_scale != NULL},
         {MEMBER(args, scale_c), experts, 1, number_bytes, 1, narrow, args->scale_c != NULL},
+        {MEMBER(args, bias_gate), args->n, 1, number_bytes, experts, narrow, args->bias_gate != NULL},
+        {MEMBER(args, bias_up), args->n, 1, number_bytes, experts, narrow, args->bias_up != NULL},
         {MEMBER(args, c), args->rows, 1, nvfp4 ? args->n / 2 : output_row_bytes(args->n), places, wide, true},
         {MEMBER(args, sfc), args->rows, 1, args->n / NVFP4_GROUP_ELEMS, places, wide, nvfp4},
     };

@@ -55,24 +55,16 @@ static int32_t check_kinds(const struct custom_kernel_extended_args *args) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
                            "a_type is %d; expected 0 (nvfp4), 1 (fp16) or 2 (bf16)", args->a_type);
     }
-    if (args->reserved != 0 || args->reserved_float != 0 || args->reserved_2 != 0) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                           "reserved is %u, reserved_float %g and reserved_2 %u; expected 0", args->reserved,
+    if (args->reserved_float != 0 || args->reserved_2 != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "reserved_float is %g and reserved_2 %u; expected 0",
                            (double)args->reserved_float, args->reserved_2);
     }
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t check_activation(const struct custom_kernel_extended_args *args) {
-    if (args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN) {
-        RETURN_IF_FAILED(check_number("limit", args->limit, args->limit == 0, "0 for a plain product"));
-        RETURN_IF_FAILED(check_number("alpha", args->alpha, args->alpha == 0, "0 for a plain product"));
-        return check_number("beta", args->beta, args->beta == 0, "0 for a plain product");
-    }
-    RETURN_IF_FAILED(
-        check_number("limit", args->limit, args->limit >= 0, "0 for no limit, or a positive number"));
-    RETURN_IF_FAILED(check_number("alpha", args->alpha, isfinite(args->alpha), "a finite number"));
-    return check_number("beta", args->beta, isfinite(args->beta), "a finite number");
+static struct activation given_activation(const struct custom_kernel_extended_args *args) {
+    return (struct activation){
+        .function = args->activation, .alpha = args->alpha, .limit = args->limit, .beta = args->beta};
 }
 
 static int32_t check_extents(const struct custom_kernel_extended_args *args) {
@@ -103,6 +95,7 @@ int32_t check_unused(const struct custom_kernel_extended_args *args) {
         RETURN_IF_FAILED(check_absent("b2", args->b2, "for a plain product"));
         RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for a plain product"));
         RETURN_IF_FAILED(check_absent("scale_up", args->scale_up, "for a plain product"));
+        RETURN_IF_FAILED(check_absent("bias_up", args->bias_up, "for a plain product"));
     } else if (args->weights != CUSTOM_KERNEL_WEIGHTS_APART) {
         RETURN_IF_FAILED(check_absent("b2", args->b2, "for weights in one tensor, b1"));
         RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for weights in one tensor, b1"));
@@ -125,7 +118,7 @@ static int64_t output_bytes_of_row(const struct custom_kernel_extended_args *arg
     return args->output == CUSTOM_KERNEL_NVFP4 ? args->n / 2 : output_row_bytes(args->n);
 }
 
-enum { TOKENS_ALIGNMENT = sizeof(float), INPUTS = 10, C = INPUTS, SFC, MEMBERS };
+enum { TOKENS_ALIGNMENT = sizeof(float), INPUTS = 12, C = INPUTS, SFC, MEMBERS };
 
 static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
     const int64_t scale_rows = scale_rows_unit(args->scale_layout),
@@ -152,6 +145,8 @@ static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
         {MEMBER(args, scale_up), 1, 1, FLOAT_BYTES, 1, narrow, args->scale_up != NULL},
         {MEMBER(args, token_scale), args->m, 1, FLOAT_BYTES, l, narrow, args->token_scale != NULL},
         {MEMBER(args, scale_c), 1, 1, FLOAT_BYTES, 1, narrow, args->scale_c != NULL},
+        {MEMBER(args, bias_gate), args->n, 1, FLOAT_BYTES, l, narrow, args->bias_gate != NULL},
+        {MEMBER(args, bias_up), args->n, 1, FLOAT_BYTES, l, narrow, args->bias_up != NULL},
         {MEMBER(args, c), args->m, 1, output_bytes_of_row(args), l, wide, true},
         {MEMBER(args, sfc), args->m, scale_rows, args->n / NVFP4_GROUP_ELEMS, l, wide, nvfp4},
     };
@@ -163,16 +158,19 @@ static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
 static bool is_dual_gemm(const struct custom_kernel_extended_args *args) {
     return args->products == CUSTOM_KERNEL_PRODUCTS_GATED && args->weights == CUSTOM_KERNEL_WEIGHTS_APART &&
            args->output == CUSTOM_KERNEL_FP16 && args->scale_gate == NULL && args->scale_up == NULL &&
-           args->token_scale == NULL && (args->limit == 0 || isinf(args->limit)) &&
+           args->token_scale == NULL && args->bias_gate == NULL && args->bias_up == NULL &&
+           args->activation <= CUSTOM_KERNEL_ACTIVATION_SILU && (args->limit == 0 || isinf(args->limit)) &&
            (args->alpha == 0 || args->alpha == 1) && args->beta == 0 && args->a_type == CUSTOM_KERNEL_A_NVFP4;
 }
 
 int32_t check_options(const struct custom_kernel_extended_args *args) {
+    const struct activation activation = given_activation(args);
     RETURN_IF_FAILED(check_kinds(args));
-    return check_activation(args);
+    return check_activation(&activation, args->products == CUSTOM_KERNEL_PRODUCTS_GATED);
 }
 
 struct extension extension_of(const struct custom_kernel_extended_args *args) {
+    const struct activation activation = given_activation(args);
     return (struct extension){
         .plain = args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN,
         .stacked = args->weights == CUSTOM_KERNEL_WEIGHTS_STACKED,
@@ -184,9 +182,9 @@ struct extension extension_of(const struct custom_kernel_extended_args *args) {
         .token_scale = args->token_scale,
         .scale_c = args->scale_c,
         .sfc = args->sfc,
-        .limit = args->limit == 0 ? INFINITY : args->limit,
-        .alpha = args->alpha == 0 ? 1 : args->alpha,
-        .beta = args->beta,
+        .activation = complete_activation(&activation, args->products == CUSTOM_KERNEL_PRODUCTS_GATED),
+        .bias_gate = args->bias_gate,
+        .bias_up = args->bias_up,
     };
 }
 
@@ -259,6 +257,8 @@ void extended_batch(const struct problem *all, int64_t batch, struct problem *on
     if (of_all->token_scale != NULL) {
         extension->token_scale += batch * all->m;
     }
+    extension->bias_gate += of_all->bias_gate != NULL ? batch * all->n : 0;
+    extension->bias_up += of_all->bias_up != NULL ? batch * all->n : 0;
     const bool nvfp4 = of_all->output == CUSTOM_KERNEL_NVFP4;
     one->c += batch * all->m * (nvfp4 ? all->n / 4 : all->n); /* c counts units of 16 bits */
     if (nvfp4) {

@@ -15,10 +15,14 @@ static int64_t number_bytes(const struct custom_kernel_quantize_args *args) {
     return args->x_type == CUSTOM_KERNEL_FP32 ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t);
 }
 
+static bool is_gated(const struct custom_kernel_quantize_args *args) {
+    return args->form == CUSTOM_KERNEL_QUANTIZE_GATED;
+}
+
 /* Numbers of a row of x; -1 if that overflows. */
 static int64_t row_numbers(const struct custom_kernel_quantize_args *args) {
     int64_t numbers = args->k;
-    if (args->form == CUSTOM_KERNEL_QUANTIZE_GATED && __builtin_add_overflow(args->k, args->k, &numbers)) {
+    if (is_gated(args) && __builtin_add_overflow(args->k, args->k, &numbers)) {
         return -1;
     }
     return numbers;
@@ -26,6 +30,11 @@ static int64_t row_numbers(const struct custom_kernel_quantize_args *args) {
 
 static int64_t rows_of_x(const struct custom_kernel_quantize_args *args) {
     return args->rows != NULL ? args->x_rows : args->m;
+}
+
+static struct activation given_activation(const struct custom_kernel_quantize_args *args) {
+    return (struct activation){
+        .function = args->activation, .alpha = args->alpha, .limit = args->limit, .beta = args->beta};
 }
 
 static int32_t check_kinds(const struct custom_kernel_quantize_args *args) {
@@ -87,15 +96,15 @@ static int32_t check_form_options(const struct custom_kernel_quantize_args *args
     if (args->residual == NULL) {
         RETURN_IF_FAILED(check_absent("sum", args->sum, "without a residual"));
     }
-    if (args->form == CUSTOM_KERNEL_QUANTIZE_GATED) {
-        RETURN_IF_FAILED(
-            check_number("limit", args->limit, args->limit >= 0, "0 for no limit, or a positive number"));
-        RETURN_IF_FAILED(check_number("alpha", args->alpha, isfinite(args->alpha), "a finite number"));
-        return check_number("beta", args->beta, isfinite(args->beta), "a finite number");
+    if (!is_gated(args) && args->activation != CUSTOM_KERNEL_ACTIVATION_DEFAULT) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "activation is %d; expected 0 without a gate",
+                           args->activation);
     }
-    RETURN_IF_FAILED(check_number("limit", args->limit, args->limit == 0, "0 without a gate"));
-    RETURN_IF_FAILED(check_number("alpha", args->alpha, args->alpha == 0, "0 without a gate"));
-    return check_number("beta", args->beta, args->beta == 0, "0 without a gate");
+    if (args->reserved != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "reserved is %u; expected 0", args->reserved);
+    }
+    const struct activation activation = given_activation(args);
+    return check_activation(&activation, is_gated(args));
 }
 
 /* Bytes of x, without what follows its last row's numbers; -1 if that overflows. */
@@ -145,6 +154,7 @@ int32_t validate_quantize(const struct custom_kernel_quantize_args *caller_args,
     if (args.m > 0) {
         RETURN_IF_FAILED(check_tensors(&args));
     }
+    const struct activation activation = given_activation(&args);
     *backend = args.backend;
     *quantization = (struct quantization){
         .problem = {.m = args.m,
@@ -165,9 +175,7 @@ int32_t validate_quantize(const struct custom_kernel_quantize_args *caller_args,
         .form = args.form,
         .type = args.x_type,
         .epsilon = args.epsilon,
-        .limit = args.limit == 0 ? INFINITY : args.limit,
-        .alpha = args.alpha == 0 ? 1 : args.alpha,
-        .beta = args.beta,
+        .activation = complete_activation(&activation, is_gated(&args)),
         .rows = args.rows,
         .x_rows = args.x_rows,
         .token_scale = args.token_scale,

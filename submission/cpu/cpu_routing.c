@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "activation.h"
 #include "rounding.h"
-#include "silu.h"
 
 /* ---- choices ---- */
 

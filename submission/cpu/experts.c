@@ -57,6 +57,8 @@ static void add_expert(const struct experts *experts, int64_t expert, int64_t fi
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
         *scales[i] += *scales[i] != NULL ? expert : 0;
     }
+    extension->bias_gate += extension->bias_gate != NULL ? expert * all->n : 0;
+    extension->bias_up += extension->bias_up != NULL ? expert * all->n : 0;
     if (extension->token_scale != NULL) {
         extension->token_scale += first_row;
     }

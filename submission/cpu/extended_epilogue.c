@@ -1,9 +1,9 @@
-/* The extended GEMM's epilogue: scales, activation, and rounding to fp16, bf16 or NVFP4. */
+/* The extended GEMM's epilogue: scales, biases, activation, and rounding to fp16, bf16 or NVFP4. */
 #include "extended_epilogue.h"
 
+#include "activation.h"
 #include "quantize_group.h"
 #include "rounding.h"
-#include "silu.h"
 
 int64_t extended_panel_cols(const struct extension *extension) {
     return extension->plain ? 2 * PANEL_COLS : PANEL_COLS;
@@ -35,17 +35,43 @@ static float number(const float *pointer) {
     return pointer != NULL ? *pointer : 1.0f;
 }
 
-/* Scales and activation for one row of a tile. */
-static void gated_row(const struct extension *extension, const struct accumulators *accumulators, int row,
-                      float gate_factor, float up_factor, float *result) {
+/* The biases of a panel's columns; none is -0, which changes no number that it is added to. */
+struct biases {
+    float gate[2 * PANEL_COLS], up[2 * PANEL_COLS];
+};
+
+static void load_bias(const float *bias, int64_t first_col, int cols, float *to) {
+    for (int col = 0; col < 2 * PANEL_COLS; col++) {
+        to[col] = bias != NULL && col < cols ? bias[first_col + col] : -0.0f;
+    }
+}
+
+/* Scales, biases and activation for one row of a tile. */
+static void gated_row(const struct extension *extension, const struct accumulators *accumulators,
+                      const struct biases *biases, int row, float gate_factor, float up_factor, float *result) {
+    const struct activation activation = extension->activation;
     const int piece = is_mixed(extension) ? extension->interleave : PANEL_COLS;
     for (int col = 0; col < PANEL_COLS; col++) {
         const int half = col / piece, at = col % piece;
-        const float gate = accumulators->of[piece == PANEL_COLS ? 0 : half][row][at] * gate_factor;
+        const float gate =
+            accumulators->of[piece == PANEL_COLS ? 0 : half][row][at] * gate_factor + biases->gate[col];
         const float up =
             (piece == PANEL_COLS ? accumulators->of[1][row][at] : accumulators->of[half][row][piece + at]) *
-            up_factor;
-        result[col] = activated(gate, up, extension->limit, extension->alpha, extension->beta);
+                up_factor +
+            biases->up[col];
+        result[col] = activated_gate(activation, gate, up);
+    }
+}
+
+/* The same for a plain product. */
+static void plain_row(const struct extension *extension, const struct accumulators *accumulators,
+                      const struct biases *biases, int row, int cols, float factor, float *result) {
+    const struct activation activation = extension->activation;
+    for (int col = 0; col < cols; col++) {
+        result[col] = accumulators->of[col / PANEL_COLS][row][col % PANEL_COLS] * factor + biases->gate[col];
+    }
+    for (int col = 0; activation.function != CUSTOM_KERNEL_ACTIVATION_DEFAULT && col < cols; col++) {
+        result[col] = activated(activation, result[col]);
     }
 }
 
@@ -66,16 +92,18 @@ static void quantize_row(const struct problem *problem, const float *values, int
 void extended_epilogue(const struct problem *problem, const struct accumulators *accumulators,
                        int64_t first_row, int64_t first_col, int rows, int cols) {
     const struct extension *extension = problem->extension;
+    struct biases biases;
+    load_bias(extension->bias_gate, first_col, cols, biases.gate);
+    load_bias(extension->bias_up, first_col, cols, biases.up);
     for (int row = 0; row < rows; row++) {
         const float token = extension->token_scale != NULL ? extension->token_scale[first_row + row] : 1.0f;
         const float gate_factor = number(extension->scale_gate) * token;
         float values[2 * PANEL_COLS];
         if (extension->plain) {
-            for (int col = 0; col < cols; col++) {
-                values[col] = accumulators->of[col / PANEL_COLS][row][col % PANEL_COLS] * gate_factor;
-            }
+            plain_row(extension, accumulators, &biases, row, cols, gate_factor, values);
         } else {
-            gated_row(extension, accumulators, row, gate_factor, number(extension->scale_up) * token, values);
+            gated_row(extension, accumulators, &biases, row, gate_factor, number(extension->scale_up) * token,
+                      values);
         }
         if (extension->output == CUSTOM_KERNEL_NVFP4) {
             quantize_row(problem, values, first_row + row, first_col, cols);

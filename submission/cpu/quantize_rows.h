@@ -5,8 +5,8 @@
 
 #include <string.h>
 
+#include "activation.h"
 #include "quantize_group.h"
-#include "silu.h"
 
 enum {
     UNIT_ELEMS = 8,     /* numbers that a partial sum of squares takes together */
@@ -120,7 +120,7 @@ static inline void load_values(const struct quantization *q, int64_t row, int64_
         float up[NVFP4_GROUP_ELEMS];
         load_group(q->x, row * q->x_row + q->problem.k + column, q->type, up);
         for (int i = 0; i < NVFP4_GROUP_ELEMS; i++) {
-            values[i] = activated(values[i], up[i], q->limit, q->alpha, q->beta);
+            values[i] = activated_gate(q->activation, values[i], up[i]);
         }
     }
 }

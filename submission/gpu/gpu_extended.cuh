@@ -1,10 +1,9 @@
-/* The arithmetic of custom_kernel_extended()'s epilogue (custom_kernel.h): scales, activation, outputs. */
+/* The arithmetic of custom_kernel_extended()'s epilogue (custom_kernel.h): scales, biases, outputs. */
 #ifndef GPU_EXTENDED_CUH
 #define GPU_EXTENDED_CUH
 
-#include "device/silu.cuh"
+#include "device/activation.cuh"
 #include "gpu_extended.h"
-#include "instructions/ptx.cuh"
 
 static __device__ __forceinline__ float number_or_one(const float *pointer, int32_t index = 0) {
     return pointer != nullptr ? pointer[index] : 1.0f;
@@ -21,13 +20,32 @@ find_factors(const struct extended_params &p, float scale_gate, float scale_up, 
     return {scale_gate * token, scale_up * token};
 }
 
-/* The activation of scaled gate and up, with p's limit, alpha and beta.  The comparisons keep a NaN. */
-template <class P> static __device__ __forceinline__ float activate(const P &p, float gate, float up) {
-    gate = gate > p.limit ? p.limit : gate;
-    up = up > p.limit ? p.limit : up;
-    up = up < -p.limit ? -p.limit : up;
-    const float sigmoid = rcp_approx(1.0f + ex2_approx(-LOG2_E * (p.alpha * gate)));
-    return gate * sigmoid * __fadd_rn(up, p.beta);
+/* What is added to the scaled accumulators of a column; of a plain product only `gate`. */
+struct column_bias {
+    float gate, up;
+};
+
+/* Without a bias -0, which changes no number that it is added to. */
+static __device__ __forceinline__ float bias_or_none(const float *bias, int32_t index, bool exists) {
+    return bias != nullptr && exists ? bias[index] : -0.0f;
+}
+
+/* The rows of all experts' weights are less than 2^31 (gpu_check_experts). */
+static __device__ __forceinline__ struct column_bias find_bias(const struct extended_params &p, int32_t column,
+                                                               int32_t expert = 0) {
+    const int32_t index = expert * p.n + column;
+    return {bias_or_none(p.bias_gate, index, column < p.n), bias_or_none(p.bias_up, index, column < p.n)};
+}
+
+static __device__ __forceinline__ float scaled(float acc, float factor, float bias) {
+    return __fadd_rn(__fmul_rn(acc, factor), bias);
+}
+
+/* c of a column's accumulators of gate and up. */
+static __device__ __forceinline__ float finish_gated(const struct extended_params &p, float gate, float up,
+                                                     const struct row_factors &factors,
+                                                     const struct column_bias &bias) {
+    return activate_gated(p.activation, scaled(gate, factors.gate, bias.gate), scaled(up, factors.up, bias.up));
 }
 
 /* Two outputs as bits of fp16 or bf16. */

@@ -6,16 +6,21 @@
 #define OPERANDS                                                                                               \
     "Tensor a, Tensor b1, Tensor? b2, Tensor sfa, Tensor sfb1, Tensor? sfb2, Tensor counts, int options=0, "   \
     "Tensor? scale_gate=None, Tensor? scale_up=None, Tensor? token_scale=None, "
-#define ACTIVATION "float limit=0.0, float alpha=1.0, float beta=0.0"
+#define ACTIVATION                                                                                             \
+    "float limit=0.0, float alpha=1.0, float beta=0.0, Tensor? bias_gate=None, Tensor? bias_up=None"
 
 enum { A, B1, B2, SFA, SFB1, SFB2, COUNTS, OPTIONS, GATE, UP, TOKENS, SCALE };
 
+/* Places after the scales. */
+enum { LIMIT, ALPHA, BETA, BIAS_GATE, BIAS_UP };
+
 /* Names that the caller of a plain product, or one with offsets, has for the arguments. */
-static void name_arguments(struct torch_call *call, const struct options *options) {
+static void name_arguments(struct torch_call *call, int first, const struct options *options) {
     if (options->plain) {
         call->argument[B1].tensor.name = "b";
         call->argument[SFB1].tensor.name = "sfb";
         call->argument[GATE].tensor.name = "scale";
+        call->argument[first + BIAS_GATE].tensor.name = "bias";
     }
     if (options->ends) {
         call->argument[COUNTS].tensor.name = "offsets";
@@ -128,10 +133,11 @@ static int32_t read_shaped(const struct torch_call *call, int place, enum torch_
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t read_addresses(const struct torch_call *call, bool nvfp4,
+static int32_t read_addresses(const struct torch_call *call, int first, bool nvfp4,
                               struct custom_kernel_experts_args *args) {
     const struct torch_tensor *a = tensor_at(call, A);
     const struct torch_shape of_experts = {.dimensions = 1, .sizes = {args->experts}},
+                             of_columns = shape_2d(args->experts, args->n),
                              of_tokens = {.dimensions = (int)a->dimensions - 1,
                                           .sizes = {a->sizes[0], a->sizes[1]},
                                           .order = {0, 1}};
@@ -147,27 +153,31 @@ static int32_t read_addresses(const struct torch_call *call, bool nvfp4,
     RETURN_IF_FAILED(read_shaped(call, GATE, DTYPE_float32, &of_experts, &args->scale_gate));
     RETURN_IF_FAILED(read_shaped(call, UP, DTYPE_float32, &of_experts, &args->scale_up));
     RETURN_IF_FAILED(read_shaped(call, TOKENS, DTYPE_float32, &of_tokens, &args->token_scale));
+    RETURN_IF_FAILED(read_shaped(call, first + BIAS_GATE, DTYPE_float32, &of_columns, &args->bias_gate));
+    RETURN_IF_FAILED(read_shaped(call, first + BIAS_UP, DTYPE_float32, &of_columns, &args->bias_up));
     return nvfp4 ? read_shaped(call, SCALE, DTYPE_float32, &of_experts, &args->scale_c) : CUSTOM_KERNEL_OK;
 }
 
 static int32_t run_either(struct torch_call *call, bool nvfp4) {
     const struct torch_tensor *a = tensor_at(call, A);
-    const struct argument *activation = &call->argument[nvfp4 ? SCALE + 1 : SCALE];
+    const int first = nvfp4 ? SCALE + 1 : SCALE;
+    const struct argument *activation = &call->argument[first];
     struct options options;
     RETURN_IF_FAILED(read_options(call, OPTIONS, OPTIONS_EXPERTS, nvfp4, &options));
-    name_arguments(call, &options);
+    name_arguments(call, first, &options);
     struct custom_kernel_experts_args args = {
         .struct_bytes = sizeof args,
         .products = options.plain ? CUSTOM_KERNEL_PRODUCTS_PLAIN : CUSTOM_KERNEL_PRODUCTS_GATED,
         .weights = options.weights,
         .output = options.output,
-        .limit = (float)activation[0].number,
-        .alpha = options.plain ? 0 : library_alpha(activation[1].number),
-        .beta = (float)activation[2].number,
+        .activation = options.activation,
+        .limit = (float)activation[LIMIT].number,
+        .alpha = options.plain ? 0 : library_alpha(activation[ALPHA].number),
+        .beta = (float)activation[BETA].number,
     };
     RETURN_IF_FAILED(read_matrices(call, &options, &args));
     RETURN_IF_FAILED(read_all_factors(call, &options, &args));
-    RETURN_IF_FAILED(read_addresses(call, nvfp4, &args));
+    RETURN_IF_FAILED(read_addresses(call, first, nvfp4, &args));
     RETURN_IF_FAILED(device_and_queue(a, &args.device, &args.queue));
     const int leading = (int)a->dimensions - 1;
     const struct torch_shape c = shape_of(a, leading, nvfp4 ? args.n / 2 : args.n),

@@ -9,13 +9,18 @@
 #define PLAIN_OPERANDS                                                                                         \
     "Tensor a, Tensor b, Tensor? sfa, Tensor sfb, int options=0, Tensor? scale=None, "                         \
     "Tensor? token_scale=None"
-#define SCALE_C    "Tensor? scale_c=None"
-#define ACTIVATION "float limit=0.0, float alpha=1.0, float beta=0.0"
+#define SCALE_C "Tensor? scale_c=None"
+#define ACTIVATION                                                                                             \
+    "float limit=0.0, float alpha=1.0, float beta=0.0, Tensor? bias_gate=None, Tensor? bias_up=None"
+#define BIAS ", Tensor? bias=None"
+
+/* Places of a gated product's arguments after the scales. */
+enum { LIMIT, ALPHA, BETA, BIAS_GATE, BIAS_UP };
 
 /* The arguments of either operator.  A tensor is NULL where None was given. */
 struct extended {
     const struct torch_tensor *a, *b1, *b2, *sfa, *sfb1, *sfb2;
-    const struct torch_tensor *scale_gate, *scale_up, *token_scale, *scale_c;
+    const struct torch_tensor *scale_gate, *scale_up, *token_scale, *scale_c, *bias_gate, *bias_up;
     struct options options;
     struct custom_kernel_extended_args args;
 };
@@ -109,6 +114,8 @@ static int32_t read_addresses(struct extended *given) {
     RETURN_IF_FAILED(read_numbers(given->scale_gate, 1, given->a, &args->scale_gate));
     RETURN_IF_FAILED(read_numbers(given->scale_up, 1, given->a, &args->scale_up));
     RETURN_IF_FAILED(read_numbers(given->token_scale, args->m, given->a, &args->token_scale));
+    RETURN_IF_FAILED(read_numbers(given->bias_gate, args->n, given->a, &args->bias_gate));
+    RETURN_IF_FAILED(read_numbers(given->bias_up, args->n, given->a, &args->bias_up));
     return read_numbers(given->scale_c, 1, given->a, &args->scale_c);
 }
 
@@ -136,6 +143,7 @@ static int32_t run(struct torch_call *call, int options, bool nvfp4, struct exte
     given->args.struct_bytes = sizeof given->args;
     given->args.output = given->options.output;
     given->args.weights = given->options.weights;
+    given->args.activation = given->options.activation;
     RETURN_IF_FAILED(check_matrices(given));
     RETURN_IF_FAILED(read_factors(call, given));
     RETURN_IF_FAILED(read_addresses(given));
@@ -150,7 +158,8 @@ static int32_t run(struct torch_call *call, int options, bool nvfp4, struct exte
 
 static int32_t gated(struct torch_call *call, bool nvfp4) {
     enum { A, B1, B2, SFA, SFB1, SFB2, OPTIONS, GATE, UP, TOKENS, SCALE };
-    const struct argument *activation = &call->argument[nvfp4 ? SCALE + 1 : SCALE];
+    const int first = nvfp4 ? SCALE + 1 : SCALE;
+    const struct argument *activation = &call->argument[first];
     struct extended given = {
         .a = tensor_at(call, A),
         .b1 = tensor_at(call, B1),
@@ -162,10 +171,12 @@ static int32_t gated(struct torch_call *call, bool nvfp4) {
         .scale_up = tensor_at(call, UP),
         .token_scale = tensor_at(call, TOKENS),
         .scale_c = nvfp4 ? tensor_at(call, SCALE) : NULL,
+        .bias_gate = tensor_at(call, first + BIAS_GATE),
+        .bias_up = tensor_at(call, first + BIAS_UP),
         .args = {.products = CUSTOM_KERNEL_PRODUCTS_GATED,
-                 .limit = (float)activation[0].number,
-                 .alpha = library_alpha(activation[1].number),
-                 .beta = (float)activation[2].number},
+                 .limit = (float)activation[LIMIT].number,
+                 .alpha = library_alpha(activation[ALPHA].number),
+                 .beta = (float)activation[BETA].number},
     };
     return run(call, OPTIONS, nvfp4, &given);
 }
@@ -180,6 +191,7 @@ static int32_t plain(struct torch_call *call, bool nvfp4) {
         .scale_gate = tensor_at(call, GATE),
         .token_scale = tensor_at(call, TOKENS),
         .scale_c = nvfp4 ? tensor_at(call, SCALE) : NULL,
+        .bias_gate = tensor_at(call, nvfp4 ? SCALE + 1 : SCALE),
         .args = {.products = CUSTOM_KERNEL_PRODUCTS_PLAIN},
     };
     return run(call, OPTIONS, nvfp4, &given);
@@ -205,6 +217,6 @@ TORCH_OPERATOR(gated_gemm, "gated_gemm(" GATED_OPERANDS ACTIVATION ") -> Tensor"
 TORCH_OPERATOR(gated_gemm_nvfp4,
                "gated_gemm.nvfp4(" GATED_OPERANDS SCALE_C ", " ACTIVATION ") -> (Tensor, Tensor)",
                run_gated_nvfp4)
-TORCH_OPERATOR(plain_gemm, "plain_gemm(" PLAIN_OPERANDS ") -> Tensor", run_plain)
-TORCH_OPERATOR(plain_gemm_nvfp4, "plain_gemm.nvfp4(" PLAIN_OPERANDS ", " SCALE_C ") -> (Tensor, Tensor)",
+TORCH_OPERATOR(plain_gemm, "plain_gemm(" PLAIN_OPERANDS BIAS ") -> Tensor", run_plain)
+TORCH_OPERATOR(plain_gemm_nvfp4, "plain_gemm.nvfp4(" PLAIN_OPERANDS ", " SCALE_C BIAS ") -> (Tensor, Tensor)",
                run_plain_nvfp4)

@@ -9,6 +9,8 @@ enum {
     OUTPUT_BITS = 4,
     WEIGHTS_SHIFT = OUTPUT_SHIFT + OUTPUT_BITS,
     WEIGHTS_BITS = 8,
+    ACTIVATION_SHIFT = WEIGHTS_SHIFT + WEIGHTS_BITS + 2,
+    ACTIVATION_BITS = 4,
 };
 
 static int32_t field(int64_t options, int shift, int bits) {
@@ -29,6 +31,7 @@ int32_t read_options(const struct torch_call *call, int place, int64_t allowed, 
         .sfb_layout = field(given, LAYOUT_BITS, LAYOUT_BITS) - 1,
         .output = field(given, OUTPUT_SHIFT, OUTPUT_BITS),
         .weights = field(given, WEIGHTS_SHIFT, WEIGHTS_BITS),
+        .activation = field(given, ACTIVATION_SHIFT, ACTIVATION_BITS),
         .plain = (given & OPTION_PLAIN) != 0,
         .ends = (given & OPTION_ENDS) != 0,
     };
@@ -41,7 +44,8 @@ int32_t read_options(const struct torch_call *call, int place, int64_t allowed, 
     return set_message(
         CUSTOM_KERNEL_ERROR_ARGUMENT,
         "options is %#llx; expected layouts 0 to %d in bits 0-3 and 4-7, output %s in bits 8-11 and "
-        "weights 0, 1, 8, 32 or 64 in bits 12-19, of which the operator takes %#llx",
+        "weights 0, 1, 8, 32 or 64 in bits 12-19 and an activation in bits 22-25, of which the operator takes "
+        "%#llx",
         (unsigned long long)given, FACTOR_LAYOUTS, nvfp4 ? "2" : "0 or 1", (unsigned long long)allowed);
 }
 

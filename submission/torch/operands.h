@@ -9,17 +9,23 @@
 /* Argument `options` of the products: one integer, as each argument of an operator costs a call
  * time. submission/operators.py makes it.  Bits 0 to 3 and 4 to 7 hold the layouts of sfa and of b's scale
  * factors, 0 for one that is not stated, else 1 + enum factor_layout; bits 8 to 11 enum custom_kernel_output;
- * bits 12 to 19 enum custom_kernel_weights; bits 20 and 21 are those of enum option_bit. */
+ * bits 12 to 19 enum custom_kernel_weights; bits 20 and 21 are those of enum option_bit; bits 22 to 25 hold
+ * enum custom_kernel_activation. */
 enum option_bit {
     OPTION_PLAIN = 1 << 20, /* products of experts: one product */
     OPTION_ENDS = 1 << 21,  /* products of experts: counts are ends */
 };
 /* The bits that an operator takes. */
-enum { OPTIONS_DUAL = 0xFF, OPTIONS_PLAIN = 0xFFF, OPTIONS_GATED = 0xFFFFF, OPTIONS_EXPERTS = 0x3FFFFF };
+enum {
+    OPTIONS_DUAL = 0xFF,
+    OPTIONS_PLAIN = 0x3C00FFF,
+    OPTIONS_GATED = 0x3CFFFFF,
+    OPTIONS_EXPERTS = 0x3FFFFFF,
+};
 
 struct options {
     int32_t sfa_layout, sfb_layout; /* enum factor_layout, or LAYOUT_NOT_STATED */
-    int32_t output, weights;
+    int32_t output, weights, activation;
     bool plain, ends;
 };
 /* Reads place `place`; `allowed`: the bits that the operator takes; `nvfp4`: it returns codes and scale

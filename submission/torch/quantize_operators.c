@@ -11,19 +11,23 @@
 enum { OPTIONS = 1, SCALE, SATURATED, WEIGHT, EPSILON, LIMIT, ALPHA, BETA, X = 0, RESIDUAL = 1 };
 
 /* Bits 0 to 3 of the options hold enum custom_kernel_scale_layout, bits 4 to 7 enum
- * custom_kernel_quantize_form. */
-enum { LAYOUT_MASK = 15, FORM_SHIFT = 4 };
+ * custom_kernel_quantize_form, bits 8 to 11 enum custom_kernel_activation. */
+enum { MASK = 15, FORM_SHIFT = 4, ACTIVATION_SHIFT = 8 };
 
 static int32_t read_kinds(int64_t options, struct custom_kernel_quantize_args *args) {
-    const int64_t layout = options & LAYOUT_MASK, form = options >> FORM_SHIFT;
-    if (layout > CUSTOM_KERNEL_SCALES_BLOCKED_8 || form < 0 || form > CUSTOM_KERNEL_QUANTIZE_GATED) {
+    const int64_t layout = options & MASK, form = options >> FORM_SHIFT & MASK,
+                  activation = options >> ACTIVATION_SHIFT;
+    if (layout > CUSTOM_KERNEL_SCALES_BLOCKED_8 || form > CUSTOM_KERNEL_QUANTIZE_GATED || activation < 0 ||
+        activation > MASK) {
         return set_message(
             CUSTOM_KERNEL_ERROR_ARGUMENT,
-            "options is %#llx; expected a layout 0 to 2 in bits 0-3 and a form 0 to 2 in bits 4-7",
+            "options is %#llx; expected a layout 0 to 2 in bits 0-3 and a form 0 to 2 in bits 4-7, and "
+            "an activation in bits 8-11",
             (unsigned long long)options);
     }
     args->scale_layout = (int32_t)layout;
     args->form = (int32_t)form;
+    args->activation = (int32_t)activation;
     return CUSTOM_KERNEL_OK;
 }
 

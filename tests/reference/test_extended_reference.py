@@ -118,4 +118,4 @@ def test_the_oracles_bound_knows_the_limit():
 
 
 def test_a_call_without_options_is_the_plain_dual_gemm_in_fp16():
-    assert Extension() == (False, extended.FP16, None, None, None, None, float("inf"), 1.0, 0.0)
+    assert Extension() == (False, extended.FP16, None, None, None, None, float("inf"), 1.0, 0.0, None, None, None)

@@ -201,14 +201,15 @@ def silu_library(root, tmp_path_factory):
         pytest.skip("no C compiler")
     path = tmp_path_factory.mktemp("silu") / "silu.so"
     flags = ["-std=c11", "-O3", "-ffp-contract=off", "-fPIC", "-shared"]
-    subprocess.run([compiler, *flags, "-o", path, root / "tests/submission/c" / "silu_table.c"], check=True)
+    sources = ("tests/submission/c/silu_table.c", "submission/core/checks.c", "submission/core/message.c")
+    subprocess.run([compiler, *flags, "-o", path, *(root / source for source in sources)], check=True)
     library = ctypes.CDLL(str(path))
 
-    def call(function, *inputs):
+    def call(function, *inputs, last=()):
         inputs = [np.ascontiguousarray(x, dtype=np.float32) for x in inputs]
         y = np.empty_like(inputs[0])
         pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*inputs, y)]
-        getattr(library, function)(*pointers, ctypes.c_long(y.size))
+        getattr(library, function)(*pointers, ctypes.c_long(y.size), *last)
         return y
 
     return call
@@ -220,6 +221,19 @@ def test_exp_is_within_two_ulp(silu_library):
     exact = np.exp(x.astype(np.float64))
     ulp = np.spacing(exact.astype(np.float32)).astype(np.float64)
     assert (abs(silu_library("exp_many", x) - exact) / ulp).max() <= 2
+
+
+@pytest.mark.parametrize(("function", "cubic"), [(1, None), (2, 0.044715)])
+def test_silu_and_gelu_err_by_less_than_the_header_says(silu_library, function, cubic):
+    """tanh(u) = 1 - 2 / (1 + exp(2 u)), so that gelu is x * sigmoid(2 u)."""
+    sizes = np.geomspace(1e-20, 90, 200_001)
+    x = np.concatenate((sizes, -sizes)).astype(np.float32)
+    wide = x.astype(np.float64)
+    slope = wide if cubic is None else 2 * np.sqrt(2 / np.pi) * (wide + cubic * wide**3)
+    with np.errstate(over="ignore"):
+        exact = wide / (1 + np.exp(-slope))
+    found = silu_library("activated_many", x, last=(ctypes.c_int32(function),))
+    assert (abs(found - exact) <= abs(wide) * 2.0**-23).all()
 
 
 def test_silu_of_special_values_is_torchs(silu_library):

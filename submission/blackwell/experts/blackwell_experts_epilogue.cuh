@@ -97,9 +97,10 @@ static __device__ __forceinline__ void store_halves(const struct extended_params
     }
 }
 
-/* An expert's numbers, and the rows of C that its tile stores. */
+/* An expert's numbers, its biases of a lane's column, and the rows of C that its tile stores. */
 struct expert_outputs {
     float scale_gate, scale_up, scale_c;
+    struct column_bias bias;
     int32_t row_end;
 };
 
@@ -124,8 +125,10 @@ static __device__ __forceinline__ void finish_plain(const struct extended_params
         float values[OUTPUT_ROWS];
 #pragma unroll
         for (int i = 0; i < OUTPUT_ROWS; i++) {
-            values[i] = __fmul_rn(acc[half + i], find_factors(p, expert.scale_gate, 1.0f, row + half + i).gate);
+            values[i] = scaled(acc[half + i], find_factors(p, expert.scale_gate, 1.0f, row + half + i).gate,
+                               expert.bias.gate);
         }
+        activate_plain(p.activation, values);
         store_outputs(p, at, expert, row + half, values);
     }
 }
@@ -145,8 +148,7 @@ static __device__ __forceinline__ void finish_gated(const struct extended_params
                     given = has_up ? acc[i] : acc[OUTPUT_ROWS + i];
         const float other = __uint_as_float(shfl_sync_bfly(__float_as_uint(given), at.up_bit));
         const struct row_factors factors = find_factors(p, expert.scale_gate, expert.scale_up, row + i);
-        values[i] = activate(p, __fmul_rn(has_up ? other : own, factors.gate),
-                             __fmul_rn(has_up ? own : other, factors.up));
+        values[i] = finish_gated(p, has_up ? other : own, has_up ? own : other, factors, expert.bias);
     }
     store_outputs(p, at, expert, row, values);
 }
@@ -179,7 +181,7 @@ store_experts(struct tmem_addr acc, const struct experts_coord &coord, const str
         number_or_one(e.scale_gate != nullptr ? e.scale_gate + expert : nullptr),
         number_or_one(e.scale_up != nullptr ? e.scale_up + expert : nullptr),
         quantization_scale(number_or_one(e.scale_c != nullptr ? e.scale_c + expert : nullptr)),
-        coord.rows.row_end};
+        find_bias(e, at.column, expert), coord.rows.row_end};
     int32_t first = group * TRANSPOSED_COLUMNS;
     float sums[TRANSPOSED_COLUMNS], next[TRANSPOSED_COLUMNS];
     wait(complete, parity);

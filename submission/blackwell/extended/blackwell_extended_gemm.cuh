@@ -67,6 +67,29 @@ static __device__ __forceinline__ void load_part(float (&gate)[PART_COLUMNS], fl
     }
 }
 
+/* Adds the biases of a part's columns, from `column` on: all lanes read the same ones. */
+static __device__ __forceinline__ void add_bias(float (&values)[PART_COLUMNS], const float *bias,
+                                                int32_t column, int32_t n) {
+    if (bias == nullptr) {
+        return;
+    }
+    if (column + PART_COLUMNS <= n && (uintptr_t)bias % sizeof(float4) == 0) {
+#pragma unroll
+        for (int i = 0; i < PART_COLUMNS; i += 4) {
+            const float4 four = *(const float4 *)(bias + column + i);
+            values[i] = __fadd_rn(values[i], four.x);
+            values[i + 1] = __fadd_rn(values[i + 1], four.y);
+            values[i + 2] = __fadd_rn(values[i + 2], four.z);
+            values[i + 3] = __fadd_rn(values[i + 3], four.w);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < PART_COLUMNS; i++) {
+        values[i] = __fadd_rn(values[i], bias_or_none(bias, column + i, column + i < n));
+    }
+}
+
 /* Stores a part of a lane's row, from `column` of the tile on. */
 static __device__ __forceinline__ void store_part(const struct output_row &row, int32_t row_of_c,
                                                   int32_t tile_column, int column,
@@ -118,8 +141,18 @@ static __device__ __forceinline__ void epilogue_extended(shared_t<T> shared, str
         load_part<T>(gate, up, row.acc, column, p);
 #pragma unroll
         for (int i = 0; i < PART_COLUMNS; i++) {
-            const float scaled = __fmul_rn(gate[i], factors.gate);
-            gate[i] = plain ? scaled : activate(e, scaled, __fmul_rn(up[i], factors.up));
+            gate[i] = __fmul_rn(gate[i], factors.gate);
+            up[i] = __fmul_rn(up[i], factors.up);
+        }
+        add_bias(gate, e.bias_gate, of_c.n + column, e.n);
+        if (plain) {
+            activate_plain(e.activation, gate);
+        } else {
+            add_bias(up, e.bias_up, of_c.n + column, e.n);
+#pragma unroll
+            for (int i = 0; i < PART_COLUMNS; i++) {
+                gate[i] = activate_gated(e.activation, gate[i], up[i]);
+            }
         }
         store_part(row, row_of_c, of_c.n, column, gate, scale_c, e);
     }

@@ -2,9 +2,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "../activation.h"
 #include "../kernel_set.h"
 #include "../quantize_rows.h"
-#include "../silu.h"
 
 enum { HALVES = 2, LANES = PANEL_COLS / HALVES }; /* a panel is two vectors wide */
 

@@ -1,8 +1,8 @@
 /* The kernels in portable C.  Other sets call them for what they do not implement. */
+#include "../activation.h"
 #include "../kernel_set.h"
 #include "../quantize_rows.h"
 #include "../rounding.h"
-#include "../silu.h"
 
 static int supported(void) {
     return 1;

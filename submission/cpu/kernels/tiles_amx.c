@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "../silu.h"
+#include "../activation.h"
 
 /* Each code times a scale factor and a power of two as bf16.  The values are exact in bf16, so the upper half
  * of their fp32 bits suffices; NaN stays NaN. */

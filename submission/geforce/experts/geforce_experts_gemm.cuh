@@ -209,6 +209,8 @@ static __device__ __forceinline__ struct expert_epilogue epilogue_of(const struc
     own.epilogue.scale_gate += p.epilogue.scale_gate != nullptr ? rows.expert : 0;
     own.epilogue.scale_up += p.epilogue.scale_up != nullptr ? rows.expert : 0;
     own.epilogue.scale_c += p.epilogue.scale_c != nullptr ? rows.expert : 0;
+    own.epilogue.bias_gate += p.epilogue.bias_gate != nullptr ? rows.expert * p.epilogue.n : 0;
+    own.epilogue.bias_up += p.epilogue.bias_up != nullptr ? rows.expert * p.epilogue.n : 0;
     return own;
 }
 

@@ -155,12 +155,61 @@ static __device__ __forceinline__ struct lane_factors<T> find_lane_factors(const
     return factors;
 }
 
+/* What a lane's blocks of eight rows of B are: gate's, up's, or in turn a block of gate and one of up. */
+enum block_kind { GATE_BLOCKS, UP_BLOCKS, BLOCKS_IN_TURN };
+
+/* Scales a lane's accumulators, whose first column of C is `column`, and adds the biases, in place. */
+template <class T, block_kind kind>
+static __device__ __forceinline__ void scale_blocks(float (&acc)[T::m_blocks][T::n_blocks][4],
+                                                    const struct lane_factors<T> &factors, int32_t column,
+                                                    const struct extended_params &p) {
+#pragma unroll
+    for (int n = 0; n < T::n_blocks; n++) {
+        const bool up = kind == UP_BLOCKS || (kind == BLOCKS_IN_TURN && n % 2 != 0);
+        const float *bias = up ? p.bias_up : p.bias_gate;
+        const int32_t at = column + (kind == BLOCKS_IN_TURN ? n / 2 : n) * MMA_N + threadIdx.x % QUAD * 2;
+        const float biases[2] = {bias_or_none(bias, at, at < p.n), bias_or_none(bias, at + 1, at + 1 < p.n)};
+#pragma unroll
+        for (int i = 0; i < T::m_blocks * 4; i++) {
+            const struct row_factors &of_row = factors.of[i / 4][i % 4 / ROW_PARTS];
+            float &value = acc[i / 4][n][i % 4];
+            value = scaled(value, up ? of_row.up : of_row.gate, biases[i % 2]);
+        }
+    }
+}
+
+/* Stores columns of a plain product, from `place` on. */
+template <class T>
+static __device__ __forceinline__ void
+finish_plain(float (&acc)[T::m_blocks][T::n_blocks][4], const struct lane_factors<T> &factors,
+             struct output_place place, const struct extended_params &p) {
+    scale_blocks<T, GATE_BLOCKS>(acc, factors, place.column, p);
+    if (p.activation.function != CUSTOM_KERNEL_ACTIVATION_DEFAULT) {
+#pragma unroll
+        for (int i = 0; i < T::m_blocks * T::n_blocks; i++) {
+            activate_plain(p.activation, acc[i / T::n_blocks][i % T::n_blocks]);
+        }
+    }
+    store_outputs<T, T::n_blocks>(p, place, [&](int m, int n, int i) { return acc[m][n][i]; });
+}
+
+/* The same of gate and up that are neighbouring blocks. */
+template <class T>
+static __device__ __forceinline__ void
+finish_in_turn(float (&acc)[T::m_blocks][T::n_blocks][4], const struct lane_factors<T> &factors,
+               struct output_place place, const struct extended_params &p) {
+    scale_blocks<T, BLOCKS_IN_TURN>(acc, factors, place.column, p);
+    store_outputs<T, T::n_blocks / 2>(p, place, [&](int m, int n, int i) {
+        return activate_gated(p.activation, acc[m][2 * n][i], acc[m][2 * n + 1][i]);
+    });
+}
+
 /* MMA warp; waits for the kernels before, which may have made the scales.  P has an epilogue's parameters and
  * the interleaving. */
 struct extended_epilogue {
     template <class T, class P>
-    static __device__ __forceinline__ void run(const float (&first)[T::m_blocks][T::n_blocks][4],
-                                               const float (&second)[T::m_blocks][T::n_blocks][4],
+    static __device__ __forceinline__ void run(float (&first)[T::m_blocks][T::n_blocks][4],
+                                               float (&second)[T::m_blocks][T::n_blocks][4],
                                                const struct tile_coord &coord, const P &p) {
         const struct extended_params &e = p.epilogue;
         const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
@@ -171,35 +220,21 @@ struct extended_epilogue {
                       tile_columns = halved ? T::tile_n : T::columns;
         griddepcontrol_wait();
         const struct lane_factors<T> factors = find_lane_factors<T>(e, row);
-        const auto activated = [&](float gate, float up, int m, int i) {
-            const struct row_factors f = factors.of[m][i / ROW_PARTS];
-            return activate(e, __fmul_rn(gate, f.gate), __fmul_rn(up, f.up));
-        };
         if (e.plain) {
             if constexpr (T::products == 1) {
-                const auto scaled = [&](const float (&acc)[T::m_blocks][T::n_blocks][4]) {
-                    return [&](int m, int n, int i) {
-                        return __fmul_rn(acc[m][n][i], factors.of[m][i / ROW_PARTS].gate);
-                    };
-                };
-                store_outputs<T, T::n_blocks>(e, {row, tile_column + warp_column}, scaled(first));
-                store_outputs<T, T::n_blocks>(e, {row, tile_column + warp_column + T::second_column},
-                                              scaled(second));
+                finish_plain<T>(first, factors, {row, tile_column + warp_column}, e);
+                finish_plain<T>(second, factors, {row, tile_column + warp_column + T::second_column}, e);
             }
         } else if (T::products == 2 || p.interleave == T::tile_n) {
+            scale_blocks<T, GATE_BLOCKS>(first, factors, tile_column + warp_column, e);
+            scale_blocks<T, UP_BLOCKS>(second, factors, tile_column + warp_column, e);
             store_outputs<T, T::n_blocks>(e, {row, tile_column + warp_column}, [&](int m, int n, int i) {
-                return activated(first[m][n][i], second[m][n][i], m, i);
+                return activate_gated(e.activation, first[m][n][i], second[m][n][i]);
             });
         } else if constexpr (T::products == 1 &&
                              T::m_blocks * T::n_blocks % QUAD == 0) { /* pieces of a block */
-            const auto neighbours = [&](const float (&acc)[T::m_blocks][T::n_blocks][4]) {
-                return [&](int m, int n, int i) {
-                    return activated(acc[m][2 * n][i], acc[m][2 * n + 1][i], m, i);
-                };
-            };
-            store_outputs<T, T::n_blocks / 2>(e, {row, tile_column + warp_column / 2}, neighbours(first));
-            store_outputs<T, T::n_blocks / 2>(e, {row, tile_column + (warp_column + T::second_column) / 2},
-                                              neighbours(second));
+            finish_in_turn<T>(first, factors, {row, tile_column + warp_column / 2}, e);
+            finish_in_turn<T>(second, factors, {row, tile_column + (warp_column + T::second_column) / 2}, e);
         }
         if (e.output == CUSTOM_KERNEL_NVFP4 && coord.m + T::tile_m >= e.m) {
             pad_scales(e, tile_column, tile_columns, threadIdx.x, T::warps * WARP_THREADS);

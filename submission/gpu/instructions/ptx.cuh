@@ -466,6 +466,13 @@ PTX float max_nan_f32(float x, float y) {
     return larger;
 }
 
+/* NaN if either is. */
+PTX float min_nan_f32(float x, float y) {
+    float smaller;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(x), "f"(y));
+    return smaller;
+}
+
 /* The low half in both halves.  No instruction: ptxas lets the product read that half. */
 PTX uint32_t twice_low(uint32_t halves) {
     uint32_t both;

@@ -43,9 +43,7 @@ static struct quantize_params params_of(const struct quantization *q) {
                      is_aligned(q->weight, 1, 0) && is_aligned(q->residual, problem->m, packed) &&
                      is_aligned(q->sum, problem->m, packed);
     params.epsilon = q->epsilon;
-    params.limit = q->limit;
-    params.alpha = q->alpha;
-    params.beta = q->beta;
+    params.activation = q->activation;
     return params;
 }
 

@@ -56,7 +56,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS)
             unpack(up[i], others);
 #pragma unroll
             for (int j = 0; j < numbers; j++) {
-                values[j] = activate(p, values[j], others[j]);
+                values[j] = activate_gated(p.activation, values[j], others[j]);
             }
         }
         saturated += store_team(p, place[i], scale, [&](uint32_t byte) { return factors[byte]; }, values);

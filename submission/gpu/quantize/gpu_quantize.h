@@ -42,7 +42,8 @@ struct quantize_params {
     int32_t thread_numbers; /* of a thread in a pass, where a CTA takes whole rows */
     int32_t passes;         /* of such a CTA over a row */
     int32_t aligned;        /* all rows begin at multiples of 16 bytes */
-    float epsilon, limit, alpha, beta;
+    float epsilon;
+    struct activation activation;
 };
 
 /* The kernel that a quantization needs: enum custom_kernel_quantize_form, or QUANTIZE_TOKENS. */

@@ -18,32 +18,38 @@ static __device__ __forceinline__ struct expert_scalars scalars_of_expert(const 
             number_or_one(p.scale_c, expert)};
 }
 
+/* A warp's first column in a tile. */
+template <class T> static __device__ __forceinline__ int strip_column(int part, int warpgroup) {
+    return part * T::tile_n + warpgroup * WGMMA_M_BLOCK_B_ROWS + threadIdx.x / WARP_THREADS % 4 * 8;
+}
+
 /* Accumulators of up to 32 rows of A from `first` on -> outputs in shared memory. */
 template <class T, bool plain, bool fp32>
 static __device__ __forceinline__ void
 stage_strip(const float (&acc)[T::m_blocks][T::accs], int first, uint32_t output, int warpgroup,
             const struct experts_coord &coord, const struct extended_params &p,
-            const struct expert_scalars &scalars) {
+            const struct expert_scalars &scalars, const struct column_bias (&bias)[plain ? 2 : 1]) {
     constexpr int row_bytes = fp32 ? EXPERTS_WIDE_ROW_BYTES : EXPERTS_SHORT_ROW_BYTES;
-    const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+    const int lane = threadIdx.x % WARP_THREADS;
 #pragma unroll
     for (int part = 0; part < (plain ? 2 : 1); part++) {
-        const int column = part * T::tile_n + warpgroup * WGMMA_M_BLOCK_B_ROWS + warp * 8;
+        const int column = strip_column<T>(part, warpgroup);
+        constexpr int most = T::tile_m / 8;
         uint32_t packed[4] = {0, 0, 0, 0};
+        struct row_factors factors[4][2];
+        float two[8];
+        find_lane_factors(factors, p, scalars.gate, scalars.up, coord.m + first);
+        finish_pairs<plain, 4>(two, &acc[0][first / 8 * 4], part, factors, bias[part], p, PRODUCT_CORRECTION,
+                               min(4, most - first / 8));
 #pragma unroll
         for (int i = 0; i < 4 && first + i * 8 < T::tile_m; i++) {
-            const int32_t row = coord.m + first + i * 8 + lane % 4 * 2;
-            const struct row_factors factors[2] = {find_factors(p, scalars.gate, scalars.up, row),
-                                                   find_factors(p, scalars.gate, scalars.up, row + 1)};
-            float two[2];
-            finish_two<plain>(two, &acc[0][(first / 8 + i) * 4], part, factors, p, PRODUCT_CORRECTION);
             if constexpr (fp32) {
                 const uint32_t to =
                     output + (i * 8 + lane % 4 * 2) * row_bytes + (column + lane / 4) * (int)sizeof(float);
-                st_shared_f32(to, two[0]);
-                st_shared_f32(to + row_bytes, two[1]);
+                st_shared_f32(to, two[2 * i]);
+                st_shared_f32(to + row_bytes, two[2 * i + 1]);
             } else {
-                packed[i] = two_halves(p, two[0], two[1]);
+                packed[i] = two_halves(p, two[2 * i], two[2 * i + 1]);
             }
         }
         if constexpr (!fp32) {
@@ -82,12 +88,19 @@ static __device__ __forceinline__ void
 finish_tile(const float (&acc)[T::m_blocks][T::accs], unsigned char *output, int warpgroup,
             const struct experts_coord &coord, const struct extended_params &p) {
     const struct expert_scalars scalars = scalars_of_expert(p, coord.expert);
+    struct column_bias bias[plain ? 2 : 1];
+#pragma unroll
+    for (int part = 0; part < (plain ? 2 : 1); part++) {
+        const int column = strip_column<T>(part, warpgroup) + threadIdx.x % WARP_THREADS / 4;
+        bias[part] = find_bias(p, coord.column + column, coord.expert);
+    }
 #pragma unroll
     for (int first = 0; first < T::tile_m; first += EXPERTS_STRIP_ROWS) {
         const int32_t rows = min(min(EXPERTS_STRIP_ROWS, T::tile_m - first), coord.row_end - coord.m - first);
         if (rows > 0) {                               /* the same in all consumers */
             bar_sync(CONSUMER_BARRIER, T::consumers); /* the strip before has been read */
-            stage_strip<T, plain, nvfp4>(acc, first, cvta_to_shared(output), warpgroup, coord, p, scalars);
+            stage_strip<T, plain, nvfp4>(acc, first, cvta_to_shared(output), warpgroup, coord, p, scalars,
+                                         bias);
             bar_sync(CONSUMER_BARRIER, T::consumers);
             copy_strip<plain ? 2 * T::tile_n : T::tile_n, T::consumers, nvfp4>(
                 output, nvfp4 ? EXPERTS_WIDE_ROW_BYTES : EXPERTS_SHORT_ROW_BYTES,

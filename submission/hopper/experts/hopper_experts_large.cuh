@@ -44,15 +44,16 @@ static __device__ __forceinline__ void multiply_large(float (&acc)[T::m_blocks][
 template <class T, bool plain, bool fp32>
 static __device__ __forceinline__ void
 stage_large_strip(const float (&acc)[T::m_blocks][T::accs], int first, int part, uint32_t output, int barrier,
-                  const struct row_factors (&factors)[4][2], const struct extended_params &p) {
+                  const struct row_factors (&factors)[4][2], int32_t first_column, int32_t expert,
+                  const struct extended_params &p) {
+    constexpr int most = T::tile_m / 8;
     const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
-    float two[T::m_blocks][4][2] = {};
+    float two[T::m_blocks][8];
 #pragma unroll
-    for (int i = 0; i < T::m_blocks * 4; i++) {
-        if (first + i % 4 * 8 < T::tile_m) {
-            finish_two<plain>(two[i / 4][i % 4], &acc[i / 4][(first / 8 + i % 4) * 4], part, factors[i % 4], p,
-                              PRODUCT_CORRECTION);
-        }
+    for (int block = 0; block < T::m_blocks; block++) {
+        const int32_t column = first_column + block * WGMMA_M_BLOCK_B_ROWS + warp * 8 + lane / 4;
+        finish_pairs<plain, 4>(two[block], &acc[block][first / 8 * 4], part, factors,
+                               find_bias(p, column, expert), p, PRODUCT_CORRECTION, min(4, most - first / 8));
     }
     bar_sync(barrier, WARPGROUP_THREADS); /* the rows before have been read */
 #pragma unroll
@@ -63,13 +64,13 @@ stage_large_strip(const float (&acc)[T::m_blocks][T::accs], int first, int part,
             for (int i = 0; i < 8; i++) {
                 st_shared_f32(output + (i / 2 * 8 + lane % 4 * 2 + i % 2) * LARGE_WIDE_ROW_BYTES +
                                   (column + lane / 4) * (int)sizeof(float),
-                              two[block][i / 2][i % 2]);
+                              two[block][i]);
             }
         } else {
             uint32_t packed[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                packed[i] = two_halves(p, two[block][i][0], two[block][i][1]);
+                packed[i] = two_halves(p, two[block][2 * i], two[block][2 * i + 1]);
             }
             stmatrix_x4_trans(output + lane * LARGE_SHORT_ROW_BYTES + column * FP16_BYTES, packed);
         }
@@ -93,11 +94,12 @@ finish_large_tile(const float (&acc)[T::m_blocks][T::accs], unsigned char *outpu
         find_lane_factors(factors, p, scalars.gate, scalars.up, first_row);
 #pragma unroll
         for (int part = 0; part < (plain ? 2 : 1); part++) {
+            const int32_t column = coord.column + part * T::tile_n + warpgroup * LARGE_COLUMNS;
             stage_large_strip<T, plain, nvfp4>(acc, first, part, cvta_to_shared(output),
-                                               STORE_BARRIER + warpgroup, factors, p);
+                                               STORE_BARRIER + warpgroup, factors, column, coord.expert, p);
             copy_strip<LARGE_COLUMNS, WARPGROUP_THREADS, nvfp4>(
                 output, nvfp4 ? LARGE_WIDE_ROW_BYTES : LARGE_SHORT_ROW_BYTES, threadIdx.x % WARPGROUP_THREADS,
-                first_row, rows, coord.column + part * T::tile_n + warpgroup * LARGE_COLUMNS, scalars.c, p);
+                first_row, rows, column, scalars.c, p);
         }
     }
 }

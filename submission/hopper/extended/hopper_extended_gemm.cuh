@@ -100,7 +100,7 @@ template <class T, int columns_, bool fp32> struct staged : T {
 /* Accumulators -> outputs in shared memory, [row of A][column of C], over stages that are free. */
 template <class T, bool plain, bool fp32>
 static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][T::accs], uint32_t output,
-                                                      int warpgroup, int32_t tile_row,
+                                                      int warpgroup, int32_t tile_row, int32_t tile_column,
                                                       const struct extended_params &p, float correction) {
     constexpr int parts = plain ? 2 : 1; /* of tile_n columns */
     using S = staged<T, parts * T::tile_n, fp32>;
@@ -116,18 +116,21 @@ static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][
             const int block = j % T::m_blocks, part = j / T::m_blocks;
             const int column =
                 part * T::tile_n + (warpgroup * T::m_blocks + block) * WGMMA_M_BLOCK_B_ROWS + warp * 8;
+            constexpr int most = T::output_m / 8;
             uint32_t packed[4] = {0, 0, 0, 0};
+            float two[8];
+            finish_pairs<plain, 4>(two, &acc[block][row / 8 * 4], part, factors,
+                                   find_bias(p, tile_column + column + lane / 4), p, correction,
+                                   min(4, most - row / 8));
 #pragma unroll
             for (int i = 0; i < 4 && row + i * 8 < T::output_m; i++) {
-                float two[2];
-                finish_two<plain>(two, &acc[block][(row / 8 + i) * 4], part, factors[i], p, correction);
                 if constexpr (fp32) {
                     const uint32_t to = output + (row + i * 8 + lane % 4 * 2) * S::output_row_bytes +
                                         (column + lane / 4) * (int)sizeof(float);
-                    st_shared_f32(to, two[0]);
-                    st_shared_f32(to + S::output_row_bytes, two[1]);
+                    st_shared_f32(to, two[2 * i]);
+                    st_shared_f32(to + S::output_row_bytes, two[2 * i + 1]);
                 } else {
-                    packed[i] = two_halves(p, two[0], two[1]);
+                    packed[i] = two_halves(p, two[2 * i], two[2 * i + 1]);
                 }
             }
             if constexpr (!fp32) {
@@ -164,7 +167,7 @@ finish_extended(float (&acc)[T::m_blocks][T::accs], unsigned char *output, int w
                 const struct tile_coord &tile, const struct hopper_extended_params &p) {
     using S = staged<T, plain ? 2 * T::tile_n : T::tile_n, nvfp4>;
     stage_extended<T, plain, nvfp4>(acc, cvta_to_shared(output), warpgroup, tile.m + tile.rank * T::output_m,
-                                    p.epilogue, p.correction);
+                                    tile.n, p.epilogue, p.correction);
     bar_sync(CONSUMER_BARRIER, T::finishers);
     if constexpr (nvfp4) {
         store_nvfp4<S>(output, tile, p.epilogue);
@@ -180,18 +183,27 @@ finish_extended(float (&acc)[T::m_blocks][T::accs], unsigned char *output, int w
 
 #define SCALES_WARP 3 /* of the producer's warpgroup, behind the copying ones */
 
-/* A warp that has nothing else to do.  Brings the epilogue's scales to L1, which the main loop leaves alone:
- * its lanes ask for the three numbers and for the lines of the tile's token scales. */
-static __device__ __forceinline__ void ask_for_scales(const struct extended_params &p, int32_t row) {
+/* A warp that has nothing else to do.  Brings the epilogue's scales and biases to L1, which the main loop
+ * leaves alone: its lanes ask for the three numbers and for the lines of the tile's token scales and biases. */
+template <class T>
+static __device__ __forceinline__ void ask_for_scales(const struct extended_params &p, int32_t row,
+                                                      int32_t column) {
+    constexpr int line_floats = L2_LINE_BYTES / (int)sizeof(float), lines = 2 * T::tile_n / line_floats;
+    static_assert(2 * lines <= WARP_THREADS, "a lane asks for a line of either bias");
     const int lane = threadIdx.x % WARP_THREADS;
     const float *scale = lane == 0   ? p.scale_gate
                          : lane == 1 ? p.scale_up
                          : lane == 2 ? p.scale_c
                                      : p.token_scale;
-    const int32_t offset = lane < 3 ? 0 : row + (lane - 3) * (L2_LINE_BYTES / (int)sizeof(float));
+    const int32_t offset = lane < 3 ? 0 : row + (lane - 3) * line_floats;
+    const float *bias = lane < lines ? p.bias_gate : p.bias_up;
+    const int32_t bias_column = column + lane % lines * line_floats;
     griddepcontrol_wait(); /* a kernel before this call's may have made them */
     if (scale != nullptr && (lane < 3 || offset < p.m)) {
         prefetch_global_l1(scale + offset);
+    }
+    if (bias != nullptr && lane < 2 * lines && bias_column < p.n) {
+        prefetch_global_l1(bias + bias_column);
     }
 }
 
@@ -199,7 +211,7 @@ template <class T> struct extended_tile_work : one_tile<T> {
     __device__ __forceinline__ void copy(typename one_tile<T>::storage *storage) const {
         one_tile<T>::copy(storage);
         if (threadIdx.x / WARP_THREADS == SCALES_WARP) {
-            ask_for_scales(this->p.epilogue, this->coord.m);
+            ask_for_scales<T>(this->p.epilogue, this->coord.m, this->coord.column);
         }
     }
 

@@ -117,14 +117,17 @@ static __device__ __forceinline__ void store_groups(const struct extended_params
 /* Stores a vector's fp32 outputs for store_groups: in a plain product's place two halves of a group's columns,
  * else one that `half` names. */
 template <bool plain>
-static __device__ __forceinline__ void
-stage_vector(const struct hopper_extended_narrow_params &p, const struct narrow_coord &coord,
-             const float (&sum)[4], int half, const struct narrow_factors &factors, uint32_t place) {
+static __device__ __forceinline__ void stage_vector(const struct hopper_extended_narrow_params &p,
+                                                    const struct narrow_coord &coord, const float (&sum)[4],
+                                                    int half, int32_t first_column,
+                                                    const struct narrow_factors &factors, uint32_t place) {
 #pragma unroll
     for (int i = 0; i < (plain ? 2 : 1); i++) {
+        const int column = (half + i) * 8 + coord.quad;
         float outputs[2];
-        finish_two<plain>(outputs, sum, i, factors.of, p.epilogue, p.correction);
-        const uint32_t to = place + coord.quad_lane * 2 * GROUP_ROW_BYTES + ((half + i) * 8 + coord.quad) * 4;
+        finish_pairs<plain, 1>(outputs, sum, i, &factors.of, find_bias(p.epilogue, first_column + column),
+                               p.epilogue, p.correction);
+        const uint32_t to = place + coord.quad_lane * 2 * GROUP_ROW_BYTES + column * 4;
         st_shared_f32(to, outputs[0]);
         st_shared_f32(to + GROUP_ROW_BYTES, outputs[1]);
     }
@@ -153,16 +156,16 @@ finish_vectors(uint32_t shared, const struct hopper_extended_narrow_params &p, c
             factors = find_two_factors(p, vector.row);
         }
         if constexpr (nvfp4) {
+            const int32_t column = column_of(p.columns, vector.unit, vector.sub, 0);
             __syncwarp(); /* all partial sums have been read */
 #pragma unroll
             for (int i = 0; i < at_once; i++) {
-                stage_vector<plain>(p, coord, sum[i], i, factors, place);
+                stage_vector<plain>(p, coord, sum[i], i, column, factors, place);
             }
             __syncwarp();
             if (coord.lane < NARROW_A_ROWS) {
                 store_groups(p.epilogue, place + coord.lane * GROUP_ROW_BYTES,
-                             vector.row - coord.quad_lane * 2 + coord.lane,
-                             column_of(p.columns, vector.unit, vector.sub, 0),
+                             vector.row - coord.quad_lane * 2 + coord.lane, column,
                              number_or_one(p.epilogue.scale_c));
             }
         } else {
@@ -171,7 +174,7 @@ finish_vectors(uint32_t shared, const struct hopper_extended_narrow_params &p, c
                 const struct extended_params &e = p.epilogue;
                 const int32_t column = column_of(p.columns, vector.unit, vector.sub + part, coord.quad);
                 float two[2];
-                finish_two<plain>(two, sum[0], part, factors.of, e, p.correction);
+                finish_pairs<plain, 1>(two, sum[0], part, &factors.of, find_bias(e, column), e, p.correction);
                 store_two_rows((uint16_t *)e.c + (int64_t)vector.row * e.n + column,
                                two_halves(e, two[0], two[1]), vector.row, e.m, column, e.n);
             }
@@ -185,6 +188,24 @@ static __device__ __forceinline__ int32_t first_row_of(const struct hopper_exten
                                                        const struct narrow_coord &coord) {
     const bool pairs = p.epilogue.output == CUSTOM_KERNEL_NVFP4 && !p.epilogue.plain;
     return find_vector<T, false>(p, coord, coord.warp * (pairs ? T::in_pair : 1)).row;
+}
+
+/* Asks for the biases that a warp needs first. */
+template <class T>
+static __device__ __forceinline__ void ask_for_biases(const struct hopper_extended_narrow_params &p,
+                                                      const struct narrow_coord &coord) {
+    const struct extended_params &e = p.epilogue;
+    const bool pairs = e.output == CUSTOM_KERNEL_NVFP4 && !e.plain;
+    const int slot = coord.warp * (pairs ? T::in_pair : 1);
+    const struct narrow_vector_place vector =
+        e.plain ? find_vector<T, true>(p, coord, slot) : find_vector<T, false>(p, coord, slot);
+    const int32_t column = column_of(p.columns, vector.unit, vector.sub, coord.quad);
+    if (e.bias_gate != nullptr && column < e.n) {
+        prefetch_global_l1(e.bias_gate + column);
+    }
+    if (e.bias_up != nullptr && column < e.n) {
+        prefetch_global_l1(e.bias_up + column);
+    }
 }
 
 /* Zeroes the scale factors of rows past the last one, in the columns of this CTA's warps. */
@@ -216,6 +237,9 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
     griddepcontrol_launch_dependents();
     ask_for_a<T>(p.gemm, coord);
     griddepcontrol_wait(); /* previous kernels may write the inputs, or read C */
+    if (p.epilogue.bias_gate != nullptr || p.epilogue.bias_up != nullptr) {
+        ask_for_biases<T>(p, coord);
+    }
 
     struct narrow_accumulators<T> acc;
     if (!T::by_warpgroup) {

@@ -9,20 +9,28 @@
 
 namespace hopper {
 
-/* Two outputs of neighbouring rows of A, from accumulators [gate, gate, up, up]; of a plain product, whose
- * operands are two parts of its columns, those of part `part`. */
-template <bool plain>
-static __device__ __forceinline__ void finish_two(float (&outputs)[2], const float *acc, int part,
-                                                  const struct row_factors (&factors)[2],
-                                                  const struct extended_params &p, float correction) {
+/* The outputs of a column in `pairs` pairs of neighbouring rows of A, or in the first `count` of them, from
+ * each pair's accumulators [gate, gate, up, up]; of a plain product, whose operands are two parts of its
+ * columns, those of part `part`. */
+template <bool plain, int pairs>
+static __device__ __forceinline__ void
+finish_pairs(float (&outputs)[2 * pairs], const float *acc, int part, const struct row_factors (*factors)[2],
+             const struct column_bias &bias, const struct extended_params &p, float correction,
+             int count = pairs) {
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        if constexpr (plain) {
-            outputs[i] = acc[2 * part + i] * correction * factors[i].gate;
+    for (int i = 0; i < 2 * pairs; i++) {
+        const float *pair = acc + i / 2 * 4;
+        const struct row_factors &of_row = factors[i / 2][i % 2];
+        if (i >= 2 * count) {
+            outputs[i] = 0.0f;
+        } else if constexpr (plain) {
+            outputs[i] = scaled(pair[2 * part + i % 2] * correction, of_row.gate, bias.gate);
         } else {
-            outputs[i] = activate(p, __fmul_rn(acc[i] * correction, factors[i].gate),
-                                  __fmul_rn(acc[2 + i] * correction, factors[i].up));
+            outputs[i] = finish_gated(p, pair[i % 2] * correction, pair[2 + i % 2] * correction, of_row, bias);
         }
+    }
+    if constexpr (plain) {
+        activate_plain(p.activation, outputs);
     }
 }
 

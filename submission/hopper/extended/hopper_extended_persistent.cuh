@@ -36,10 +36,18 @@ template <class T> struct extended_tiles {
 
     __device__ __forceinline__ void ask_for_scales(void) const {
         if (threadIdx.x / WARP_THREADS == FIRST_AHEAD_WARP) {
-            hopper::ask_for_scales(p.extended.epilogue, place(blockIdx.x).m);
+            const struct joint_coord first = place(blockIdx.x);
+            hopper::ask_for_scales<T>(p.extended.epilogue, first.m, first.column);
         }
     }
 };
+
+/* Of the column of C whose accumulators a lane has. */
+static __device__ __forceinline__ struct column_bias bias_of_lane(const struct extended_params &p,
+                                                                  const struct strip_place &place) {
+    const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+    return find_bias(p, place.column + warp * 8 + lane / 4);
+}
 
 /* OUTPUT_STRIP_ROWS rows of C from `first` on, in 16 bits. */
 template <bool plain>
@@ -47,12 +55,12 @@ static __device__ __forceinline__ void
 finish_strip(const float *acc, int part, int32_t first, const struct row_factors (&factors)[4][2],
              const struct strip_place &place, const struct hopper_extended_params &all) {
     const struct extended_params &p = all.epilogue;
+    float outputs[8];
     uint32_t packed[4];
+    finish_pairs<plain, 4>(outputs, acc, part, factors, bias_of_lane(p, place), p, all.correction);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        float two[2];
-        finish_two<plain>(two, acc + i * 4, part, factors[i], p, all.correction);
-        packed[i] = two_halves(p, two[0], two[1]);
+        packed[i] = two_halves(p, outputs[2 * i], outputs[2 * i + 1]);
     }
     store_strip(place, first, packed, (uint16_t *)p.c, 0, p.m, p.n);
 }
@@ -67,11 +75,9 @@ quantize_strip(const float *acc, int part, int32_t first, const struct row_facto
     static_assert(FP32_STRIP_ROWS * groups == WARP_THREADS, "a warp quantizes a strip");
     const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
     const uint32_t strip = cvta_to_shared(place.strip);
-    float outputs[FP32_STRIP_ROWS / 8][2];
-#pragma unroll
-    for (int i = 0; i < FP32_STRIP_ROWS / 8; i++) {
-        finish_two<plain>(outputs[i], acc + i * 4, part, factors[i], p, all.correction);
-    }
+    float outputs[FP32_STRIP_ROWS / 4];
+    finish_pairs<plain, FP32_STRIP_ROWS / 8>(outputs, acc, part, factors, bias_of_lane(p, place), p,
+                                             all.correction);
     bar_sync(place.barrier, WARPGROUP_THREADS);
     const int column = warp * 8 + lane / 4;
 #pragma unroll
@@ -80,7 +86,7 @@ quantize_strip(const float *acc, int part, int32_t first, const struct row_facto
         st_shared_f32(strip + row * FP32_STRIP_ROW_BYTES +
                           (column / 4 ^ row % FP32_ROW_UNITS) * (int)sizeof(uint4) +
                           column % 4 * (int)sizeof(float),
-                      outputs[i / 2][i % 2]);
+                      outputs[i]);
     }
     bar_sync(place.barrier, WARPGROUP_THREADS);
     const int row = lane / groups, group = lane % groups;

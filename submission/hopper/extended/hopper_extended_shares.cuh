@@ -254,7 +254,7 @@ template <class T> struct shares_work {
         } else {
             struct share share = share_of(shares, blockIdx.x);
             struct piece piece;
-            ask_for_scales(p.epilogue, 0);
+            ask_for_scales<T>(p.epilogue, 0, 0);
             if (take(share, shares, p.gemm.stages_k, piece) && lacks_end(piece, p.gemm.stages_k)) {
                 say_given<T>(shares, piece.tile);
             }

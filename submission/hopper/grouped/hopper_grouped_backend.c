@@ -314,7 +314,7 @@ static int32_t run_plain_product(const struct problem *group) {
     (void)group;
     return CUSTOM_KERNEL_ERROR_UNSUPPORTED;
 #else
-    const struct extension extension = {.plain = true, .limit = INFINITY, .alpha = 1};
+    const struct extension extension = {.plain = true};
     struct problem problem = *group;
     problem.extension = &extension;
     return hopper_run_extended(&problem);

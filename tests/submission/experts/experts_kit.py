@@ -74,6 +74,9 @@ def random_problem(
             own = own._replace(scale_up=extension.scale_up * 2.0 ** (expert % 2))
         if extension.scale_c is not None:
             own = own._replace(scale_c=extension.scale_c * 2.0 ** (expert % 4))
+        for name in ("bias_gate", "bias_up"):
+            if getattr(extension, name) is not None:
+                own = own._replace(**{name: getattr(extension, name) * (1 + expert)})
         if extension.token_scale is not None:
             own = own._replace(token_scale=extension.token_scale[torch.arange(m) % len(extension.token_scale)])
         experts.append(make(m, n, k, own, weights, seed=expert + 1))
@@ -87,7 +90,7 @@ def _stacked(problem: Problem, kind: str, index: int) -> torch.Tensor | None:
 
 def _numbers(problem: Problem, name: str) -> torch.Tensor | None:
     values = [getattr(case.extension, name) for case in problem.experts]
-    return None if values[0] is None else torch.stack([value.reshape(()) for value in values])
+    return None if values[0] is None else torch.stack(values)
 
 
 def arguments(problem: Problem) -> tuple[list[torch.Tensor | None], dict[str, object]]:
@@ -122,8 +125,11 @@ def arguments(problem: Problem) -> tuple[list[torch.Tensor | None], dict[str, ob
     if extension.token_scale is not None:
         tokens = [case.extension.token_scale for case in problem.experts]
         options["token_scale"] = problem.place(tokens, torch.nan)
+    if extension.activation is not None:
+        options["activation"] = extension.activation
     if extension.plain:
-        return [a, b[0], sfa, sfb[0]], options | {"scale": _numbers(problem, "scale_gate")}
+        own = {"scale": _numbers(problem, "scale_gate"), "bias": _numbers(problem, "bias_gate")}
+        return [a, b[0], sfa, sfb[0]], options | own
     options |= {
         "scale_gate": _numbers(problem, "scale_gate"),
         "scale_up": _numbers(problem, "scale_up"),
@@ -131,6 +137,8 @@ def arguments(problem: Problem) -> tuple[list[torch.Tensor | None], dict[str, ob
         "limit": 0.0 if extension.limit == torch.inf else extension.limit,
         "alpha": extension.alpha,
         "beta": extension.beta,
+        "bias_gate": _numbers(problem, "bias_gate"),
+        "bias_up": _numbers(problem, "bias_up"),
     }
     return [a, *b, sfa, *sfb], options
 

@@ -17,7 +17,7 @@ from reference.extended_reference import BF16, FP16, NVFP4, Extension
 from submission import grouped_gated_gemm, grouped_plain_gemm
 from tests.submission.experts import experts_kit as kit
 from tests.submission.experts.experts_kit import arguments, call, random_problem, wrong
-from tests.submission.extended.extended_kit import exact_case
+from tests.submission.extended.extended_kit import exact_case, with_activation
 
 SHAPES = (  # counts, n, k, tokens
     ((2, 0, 17, 1), 128, 192, kit.COUNTS),
@@ -26,24 +26,35 @@ SHAPES = (  # counts, n, k, tokens
     ((400, 0, 7, 161), 768, 2048, kit.COUNTS),
     ((4, 0, 90), 2048, 768, kit.PADDED),
 )
-KINDS = ((FP16, 0, (False, False)), (BF16, 1, (False, True)), (NVFP4, 64, (True, True)), (BF16, -1, (False, True)))
+KINDS = (  # output, order of weights, blocked scale factors, activation with biases
+    (FP16, 0, (False, False), None),
+    (BF16, 1, (False, True), None),
+    (NVFP4, 64, (True, True), None),
+    (BF16, -1, (False, True), None),
+    (FP16, 0, (False, True), "gelu_tanh"),
+    (NVFP4, 8, (True, False), "relu2"),
+    (NVFP4, -1, (False, True), "silu"),
+)
 
 
 def check_values(small: bool) -> list[str]:
     """What the oracle and the bits of exact sums say."""
     failed = []
     for counts, n, k, tokens in SHAPES[: 1 if small else None]:
-        for output, weights, blocked in KINDS:
+        for output, weights, blocked, activation in KINDS:
             plain, scale_c = weights < 0, torch.tensor(2.0) if output == NVFP4 else None
             how = {"weights": max(weights, 0), "blocked": blocked, "tokens": tokens, "spare": 2}
             options = Extension(plain, output, torch.tensor(0.01), None, 0.5 + torch.arange(7.0) / 7, scale_c)
+            exact = Extension(plain, output, None, None, None, scale_c)
+            if activation is not None:
+                options = with_activation(options, activation, n)
+                exact = with_activation(exact, activation, n, exact=True)
             problem = random_problem(counts, n, k, options, **how)
             text = wrong(problem, call(problem, "cuda"))
-            options = Extension(plain, output, None, None, None, scale_c)
-            problem = random_problem(counts, n, k, options, make=exact_case, **how)
+            problem = random_problem(counts, n, k, exact, make=exact_case, **how)
             text = text or wrong(problem, call(problem, "cuda"), exactly=True)
             if text:
-                failed.append(f"{counts} {n} {k} {tokens} {output} {weights}: {text}")
+                failed.append(f"{counts} {n} {k} {tokens} {output} {weights} {activation}: {text}")
     return failed
 
 

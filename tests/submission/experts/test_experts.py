@@ -16,7 +16,7 @@ from submission import grouped_gated_gemm, grouped_plain_gemm, plain_gemm
 from submission.operators import OPTIONS
 from tests.submission.experts import experts_kit as kit
 from tests.submission.experts.experts_kit import arguments, call, random_problem, wrong
-from tests.submission.extended.extended_kit import exact_case
+from tests.submission.extended.extended_kit import exact_case, with_biases
 
 
 @st.composite
@@ -48,17 +48,22 @@ def problems(draw):
         token_scale=maybe(0.5 + torch.arange(7).float() / 7),
         scale_c=maybe(torch.tensor(2.0)) if output == NVFP4 else None,
     )
+    extension = extension._replace(activation=draw(st.sampled_from((None, extended.RELU2, extended.GELU_TANH))))
     if not plain:
         extension = extension._replace(
-            limit=draw(st.sampled_from((torch.inf, 2.0))), alpha=draw(st.sampled_from((1.0, 1.702))),
-            beta=draw(st.sampled_from((0.0, 1.0))),
+            limit=draw(st.sampled_from((torch.inf, 2.0))), beta=draw(st.sampled_from((0.0, 1.0))),
+            alpha=draw(st.sampled_from((1.0, 1.702))) if extension.activation is None else 1.0,
         )  # fmt: skip
     exact = extension._replace(scale_gate=None, scale_up=None, token_scale=maybe(torch.full((1,), 0.5)))
     exact = exact._replace(limit=torch.inf, beta=0.0, scale_c=torch.tensor(0.07) if output == NVFP4 else None)
+    if plain and exact.activation == extended.GELU_TANH:
+        exact = exact._replace(activation=None)
+    if draw(st.booleans()):
+        extension, exact = with_biases(extension, n), with_biases(exact, n, exact=True)
     return random_problem(counts, n, k, extension, **how), random_problem(counts, n, k, exact, make=exact_case, **how)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems())
 def test_all_options_crossed_are_the_references(drawn):
     random, exact = drawn

@@ -13,8 +13,9 @@ from tests.submission.cpu_kit import ARGUMENT, NULL_POINTER, OK, fenced
 
 E, ROWS, N, K = 3, 5, 128, 64
 POINTERS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c", "queue", "counts")
-KINDS = ("tokens", "sfa_layout", "products", "weights", "output", "reserved")
+KINDS = ("tokens", "sfa_layout", "products", "weights", "output", "activation")
 NUMBERS = ("scale_gate", "scale_up", "token_scale", "scale_c", "sfc")
+BIASES = ("bias_gate", "bias_up")
 FLOATS = ("limit", "alpha", "beta", "reserved_float")
 
 
@@ -27,6 +28,7 @@ class ExpertsArgs(ctypes.Structure):
         *((name, ctypes.c_int32) for name in KINDS),
         *((name, ctypes.c_void_p) for name in NUMBERS),
         *((name, ctypes.c_float) for name in FLOATS),
+        *((name, ctypes.c_void_p) for name in BIASES),
     )
 
 
@@ -46,6 +48,7 @@ class Call:
         tensors["counts"] = np.array({0: [2, 0, 3], 1: [2, 2, 5], 2: [5, 0, 1]}[tokens], dtype=np.int32)
         tensors |= {name: np.ones(E, dtype=np.float32) for name in ("scale_gate", "scale_up", "scale_c")}
         tensors["token_scale"] = np.ones(rows, dtype=np.float32)
+        tensors |= {name: np.ones((E, N), dtype=np.float32) for name in BIASES}
         self.tensors = {name: fenced(tensor) for name, tensor in tensors.items()}
         self.args = ExpertsArgs(
             struct_bytes=ctypes.sizeof(ExpertsArgs), device=-1, scale_layout=layouts[1], experts=E, rows=ROWS, n=N, k=K,
@@ -87,14 +90,14 @@ def test_rows_that_belong_to_no_expert_are_not_written(library):
 
 
 def test_a_struct_may_end_before_the_scales_and_have_more_zeros(library):
-    assert ctypes.sizeof(ExpertsArgs) == 200 and ExpertsArgs.scale_gate.offset == 144
+    assert ctypes.sizeof(ExpertsArgs) == 216 and ExpertsArgs.scale_gate.offset == 144
     call = Call(library)
     call.args.output, call.args.struct_bytes = 0, 144
     call.tensors["c"] = fenced(np.full((ROWS, 2 * N), 0xA5, dtype=np.uint8))
     call.args.c = call.tensors["c"].ctypes.data
     assert call() == (OK, "")
     call.args.struct_bytes = 136
-    assert call() == (ARGUMENT, "args->struct_bytes is 136; expected sizeof(struct custom_kernel_experts_args) = 200, "
+    assert call() == (ARGUMENT, "args->struct_bytes is 136; expected sizeof(struct custom_kernel_experts_args) = 216, "
                       "or 144 without scale_gate and what follows it")  # fmt: skip
 
 
@@ -110,7 +113,7 @@ WRONG = {
     "products": (-1, 1, 2),  # a plain product must not have b2
     "weights": (2, 8, 16),
     "output": (-1, 0, 3),  # fp16 output must not have sfc
-    "reserved": (1,),
+    "activation": (-1, 4),
     "limit": (-1.0, float("nan")),
     "alpha": (float("inf"),),
     "beta": (float("nan"),),
@@ -128,7 +131,7 @@ def test_what_is_wrong_is_refused_in_one_line_and_nothing_is_written(library, da
         setattr(call.args, name, data.draw(st.sampled_from(WRONG[name])))
         expected = {ARGUMENT}
     else:
-        required = name not in ("scale_gate", "scale_up", "scale_c", "token_scale")
+        required = name not in ("scale_gate", "scale_up", "scale_c", "token_scale", *BIASES)
         address = getattr(call.args, name)
         changed = data.draw(
             st.sampled_from(([0] if required else []) + [address + 1] + [2**64 - 16] * (call.tensors[name].nbytes > 16))
@@ -140,7 +143,7 @@ def test_what_is_wrong_is_refused_in_one_line_and_nothing_is_written(library, da
 
 
 def test_outputs_may_not_overlap_any_tensor(library):
-    for name in ("a", "b2", "sfa", "sfb1", "counts", "token_scale", "scale_c"):
+    for name in ("a", "b2", "sfa", "sfb1", "counts", "token_scale", "scale_c", "bias_up"):
         call = Call(library)
         call.args.c = call.tensors[name].ctypes.data // 16 * 16
         status, message = call()

@@ -43,8 +43,10 @@ class Case(NamedTuple):
         """Keyword arguments of the operator; a plain product gets none of the activation's."""
         extension = self.extension
         options = {"token_scale": extension.token_scale, "out_dtype": extension.output, "scale_c": extension.scale_c}
+        if extension.activation is not None:
+            options["activation"] = extension.activation
         if extension.plain:
-            return {**options, "scale": extension.scale_gate}
+            return {**options, "scale": extension.scale_gate, "bias": extension.bias_gate}
         names = {0: "apart", 1: "stacked"}
         limit = 0.0 if extension.limit == torch.inf else extension.limit
         return {
@@ -55,7 +57,29 @@ class Case(NamedTuple):
             "limit": limit,
             "alpha": extension.alpha,
             "beta": extension.beta,
+            "bias_gate": extension.bias_gate,
+            "bias_up": extension.bias_up,
         }
+
+
+def with_biases(extension: Extension, n: int, exact: bool = False, seed: int = 7) -> Extension:
+    """Biases of every column, for exact_case() whole numbers that keep its gates 0 or at least 32."""
+    generator = torch.Generator().manual_seed(seed)
+    gate, up = torch.randn(2, n, generator=generator)
+    if exact:
+        gate, up = (
+            torch.randint(0, 3, (n,), generator=generator) * 64.0,
+            torch.randint(-4, 5, (n,), generator=generator) * 8.0,
+        )
+    return extension._replace(bias_gate=gate, bias_up=None if extension.plain else up)
+
+
+def with_activation(extension: Extension, activation: str, n: int, exact: bool = False) -> Extension:
+    """The activation, and biases.  Exact outputs of a plain product have one without an exponential."""
+    if exact and extension.plain and activation != extended.RELU2:
+        activation = None
+    alpha = extension.alpha if activation == extended.SILU and not extension.plain else 1.0
+    return with_biases(extension._replace(activation=activation, alpha=alpha), n, exact)
 
 
 def random_case(m: int, n: int, k: int, extension: Extension, weights: int = 0, seed: int = 1) -> Case:

@@ -15,7 +15,15 @@ from collections.abc import Iterator
 import torch
 
 from reference.extended_reference import Extension
-from tests.submission.extended.extended_kit import call, exact_case, of_16_bits, random_case, wrong_bits, wrong_values
+from tests.submission.extended.extended_kit import (
+    call,
+    exact_case,
+    of_16_bits,
+    random_case,
+    with_activation,
+    wrong_bits,
+    wrong_values,
+)
 
 VARIABLE = "NVFP4_HOPPER_CONFIG"
 NARROW = (("m8", 5), ("m16", 9), ("m16warps", 16), ("m32", 40))
@@ -24,10 +32,11 @@ SHARES = (("m32n128s", 33), ("m64n64s", 65), ("m96n64s", 90), ("m128n64s", 129),
 DTYPES = (None, torch.float16, torch.bfloat16)
 WEIGHTS = (0, 1, 8, 32, 64, -1)  # -1: a plain product
 OUTPUTS = ("float16", "bfloat16", "nvfp4")
+ACTIVATIONS = (None, "silu", "gelu_tanh", "relu2")  # None: no biases
 
 
 def cases(small: bool) -> Iterator[tuple[object, ...]]:
-    """Tile, M, N, K, weights, output, dtype of A, whether scale factors lie in blocks."""
+    """Tile, M, N, K, weights, output, dtype of A, whether scale factors lie in blocks, activation."""
     tiles = (*NARROW, *WIDE, *SHARES)
     for i, ((tile, m), dtype, weights) in enumerate(itertools.product(tiles, DTYPES, WEIGHTS)):
         if small and i % 7:
@@ -37,15 +46,16 @@ def cases(small: bool) -> Iterator[tuple[object, ...]]:
             if small and (i + j) % 3:
                 continue
             n, k = (128, 320) if small else ((256, 1088), (384, 4096))[(i + j) % 2]
-            yield tile, m, n, k, weights, output, dtype, (i + j) % 2 == 0
+            yield tile, m, n, k, weights, output, dtype, (i + j) % 2 == 0, ACTIVATIONS[(i + j) % 4]
     if not small:
-        for m, dtype, weights in itertools.product((1, 8, 16, 17, 64, 128, 256), DTYPES, (0, -1)):
-            yield "", m, 2048, 7168, weights, OUTPUTS[m % 3], dtype, True
+        every = itertools.product((1, 8, 16, 17, 64, 128, 256), DTYPES, (0, -1))
+        for i, (m, dtype, weights) in enumerate(every):
+            yield "", m, 2048, 7168, weights, OUTPUTS[m % 3], dtype, True, ACTIVATIONS[i % 4]
 
 
 def wrong(case: tuple[object, ...]) -> str:
     """What is wrong with a case; "" if nothing is, or if the tile refuses it by name."""
-    tile, m, n, k, weights, output, dtype, blocked = case
+    tile, m, n, k, weights, output, dtype, blocked, activation = case
     os.environ[VARIABLE] = tile
     plain, nvfp4 = weights < 0, output == "nvfp4"
     tokens = 0.5 + torch.arange(m).float() / m
@@ -54,6 +64,8 @@ def wrong(case: tuple[object, ...]) -> str:
     if not plain:
         options = options._replace(limit=2.0, alpha=1.702, beta=1.0)
     exact = Extension(plain, output, None, None, torch.full((m,), 0.5), torch.tensor(0.07) if nvfp4 else None)
+    if activation is not None:
+        options, exact = with_activation(options, activation, n), with_activation(exact, activation, n, exact=True)
     pair = [random_case(m, n, k, options, max(weights, 0)), exact_case(m, n, k, exact, max(weights, 0))]
     if dtype is not None:
         pair = [of_16_bits(one, dtype) for one in pair]

@@ -14,7 +14,15 @@ from reference.extended_reference import BF16, FP16, NVFP4, Extension
 from submission import dual_gemm, gated_gemm, plain_gemm
 from submission.operators import OPTIONS
 from tests.submission.cpu_kit import ISAS
-from tests.submission.extended.extended_kit import call, exact_case, of_16_bits, random_case, wrong_bits, wrong_values
+from tests.submission.extended.extended_kit import (
+    call,
+    exact_case,
+    of_16_bits,
+    random_case,
+    with_biases,
+    wrong_bits,
+    wrong_values,
+)
 
 OUTPUTS = (FP16, BF16, NVFP4)
 WEIGHTS = (extended.APART, extended.STACKED, *extended.INTERLEAVED)
@@ -43,20 +51,26 @@ def cases(draw):
         token_scale=maybe(0.5 + torch.arange(m).float() / m),
         scale_c=maybe(torch.tensor(2.0)) if output == NVFP4 else None,
     )
+    # A plain product has exact outputs of an activation only without an exponential.
+    extension = extension._replace(activation=draw(st.sampled_from((None, extended.RELU2, *extended.ACTIVATIONS))))
     if not plain:
         extension = extension._replace(
-            limit=draw(st.sampled_from((torch.inf, 2.0))), alpha=draw(st.sampled_from((1.0, 1.702))),
-            beta=draw(st.sampled_from((0.0, 1.0))),
+            limit=draw(st.sampled_from((torch.inf, 2.0))), beta=draw(st.sampled_from((0.0, 1.0))),
+            alpha=draw(st.sampled_from((1.0, 1.702))) if extension.activation in (None, extended.SILU) else 1.0,
         )  # fmt: skip
     exact = extension._replace(scale_gate=None, scale_up=None, token_scale=maybe(torch.full((m,), 0.5)))
     exact = exact._replace(limit=torch.inf, beta=0.0, scale_c=torch.tensor(0.07) if output == NVFP4 else None)
+    if plain and exact.activation != extended.RELU2:
+        exact = exact._replace(activation=None)
+    if draw(st.booleans()):
+        extension, exact = with_biases(extension, n), with_biases(exact, n, exact=True)
     seed = draw(st.integers(0, 1000))
     pair = random_case(m, n, k, extension, weights, seed), exact_case(m, n, k, exact, weights, seed)
     dtype = draw(st.sampled_from((None, torch.float16, torch.bfloat16)))
     return *(pair if dtype is None else (of_16_bits(one, dtype, seed) for one in pair)), blocked
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_all_options_crossed_are_the_references(drawn):
     random, exact, blocked = drawn
@@ -64,9 +78,35 @@ def test_all_options_crossed_are_the_references(drawn):
     assert wrong_bits(exact, call(exact, blocked)) == ""
 
 
+def test_activations_are_those_of_torch_to_fp32_rounding():
+    """Through a product of x and 1, against float64: every gate from -12 to 12 that 16 bits hold near it."""
+    x = torch.linspace(-12, 12, 4096).half().view(-1, 1)
+    a, b = torch.nn.functional.pad(x, (0, 15)), torch.full((1, 8), 2, dtype=torch.uint8)
+    sfb = torch.full((1, 1), 0x38, dtype=torch.uint8)
+    functional, wide = torch.nn.functional, x.double()
+    want = {
+        None: wide,
+        "silu": functional.silu(wide),
+        "gelu_tanh": functional.gelu(wide, approximate="tanh"),
+        "relu2": functional.relu(wide) ** 2,
+    }
+    for name, value in want.items():
+        found = plain_gemm(a, b, None, sfb, activation=name, scale_layout="linear").double()
+        assert ((found - value).abs() <= value.abs() * (2.0**-11 + 2.0**-18) + 2.0**-25).all(), name
+
+
+@pytest.mark.parametrize("activation", extended.ACTIVATIONS)
+def test_infinite_gates_and_nans_pass_as_in_torch(activation):
+    bias = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0])
+    case = random_case(2, 4, 64, Extension(plain=True, activation=activation, bias_gate=bias))
+    want = extended.function(bias, Extension(activation=activation))
+    assert torch.equal(call(case, False)[0, :3].nan_to_num(7), want[:3].half().nan_to_num(7))
+
+
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_instruction_set_gives_the_same_bits(isa, monkeypatch):
-    case = random_case(17, 128, 192, Extension(output=NVFP4, scale_gate=torch.tensor(0.01)), 8)
+    options = Extension(output=NVFP4, scale_gate=torch.tensor(0.01), activation=extended.GELU_TANH)
+    case = random_case(17, 128, 192, with_biases(options, 128), 8)
     want = call(case, True)
     monkeypatch.setenv("NVFP4_CPU_ISA", isa)
     try:
@@ -150,12 +190,25 @@ def test_torchs_own_checks_and_fake_tensors_know_the_operator():
         ({"limit": -1.0}, "limit is -1"),
         ({"alpha": float("nan")}, "alpha is nan"),
         ({"beta": float("inf")}, "beta is inf"),
+        ({"activation": "gelu"}, "activation is 'gelu'; expected one of silu, gelu_tanh, relu2"),
+        ({"activation": None}, "activation is None"),
+        ({"activation": "relu2", "alpha": 1.702}, "alpha is 1.702; expected 0 or 1 for an activation other than SiLU"),
+        ({"bias_gate": torch.ones(65)}, "bias_gate has 65 numbers; expected 64"),
+        ({"bias_up": torch.ones(64, dtype=torch.half)}, "bias_up has dtype torch.float16"),
+        ({"bias_up": torch.ones(64, 2)[:, 0]}, "bias_up has strides"),
     ],
 )
 def test_a_wrong_option_is_named(change, text):
     args = random_case(5, 64, 64, Extension()).arguments(False)
     with pytest.raises((RuntimeError, ValueError), match=text.replace("(", "\\(")):
         gated_gemm(*args, **change)
+
+
+def test_a_plain_products_wrong_option_is_named():
+    a, b, _, sfa, sfb, _ = random_case(5, 64, 64, Extension(plain=True)).arguments(False)
+    for change, text in (({"activation": "tanh"}, "'tanh'.* or None"), ({"bias": torch.ones(5)}, "bias has 5 numbers")):
+        with pytest.raises((RuntimeError, ValueError), match=text):
+            plain_gemm(a, b, sfa, sfb, **change)
 
 
 def test_an_a_of_16_bits_has_no_scale_factors_and_codes_have_some():

@@ -12,10 +12,11 @@ from reference import extended_reference as extended
 from reference import nvfp4
 from reference.extended_reference import Extension
 from tests.submission.cpu_kit import ARGUMENT, NULL_POINTER, OK, UNAVAILABLE, UNSUPPORTED, Args, fenced
-from tests.submission.extended.extended_kit import of_16_bits, random_case, wrong_values
+from tests.submission.extended.extended_kit import of_16_bits, random_case, with_biases, wrong_values
 
 POINTERS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c")
 NUMBERS = ("scale_gate", "scale_up", "token_scale", "scale_c")
+BIASES = ("bias_gate", "bias_up")
 M, N, K, L = 3, 64, 64, 2
 HALF, HALF_ROW, NVFP4 = 0, 1, 2
 A_DTYPES = (None, torch.float16, torch.bfloat16)  # enum custom_kernel_a_type
@@ -24,12 +25,12 @@ A_DTYPES = (None, torch.float16, torch.bfloat16)  # enum custom_kernel_a_type
 class ExtendedArgs(ctypes.Structure):
     _fields_ = (
         *Args._fields_,
-        *((name, ctypes.c_int32) for name in ("products", "weights", "output")),
-        ("reserved", ctypes.c_uint32),
+        *((name, ctypes.c_int32) for name in ("products", "weights", "output", "activation")),
         *((name, ctypes.c_void_p) for name in (*NUMBERS, "sfc")),
         *((name, ctypes.c_float) for name in ("limit", "alpha", "beta", "reserved_float")),
         ("a_type", ctypes.c_int32),
         ("reserved_2", ctypes.c_uint32),
+        *((name, ctypes.c_void_p) for name in BIASES),
     )
 
 
@@ -45,7 +46,9 @@ class Call:
         )  # fmt: skip
         tokens = [self.extension.token_scale * (i + 1) for i in range(L)]
         self.cases = [
-            random_case(M, N, K, self.extension._replace(token_scale=of_batch), weights, seed + i)
+            random_case(
+                M, N, K, with_biases(self.extension._replace(token_scale=of_batch), N, seed=i), weights, seed + i
+            )
             for i, of_batch in enumerate(tokens)
         ]
         if a_type:
@@ -65,6 +68,8 @@ class Call:
             if value is not None:
                 tensors[name] = np.array([value.item()], dtype=np.float32)
         tensors["token_scale"] = np.stack([of_batch.numpy() for of_batch in tokens])
+        for name in BIASES[: 1 if plain else 2]:
+            tensors[name] = np.stack([getattr(case.extension, name).numpy() for case in self.cases])
         width = N // 2 if output == NVFP4 else 2 * N
         tensors["c"] = np.full((L, M, width), 0xA5, dtype=np.uint8)
         if output == NVFP4:
@@ -116,9 +121,9 @@ def test_batches_of_every_kind_are_right_to_the_last_byte(library, weights):
 
 
 def test_a_struct_may_end_from_queue_on_and_have_more_zeros(library):
-    assert ctypes.sizeof(ExtendedArgs) == 192
+    assert ctypes.sizeof(ExtendedArgs) == 208
     call = Call(library, output=HALF)
-    for size in (104, 112, 120, 184):  # all that follows is zero: the dual GEMM
+    for size in (104, 112, 120, 184, 192):  # all that follows is zero: the dual GEMM
         call.args.struct_bytes = size
         call.tensors["c"][:] = 0xA5
         assert call() == (OK, "") and not (call.tensors["c"] == 0xA5).all()
@@ -129,7 +134,7 @@ def test_a_struct_may_end_from_queue_on_and_have_more_zeros(library):
     call.args.struct_bytes = 256
     ctypes.memmove(longer, ctypes.byref(call.args), ctypes.sizeof(call.args))
     assert library.custom_kernel_extended(longer) == OK
-    longer[193] = 1
+    longer[209] = 1
     assert library.custom_kernel_extended(longer) == ARGUMENT
     assert library.custom_kernel_extended(None) == NULL_POINTER
 
@@ -145,9 +150,9 @@ def test_a_struct_may_end_from_queue_on_and_have_more_zeros(library):
         ("weights", (-1, 2, 16, 128), "weights is "),
         ("output", (-1, 3), "output is "),
         ("a_type", (-1, 3), "a_type is "),
-        ("reserved", (1,), "reserved is "),
-        ("reserved_2", (1,), "reserved is "),
-        ("reserved_float", (1.0, float("nan")), "reserved is "),
+        ("activation", (-1, 4), "activation is "),
+        ("reserved_2", (1,), "reserved_float is "),
+        ("reserved_float", (1.0, float("nan")), "reserved_float is "),
         ("limit", (-1.0, float("nan")), "limit is "),
         ("alpha", (float("nan"), float("inf")), "alpha is "),
         ("beta", (float("nan"), float("-inf")), "beta is "),
@@ -170,7 +175,8 @@ def test_arguments_without_a_use_are_refused(library):
     call.args.a_type = 2
     call.refused(ARGUMENT, "sfa is 0x")
     for field, kind in (("scale_c", {"output": HALF}), ("sfc", {"output": HALF}), ("b2", {"weights": 8}),
-                        ("sfb2", {"weights": 64}), ("b2", {"plain": True}), ("scale_up", {"plain": True})):  # fmt: skip
+                        ("sfb2", {"weights": 64}), ("b2", {"plain": True}), ("scale_up", {"plain": True}),
+                        ("bias_up", {"plain": True})):  # fmt: skip
         call = Call(library, **kind)
         setattr(call.args, field, spare)
         call.refused(ARGUMENT, f"{field} is 0x")
@@ -198,7 +204,7 @@ def test_every_pointer_is_checked(library):
         call = Call(library)
         setattr(call.args, name, getattr(call.args, name) + 8)
         call.refused(ARGUMENT, f"{name} is at ")
-    for name in NUMBERS:
+    for name in (*NUMBERS, *BIASES):
         call = Call(library)
         setattr(call.args, name, getattr(call.args, name) + 2)
         call.refused(ARGUMENT, f"{name} is at ")
@@ -214,6 +220,7 @@ def test_an_output_overlaps_nothing(library):
         ("c", "sfb2"),
         ("sfc", "b1"),
         ("c", "token_scale"),
+        ("c", "bias_gate"),
         ("sfc", "scale_c"),
         ("sfc", "c"),
     ):

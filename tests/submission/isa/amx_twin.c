@@ -6,8 +6,8 @@
  */
 #include <math.h>
 
+#include "submission/cpu/activation.h"
 #include "submission/cpu/kernels/tiles.h"
-#include "submission/cpu/silu.h"
 
 static int supported(void) {
     return 1;

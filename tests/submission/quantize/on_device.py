@@ -86,7 +86,9 @@ def wrong_on(device: str) -> list[list[str]]:
         up = torch.randint(-8, 9, (9, 80)).float()
         values = gate * torch.where(gate == 0, 0.5, 1.0) * up
         x = torch.cat([gate, up], 1).to(dtype).to(device)
-        check("gated", values, 0.1, "swizzled128x4", silu_mul_quantize_nvfp4(x, 0.1, "swizzled128x4"))
+        for activation, want in (("silu", values), ("gelu_tanh", values), ("relu2", gate * gate * up)):
+            output = silu_mul_quantize_nvfp4(x, 0.1, "swizzled128x4", activation=activation)
+            check("gated", want, 0.1, "swizzled128x4", output)
     return found
 
 

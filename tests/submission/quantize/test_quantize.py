@@ -90,6 +90,8 @@ def test_the_gated_form_is_the_products_activation(dtype):
     assert wrong(values, 0.1, "linear", silu_mul_quantize_nvfp4(x, 0.1)) == ""
     limited = gate.clamp(max=34.0) * torch.where(gate == 0, 0.5, 1.0) * (up.clamp(-34, 34) + 1)
     assert wrong(limited, 0.1, "linear", silu_mul_quantize_nvfp4(x, 0.1, limit=34.0, beta=1.0)) == ""
+    assert wrong(values, 0.1, "linear", silu_mul_quantize_nvfp4(x, 0.1, activation="gelu_tanh")) == ""
+    assert wrong(gate * gate * up, 0.1, "linear", silu_mul_quantize_nvfp4(x, 0.1, activation="relu2")) == ""
 
 
 def test_gathered_rows_and_scales_of_rows_have_the_definitions_bits():
@@ -189,6 +191,8 @@ def test_wrong_arguments_of_the_fused_forms_are_named():
         rms_norm_quantize_nvfp4(x, None, 1e-6, residual=torch.randn(2, 48))
     with pytest.raises(RuntimeError, match="limit is -1"):
         silu_mul_quantize_nvfp4(x, limit=-1.0)
+    with pytest.raises(ValueError, match="activation is 'gelu'"):
+        silu_mul_quantize_nvfp4(x, activation="gelu")
 
 
 @pytest.mark.parametrize("layout", ["linear", "swizzled128x4"])

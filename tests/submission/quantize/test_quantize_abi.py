@@ -29,6 +29,8 @@ class QuantizeArgs(ctypes.Structure):
         ("rows", ctypes.c_void_p),
         ("x_rows", ctypes.c_int64),
         ("token_scale", ctypes.c_void_p),
+        ("activation", ctypes.c_int32),
+        ("reserved", ctypes.c_uint32),
     )
 
 
@@ -110,6 +112,8 @@ def test_a_valid_call_writes_the_definitions_bits_and_nothing_else(call):
         ({"epsilon": -1}, ARGUMENT, "epsilon is -1"),
         ({"epsilon": float("inf")}, ARGUMENT, "epsilon is inf"),
         ({"limit": 1}, ARGUMENT, "limit is 1; expected 0 without a gate"),
+        ({"activation": 2}, ARGUMENT, "activation is 2; expected 0 without a gate"),
+        ({"reserved": 1}, ARGUMENT, "reserved is 1; expected 0"),
         ({"alpha": 1}, ARGUMENT, "alpha is 1; expected 0 without a gate"),
         ({"beta": 1}, ARGUMENT, "beta is 1; expected 0 without a gate"),
         ({"x_rows": 1}, ARGUMENT, "x_rows is 1; expected 0 without rows"),

@@ -14,9 +14,9 @@ import json, os, sys
 import torch
 from reference.extended_reference import Extension
 from tests.submission.experts.experts_kit import call, random_problem, wrong
-from tests.submission.extended.extended_kit import exact_case
+from tests.submission.extended.extended_kit import exact_case, with_activation
 failed = []
-for tile, counts, (n, k), output, weights, blocked, tokens in json.loads(sys.argv[1]):
+for tile, counts, (n, k), output, weights, blocked, tokens, *activation in json.loads(sys.argv[1]):
     os.environ["NVFP4_EXPERTS_CONFIG"] = tile
     nvfp4 = output == "nvfp4"
     plain, weights = weights < 0, max(weights, 0)
@@ -27,6 +27,9 @@ for tile, counts, (n, k), output, weights, blocked, tokens in json.loads(sys.arg
     if not plain:
         options = options._replace(limit=2.0, alpha=1.702, beta=1.0)
     exact = Extension(plain, output, None, None, torch.full((1,), 0.5), torch.tensor(0.07) if nvfp4 else None)
+    if activation:
+        options = with_activation(options, *activation, n)
+        exact = with_activation(exact, *activation, n, exact=True)
     try:
         problem = random_problem(counts, n, k, options, **how)
         found = wrong(problem, call(problem))
@@ -65,6 +68,21 @@ def test_every_layout_and_output_is_right_and_clean(backend, mode, tmp_path):
     assert failed == []
     assert report["verdict"] == "clean", report["findings"]
     assert report["counters"]["tensor_macs"] > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_activations_and_biases_are_right_and_clean(backend, tmp_path):
+    """In the smallest tile and the largest one."""
+    names = tile_table.experts_names(backend)
+    runs = [
+        (names[0], (2, 0, 3), (75, 192), "bfloat16", 0, (False, True), "counts", "gelu_tanh"),
+        (names[0], (1, 4), (64, 64), "nvfp4", -1, (False, True), "padded", "relu2"),
+        (names[-1], (1, 0, 40), (64, 192), "nvfp4", 8, (False, True), "counts", "relu2"),
+        (names[-1], (33, 2), (100, 64), "float16", -1, (False, False), "counts", "silu"),
+    ]
+    failed, report = simulate(backend, "random:1", runs, tmp_path, PROGRAM)
+    assert failed == []
+    assert report["verdict"] == "clean", report["findings"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -23,10 +23,13 @@ PROGRAM = """
 import json, os, sys
 import torch
 from reference.extended_reference import Extension
-from tests.submission.extended.extended_kit import call, exact_case, of_16_bits, random_case, wrong_bits, wrong_values
+from tests.submission.extended.extended_kit import (
+    call, exact_case, of_16_bits, random_case, with_activation, wrong_bits, wrong_values,
+)
 variable, wrong = os.environ["TILE_VARIABLE"], []
 joint_variable = variable if "HOPPER" in variable else "NVFP4_GROUPED_CONFIG"
-for tile, (m, n, k), output, weights, blocked, *dtype in json.loads(sys.argv[1]):
+for tile, (m, n, k), output, weights, blocked, *more in json.loads(sys.argv[1]):
+    dtype, activation = (*more, None, None)[:2]
     os.environ[joint_variable if weights not in (0, 1) else variable] = tile
     nvfp4 = output == "nvfp4"
     plain, weights = weights < 0, max(weights, 0)
@@ -35,11 +38,12 @@ for tile, (m, n, k), output, weights, blocked, *dtype in json.loads(sys.argv[1])
     options = Extension(plain, output, one, two, tokens, torch.tensor(2.0) if nvfp4 else None)
     if not plain:
         options = options._replace(limit=2.0, alpha=1.702, beta=1.0)
-    case = random_case(m, n, k, options, weights)
     exact = Extension(plain, output, None, None, torch.full((m,), 0.5), torch.tensor(0.07) if nvfp4 else None)
-    exact = exact_case(m, n, k, exact, weights)
+    if activation:
+        options, exact = with_activation(options, activation, n), with_activation(exact, activation, n, exact=True)
+    case, exact = random_case(m, n, k, options, weights), exact_case(m, n, k, exact, weights)
     if dtype:
-        case, exact = (of_16_bits(one, getattr(torch, dtype[0])) for one in (case, exact))
+        case, exact = (of_16_bits(one, getattr(torch, dtype)) for one in (case, exact))
     try:
         found = wrong_values(case, call(case, blocked)) or wrong_bits(exact, call(exact, blocked))
     except RuntimeError as error:
@@ -128,6 +132,41 @@ def runs_of_every_tile(backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_tile_is_right_at_its_tails(backend, tmp_path):
     wrong, report = simulate(backend, "eager", runs_of_every_tile(backend), tmp_path)
+    assert wrong == []
+    assert report["verdict"] == "clean", report["findings"]
+
+
+# Activations and biases in every epilogue of a backend.
+ACTIVATED = {
+    "hopper": [
+        ("m128n64", (17, 72, 192), "bfloat16", 0, True, None, "gelu_tanh"),
+        ("m64n64k2", (33, 192, 192), "nvfp4", -1, True, "bfloat16", "relu2"),
+        ("m8", (5, 200, 192), "float16", -1, False, None, "silu"),
+        ("m8", (3, 128, 192), "nvfp4", -1, True, "bfloat16", "relu2"),
+        ("m16", (9, 128, 192), "nvfp4", 64, True, None, "relu2"),
+        ("m16warps", (13, 72, 64), "float16", 8, True, "bfloat16", "gelu_tanh"),
+        ("m256n64", (33, 128, 192), "bfloat16", 64, True, None, "relu2"),
+        ("m256n64", (33, 192, 192), "nvfp4", -1, True, None, "gelu_tanh"),
+        ("m64n64s", (65, 192, 320), "nvfp4", -1, True, None, "relu2"),
+        ("m64n64s", (65, 136, 192), "float16", 0, True, "bfloat16", "gelu_tanh"),
+    ],
+    "blackwell": [
+        ("", (17, 100, 192), "bfloat16", -1, True, None, "relu2"),
+        ("", (17, 64, 192), "nvfp4", 8, True, None, "gelu_tanh"),
+        ("", (130, 72, 64), "float16", 0, True, None, "silu"),
+    ],
+    "geforce": [
+        ("", (17, 100, 192), "bfloat16", -1, True, None, "relu2"),
+        ("m128n128", (17, 64, 192), "nvfp4", 8, True, None, "gelu_tanh"),
+        ("m128n128", (17, 128, 64), "nvfp4", 64, False, None, "relu2"),
+        ("", (130, 75, 64), "float16", 0, True, None, "silu"),
+    ],
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_activations_and_biases_are_right_and_clean(backend, tmp_path):
+    wrong, report = simulate(backend, "random:1", ACTIVATED[backend], tmp_path)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
 

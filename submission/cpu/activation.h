@@ -1,8 +1,10 @@
-/* silu(gate) * up in fp32.  Branch-free, so that the compiler vectorises loops over it for each instruction
- * set; without fused operations, so that all instruction sets give the same bits. */
-#ifndef CPU_SILU_H
-#define CPU_SILU_H
+/* The activations of custom_kernel.h in fp32: the CPU's only place that knows them.  Branch-free, so that the
+ * compiler vectorises loops over it for each instruction set; without fused operations, so that all instruction
+ * sets give the same bits. */
+#ifndef CPU_ACTIVATION_H
+#define CPU_ACTIVATION_H
 
+#include "../core/backend.h"
 #include "rounding.h"
 
 /* e^x within 2 ulp: infinity above 88.8, 0 or subnormal below -87.4, NaN for NaN.
@@ -34,12 +36,21 @@ static inline float exp_fp32(float x) {
     return p * scale * rest;
 }
 
-/* The activation of custom_kernel.h with its limit and parameters; NaN stays NaN. */
-static inline float activated(float gate, float up, float limit, float alpha, float beta) {
-    gate = gate > limit ? limit : gate;
-    up = up > limit ? limit : up;
-    up = up < -limit ? -limit : up;
-    return gate / (1.0f + exp_fp32(-(alpha * gate))) * (up + beta);
+/* The activation of x; NaN stays NaN. */
+static inline float activated(struct activation a, float x) {
+    const float most = 0x1p100f; /* of x^2, so that an infinite one leaves a cubic of 0 alone */
+    const float square = x * x, positive = x < 0 ? 0 : x;
+    const float slope = a.cubic * (square > most ? most : square) + a.alpha;
+    const float swish = x / (1.0f + exp_fp32(-(slope * x)));
+    return a.function == CUSTOM_KERNEL_ACTIVATION_RELU2 ? positive * positive : swish;
+}
+
+/* c of gate and up. */
+static inline float activated_gate(struct activation a, float gate, float up) {
+    gate = gate > a.limit ? a.limit : gate;
+    up = up > a.limit ? a.limit : up;
+    up = up < -a.limit ? -a.limit : up;
+    return activated(a, gate) * (up + a.beta);
 }
 
 static inline float silu_times(float gate, float up) {
