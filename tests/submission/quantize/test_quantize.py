@@ -103,7 +103,7 @@ def test_a_rows_own_scale_keeps_its_largest_number():
     x = torch.randn(5, 64) * torch.tensor([1e-30, 1.0, 0.0, 1e30, 1e-3]).unsqueeze(1)
     codes, scales, token_scale = quantize_nvfp4(x, dynamic=True)
     found = decoded(codes, scales).double() * token_scale.double().unsqueeze(1)
-    assert (found - x).abs().max(1).values.le(0.13 * x.abs().max(1).values.double()).all()
+    assert (found - x).abs().max(1).values.le(0.18 * x.abs().max(1).values.double()).all()
     assert torch.allclose(found.abs().max(1).values, x.abs().max(1).values.double(), rtol=1e-6)
     product = plain_gemm(codes, codes, scales, scales, scale=1e-3, token_scale=token_scale, out_dtype="bfloat16")
     assert product[2].eq(0).all() and product.isfinite().all()
