@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from ..operators import STACKED
-from .weights import QuantizedLinear, check_codes, check_factors, checked, in_two, number_of
+from .weights import QuantizedLinear, check_codes, check_factors, checked, in_two, number_of, rows_in_two
 
 PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 K_NAMES = ("hidden", "hidden", "intermediate")  # what K of each projection is
@@ -174,6 +174,14 @@ class Tensors:
         else:
             gate, up = (self.linear(name, K_NAMES[0], inputs) for name in names[:2])
         return gate, up, self.linear(names[2], K_NAMES[2], inputs)
+
+    def biases(self, at: str = "", weights: str = STACKED) -> list[torch.Tensor | None]:
+        """The biases of projections()."""
+        names = [at + name for name in (_OTHER_NAMES if self.has(at + _OTHER_NAMES[0]) else PROJECTIONS)]
+        both = self.bias(at + _MERGED)
+        if both is None:
+            return [self.bias(name) for name in names]
+        return [*rows_in_two(both, weights, self.shown(f"{at}{_MERGED}.{_BIAS}")), self.bias(names[2])]
 
     def refuse_others(self) -> None:
         """Raises ValueError if a tensor was not read: without it the layer would be another one."""

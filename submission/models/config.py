@@ -8,13 +8,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..operators import SILU
 from .checkpoint import Source, beginnings
 
 _CONFIG = "config.json"
 _OF_LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config")  # of models with other parts, too
 _OF_OTHERS = {"vision_config": re.compile("visi|visual"), "audio_config": re.compile("audio")}  # by a layer's prefix
 
-_ACTIVATIONS = {"silu": "silu", "swish": "silu", "swiglu": "silu"}
+_ACTIVATIONS = dict.fromkeys(("silu", "swish", "swiglu"), SILU) | {
+    **dict.fromkeys(("gelu_pytorch_tanh", "gelu_new", "gelu_tanh"), "gelu_tanh"),
+    "relu2": "relu2",
+}
 _ACTIVATION = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "activation")
 _NUMBERS = {"limit": "swiglu_limit", "alpha": "swiglu_alpha", "beta": "swiglu_beta"}
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k")
@@ -87,7 +91,7 @@ class Config:
             name = activation[1]
             if name not in _ACTIVATIONS:
                 self._refuse(*activation, f"one of {', '.join(_ACTIVATIONS)}")
-            found |= {} if _ACTIVATIONS[name] == "silu" else {"activation": _ACTIVATIONS[name]}
+            found["activation"] = _ACTIVATIONS[name]
         for option, key in _NUMBERS.items():
             if self._options.get(key) and option not in given:
                 found[option] = float(self._options[key])

@@ -31,6 +31,9 @@ class Experts(NamedTuple):
     up_factors: torch.Tensor | None = None
     up_scale: torch.Tensor | None = None
     weights: str = APART
+    gate_bias: torch.Tensor | None = None  # (E, N), as the others
+    up_bias: torch.Tensor | None = None
+    down_bias: torch.Tensor | None = None
 
 
 def run_experts(
@@ -39,7 +42,7 @@ def run_experts(
     placed: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     weights: torch.Tensor | None,
     dtype: torch.dtype,
-    **activation: float,
+    **activation: float | str,
 ) -> torch.Tensor:
     """The weighted sums (T, H), in dtype, of what the experts compute from x (T, K).
 
@@ -51,10 +54,11 @@ def run_experts(
     between = grouped_gated_gemm(
         codes, experts.gate_codes, experts.up_codes, factors, experts.gate_factors, experts.up_factors, counts=counts,
         scale_gate=experts.gate_scale, scale_up=experts.up_scale, scale_c=experts.between_scale, out_dtype=NVFP4,
-        weights=experts.weights, scale_layout=_LAYOUTS, **activation,
+        bias_gate=experts.gate_bias, bias_up=experts.up_bias, weights=experts.weights, scale_layout=_LAYOUTS,
+        **activation,
     )  # fmt: skip
     found = grouped_plain_gemm(
         between[0], experts.down_codes, between[1], experts.down_factors, counts=counts, scale=experts.down_scale,
-        out_dtype=dtype, scale_layout=_LAYOUTS,
+        bias=experts.down_bias, out_dtype=dtype, scale_layout=_LAYOUTS,
     )  # fmt: skip
     return combine_rows(found, rows, weights)

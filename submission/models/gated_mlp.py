@@ -8,7 +8,7 @@ from typing import Self
 import torch
 
 from ..extended_operator import NVFP4, gated_gemm
-from ..operators import STACKED
+from ..operators import OF_GATE, SILU, STACKED, activation_of
 from ..scale_layouts import SWIZZLED, linear_scales
 from .checkpoint import K_NAMES, PROJECTIONS, Source, Tensors
 from .config import Config
@@ -18,6 +18,7 @@ from .weights import (
     CALIBRATED,
     K_MULTIPLE,
     QuantizedLinear,
+    bias_of,
     check_width,
     dequantize,
     named,
@@ -50,6 +51,19 @@ def layer_of(linears: Sequence[QuantizedLinear], name: str = "") -> tuple[Quanti
     return padded(gate, K_MULTIPLE), padded(up, K_MULTIPLE), padded(down)
 
 
+def biases_of(
+    biases: Sequence[torch.Tensor | None],
+    linears: Sequence[QuantizedLinear],
+    layer: Sequence[QuantizedLinear],
+    name: str = "",
+) -> list[torch.Tensor | None]:
+    """The biases of gate, up and down, checked, and padded as the layer that layer_of() made of `linears`."""
+    return [
+        bias_of(bias, one.codes.shape[0], f"{name}{projection}", padded_one.codes.shape[0])
+        for bias, one, padded_one, projection in zip(biases, linears, layer, PROJECTIONS, strict=True)
+    ]
+
+
 def random_layer(hidden: int, intermediate: int, device: torch.device | str | None) -> list[QuantizedLinear]:
     """Gate, up and down for inputs of the normal distribution."""
     check_width("hidden", hidden)
@@ -69,9 +83,16 @@ def _numbers(
     return dequantize(x, linear_scales(factors, x.shape[0], x.shape[1] // 8), scale)
 
 
+_FUNCTIONS = {
+    SILU: lambda x, alpha: x * torch.sigmoid(alpha * x),
+    "gelu_tanh": lambda x, _: torch.nn.functional.gelu(x, approximate="tanh"),
+    "relu2": lambda x, _: torch.relu(x) ** 2,
+}
+
+
 class GatedMLP(Layer):
-    """down(swish(gate(x)) * up(x)), hidden -> intermediate -> hidden, with NVFP4 weights; widths are even, hidden
-    fastest a multiple of 64.
+    """down(f(gate(x)) * up(x)), hidden -> intermediate -> hidden, with NVFP4 weights; f is SiLU or another activation.
+    Widths are even, hidden fastest a multiple of 64.
 
     x (..., hidden) in float32, float16 or bfloat16; returns (..., hidden) in x's dtype, bfloat16 for float32.  x is
     quantized as Linear's, and so is what lies between the products.  Casts, derivatives and export are as Linear's.
@@ -83,23 +104,28 @@ class GatedMLP(Layer):
         up: QuantizedLinear,
         down: QuantizedLinear,
         *,
+        biases: Sequence[torch.Tensor | None] = (None, None, None),
+        activation: str = SILU,
         quantize: bool = True,
         scale: str = CALIBRATED,
         limit: float = 0.0,
         alpha: float = 1.0,
         beta: float = 0.0,
     ) -> None:
-        """quantize, scale: Linear's.  limit, alpha, beta: gated_gemm()'s.  Where gate and up differ in the scale of
-        their input, both take the smaller one.  Raises ValueError, naming the projection, if one has another shape or
-        format.
+        """biases: of the three.  activation, limit, alpha, beta: gated_gemm()'s.  quantize, scale: Linear's.  Where
+        gate and up differ in the scale of their input, both take the smaller one.  Raises ValueError, naming the
+        projection, if one has another shape or format.
         """
         super().__init__()
+        activation_of(activation, OF_GATE)
         layer = layer_of((gate, up, down))
+        biases = biases_of(biases, (gate, up, down), layer)
         self.intermediate, self.hidden = gate.codes.shape[0], 2 * gate.codes.shape[1]
         self.quantize, self.scale = quantize, scale
-        self.limit, self.alpha, self.beta = limit, alpha, beta
+        self.activation, self.limit, self.alpha, self.beta = activation, limit, alpha, beta
         self.gate_proj, self.up_proj, self.down_proj = (
-            Linear(one, quantize=quantize, scale=scale, name=name) for one, name in zip(layer, PROJECTIONS, strict=True)
+            Linear(one, bias=bias, quantize=quantize, scale=scale, name=name)
+            for one, bias, name in zip(layer, biases, PROJECTIONS, strict=True)
         )
 
     @classmethod
@@ -122,8 +148,9 @@ class GatedMLP(Layer):
         options = Config(source, prefix, ignore).of_layer(options)
         tensors = Tensors(source, prefix, ignore)
         linears = tensors.projections(inputs=takes_input_scale(**options), weights=weights)
+        biases = tensors.biases(weights=weights)
         tensors.refuse_others()
-        return cls(*linears, **options)
+        return cls(*linears, biases=biases, **options)
 
     @classmethod
     def random(
@@ -142,8 +169,9 @@ class GatedMLP(Layer):
         gate, up = self.gate_proj, self.up_proj
         return gated_gemm(
             x, gate.codes, up.codes, factors, gate.factors, up.factors, scale_gate=gate.product_scale,
-            scale_up=up.product_scale, token_scale=token_scale, limit=self.limit, alpha=self.alpha, beta=self.beta,
-            scale_layout=SWIZZLED, **output,
+            scale_up=up.product_scale, token_scale=token_scale, bias_gate=gate.bias, bias_up=up.bias,
+            activation=self.activation, limit=self.limit, alpha=self.alpha, beta=self.beta, scale_layout=SWIZZLED,
+            **output,
         )  # fmt: skip
 
     def _inputs_of_down(self, dtype: torch.dtype, *x: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
@@ -160,10 +188,10 @@ class GatedMLP(Layer):
         return self._with_shape_of(x, self.down_proj.product(dtype, *between))
 
     def _between(self, x: torch.Tensor) -> torch.Tensor:
-        gate, up = (x @ one.dequantized().T for one in (self.gate_proj, self.up_proj))
+        gate, up = self.gate_proj.exact(x), self.up_proj.exact(x)
         if self.limit:
             gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
-        return gate * torch.sigmoid(self.alpha * gate) * (up + self.beta)
+        return _FUNCTIONS[self.activation](gate, self.alpha) * (up + self.beta)
 
     def errors(self, x: torch.Tensor) -> Errors:
         """How far quantizing the activations (..., hidden), at least one row, takes the output, and the kernels; both
@@ -175,8 +203,7 @@ class GatedMLP(Layer):
         gate, down = self.gate_proj, self.down_proj
         x_inputs = gate.inputs(rows, dtype)
         between = _numbers(down, *self._inputs_of_down(dtype, *x_inputs))
-        same = between @ down.dequantized().T
+        same = down.exact(between)
         first = relative(self._gated(*x_inputs, out_dtype=dtype), self._between(_numbers(gate, *x_inputs)))
         second = relative(self(x).view(-1, self.hidden), same)
-        exact = self._between(rows.double()) @ down.dequantized().T
-        return Errors(relative(same, exact) if self.quantize else 0.0, max(first, second))
+        return Errors(relative(same, down.exact(self._between(rows))) if self.quantize else 0.0, max(first, second))

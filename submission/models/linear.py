@@ -17,6 +17,7 @@ from .weights import (
     CALIBRATED,
     TOKEN,
     QuantizedLinear,
+    bias_of,
     check_width,
     dequantize,
     named,
@@ -66,8 +67,6 @@ class Linear(Layer):
         calibrated = takes_input_scale(quantize, scale)
         if calibrated and weight.input_scale is None:
             raise ValueError(f"{name}'s input_scale is None; expected a number, scale={TOKEN!r}, or quantize=False")
-        if bias is not None and bias.shape != (self.out_features,):
-            raise ValueError(f"bias has shape {tuple(bias.shape)}; expected {(self.out_features,)}, {name}'s rows")
         held = padded(weight)
         self.register_buffer("codes", held.codes.clone(memory_format=torch.contiguous_format))
         # As the GPU kernels read them: a call need not permute its weight's factors.
@@ -76,7 +75,7 @@ class Linear(Layer):
         self.register_buffer("input_scale", held.input_scale if calibrated else None)
         scales = (f"{name}'s weight_scale", f"{name}'s input_scale")
         self.register_buffer("product_scale", product_scale(held, scales) if calibrated else held.weight_scale.clone())
-        self.register_buffer("bias", None if bias is None else bias.detach().float().clone())
+        self.register_buffer("bias", bias_of(bias, self.out_features, name))
 
     @classmethod
     def load(cls, source: Source, prefix: str, *, ignore: Iterable[str] = (), **options: object) -> Self:
@@ -124,6 +123,11 @@ class Linear(Layer):
         """The matrix in float64."""
         return dequantize(*self.quantized()[:3])[:, : self.in_features]
 
+    def exact(self, x: torch.Tensor) -> torch.Tensor:
+        """x W^T + bias in float64."""
+        y = x.double() @ self.dequantized().T
+        return y if self.bias is None else y + self.bias
+
     def inputs(
         self, rows: torch.Tensor, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
@@ -138,11 +142,10 @@ class Linear(Layer):
         self, dtype: torch.dtype, x: torch.Tensor, factors: torch.Tensor | None, token_scale: torch.Tensor | None = None
     ) -> torch.Tensor:
         """x W^T + bias of what inputs() returns."""
-        y = plain_gemm(
-            x, self.codes, factors, self.factors, scale=self.product_scale, token_scale=token_scale, out_dtype=dtype,
-            scale_layout=SWIZZLED,
+        return plain_gemm(
+            x, self.codes, factors, self.factors, scale=self.product_scale, token_scale=token_scale, bias=self.bias,
+            out_dtype=dtype, scale_layout=SWIZZLED,
         )  # fmt: skip
-        return y if self.bias is None else (y + self.bias).to(dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., in_features) -> (..., out_features)."""

@@ -8,13 +8,13 @@ from typing import Self
 import torch
 
 from ..experts_operator import swizzle_expert_scales
-from ..operators import STACKED
+from ..operators import OF_GATE, SILU, STACKED, activation_of
 from ..routing_operator import route_ids, route_logits
 from ..scale_layouts import linear_scales
 from .checkpoint import PROJECTIONS, Source, Tensors
 from .config import Config
 from .experts import Experts, run_experts
-from .gated_mlp import GatedMLP, layer_of, random_layer
+from .gated_mlp import GatedMLP, biases_of, layer_of, random_layer
 from .layer import Errors, Layer
 from .weights import GROUP, QuantizedLinear
 
@@ -34,14 +34,17 @@ class MoE(Layer):
         experts: Sequence[Sequence[QuantizedLinear]],
         top_k: int,
         *,
+        biases: Sequence[Sequence[torch.Tensor | None]] | None = None,
+        activation: str = SILU,
         normalize: bool = True,
         quantize: bool = True,
         limit: float = 0.0,
         alpha: float = 1.0,
         beta: float = 0.0,
     ) -> None:
-        """router (E, hidden): a float matrix.  experts: gate, up and down of each.  normalize: the weights of a token's
-        experts add up to 1, else the softmax over all experts gives them.  limit, alpha, beta: gated_gemm()'s.
+        """router (E, hidden): a float matrix.  experts: gate, up and down of each; biases: likewise.  normalize: the
+        weights of a token's experts add up to 1, else the softmax over all experts gives them.  activation, limit,
+        alpha, beta: gated_gemm()'s.
         """
         super().__init__()
         if not quantize:
@@ -64,7 +67,14 @@ class MoE(Layer):
                 f"router has dtype {router.dtype} and shape {tuple(router.shape)}; expected floating-point "
                 f"{(len(experts), self.hidden)}"
             )
-        self.top_k, self.normalize, self.limit, self.alpha, self.beta = top_k, normalize, limit, alpha, beta
+        activation_of(activation, OF_GATE)
+        self.top_k, self.normalize, self.activation = top_k, normalize, activation
+        self.limit, self.alpha, self.beta = limit, alpha, beta
+        biases = [(None,) * 3] * len(experts) if biases is None else biases
+        biases = [
+            biases_of(*one, f"experts.{number}.")
+            for number, one in enumerate(zip(biases, experts, layers, strict=True))
+        ]
         self.register_buffer("router", router.clone())
         # A token is quantized once for all its experts, so that none saturates that one of them would not.
         shared = torch.stack([one[0].input_scale for one in layers]).amin(0)
@@ -82,6 +92,11 @@ class MoE(Layer):
                     f"{name}'s weight_scale and the experts' input_scale give {scale.tolist()}; expected finite numbers"
                 )
             self.register_buffer(f"{name}_scale", scale)
+            of_name = [one[place] for one in biases]
+            without = [number for number, one in enumerate(of_name) if one is None]
+            if 0 < len(without) < len(of_name):
+                raise ValueError(f"experts.{without[0]}.{name} has no bias; expected one, as other experts have")
+            self.register_buffer(f"{name}_bias", None if without else torch.stack(of_name))
         self.register_buffer("between_scale", torch.cat([one[2].input_scale for one in layers]))
 
     @classmethod
@@ -106,8 +121,9 @@ class MoE(Layer):
         tensors.split_experts("experts.", *router.shape)
         inputs = bool(options.get("quantize", True))
         experts = [tensors.projections(f"experts.{number}.", inputs, weights) for number in range(router.shape[0])]
+        biases = [tensors.biases(f"experts.{number}.", weights) for number in range(router.shape[0])]
         tensors.refuse_others()
-        return cls(router, experts, **options)
+        return cls(router, experts, biases=biases, **options)
 
     @classmethod
     def random(
@@ -137,7 +153,12 @@ class MoE(Layer):
             inputs = self.between_scale[number : number + 1] if name == "down_proj" else self.input_scale
             scale = getattr(self, f"{name}_scale")[number : number + 1] * inputs
             linears.append(QuantizedLinear(codes, factors, scale, inputs))
-        return GatedMLP(*linears, limit=self.limit, alpha=self.alpha, beta=self.beta)
+        of_all = [getattr(self, f"{name}_bias") for name in PROJECTIONS]
+        biases = [None if one is None else one[number] for one in of_all]
+        return GatedMLP(*linears, biases=biases, **self._activation())
+
+    def _activation(self) -> dict[str, float | str]:
+        return {"activation": self.activation, "limit": self.limit, "alpha": self.alpha, "beta": self.beta}
 
     def extra_repr(self) -> str:
         return f"hidden={self.hidden}, intermediate={self.intermediate}, experts={len(self.router)}"
@@ -187,7 +208,8 @@ class MoE(Layer):
         of = Experts(
             self.gate_proj_codes, self.gate_proj_factors, self.gate_proj_scale, self.down_proj_codes,
             self.down_proj_factors, self.down_proj_scale, self.input_scale, self.between_scale, self.up_proj_codes,
-            self.up_proj_factors, self.up_proj_scale,
+            self.up_proj_factors, self.up_proj_scale, gate_bias=self.gate_proj_bias, up_bias=self.up_proj_bias,
+            down_bias=self.down_proj_bias,
         )  # fmt: skip
-        found = run_experts(rows, of, placed, weights, dtype, limit=self.limit, alpha=self.alpha, beta=self.beta)
+        found = run_experts(rows, of, placed, weights, dtype, **self._activation())
         return self._with_shape_of(x, found)

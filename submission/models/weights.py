@@ -137,11 +137,11 @@ def takes_input_scale(quantize: bool = True, scale: str = CALIBRATED, **_: objec
     return quantize and scale == CALIBRATED
 
 
-def in_two(linear: QuantizedLinear, weights: str, name: str) -> tuple[QuantizedLinear, QuantizedLinear]:
-    """Gate and up of one weight, whose order of rows `weights` is: "stacked", or "interleaved1" and so on, that many of
-    each in turn.  Both keep its scales.
+def rows_in_two(both: torch.Tensor, weights: str, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gate's and up's rows of a tensor `name`, whose order `weights` is: "stacked", or "interleaved1" and so on, that
+    many of each in turn.
     """
-    rows = linear.codes.shape[0]
+    rows = both.shape[0]
     kind, _, number = weights.partition(_INTERLEAVED)
     block = rows // 2 if weights == STACKED else int(number) if not kind and number.isdecimal() else 0
     if not block or rows % (2 * block):
@@ -149,9 +149,29 @@ def in_two(linear: QuantizedLinear, weights: str, name: str) -> tuple[QuantizedL
             f"{name} has {rows} rows with weights {weights!r}; expected {STACKED!r} and an even number, or "
             f"'{_INTERLEAVED}N' and a multiple of 2 N"
         )
-    parts = zip(*(one.unflatten(0, (-1, 2, block)).unbind(1) for one in linear[:2]), strict=True)
-    gate, up = (linear._replace(codes=codes.flatten(0, 1), factors=factors.flatten(0, 1)) for codes, factors in parts)
+    gate, up = both.unflatten(0, (-1, 2, block)).unbind(1)
+    return gate.flatten(0, 1), up.flatten(0, 1)
+
+
+def in_two(linear: QuantizedLinear, weights: str, name: str) -> tuple[QuantizedLinear, QuantizedLinear]:
+    """Gate and up of one weight, as rows_in_two().  Both keep its scales."""
+    parts = zip(*(rows_in_two(one, weights, name) for one in linear[:2]), strict=True)
+    gate, up = (linear._replace(codes=codes, factors=factors) for codes, factors in parts)
     return gate, up
+
+
+def bias_of(bias: torch.Tensor | None, rows: int, name: str, padded_rows: int = 0) -> torch.Tensor | None:
+    """The bias of the layer `name` in float32 and in memory of its own, with zeros up to padded_rows.
+
+    Raises ValueError for another shape or dtype.
+    """
+    if bias is None:
+        return None
+    if bias.shape != (rows,) or not bias.is_floating_point():
+        raise ValueError(
+            f"{name}'s bias has dtype {bias.dtype} and shape {tuple(bias.shape)}; expected floating-point {(rows,)}"
+        )
+    return torch.nn.functional.pad(bias.detach().float(), (0, max(padded_rows - rows, 0))).clone()
 
 
 def quantize_linear(weight: torch.Tensor, largest_input: float | None = None) -> QuantizedLinear:

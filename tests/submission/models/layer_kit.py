@@ -43,14 +43,22 @@ def by_reference(x, scale):
     return extended.dequantize(extended.quantize(x.float().flatten(0, -2), scale), scale).view(x.shape)
 
 
-def in_float64(weights, x, limit=0.0, quantized=False):
+ACTIVATIONS = {
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))),
+    "relu2": lambda x: x.clamp(min=0) ** 2,
+}
+
+
+def in_float64(weights, x, limit=0.0, quantized=False, activation="silu", biases=(0, 0, 0)):
     """The layer; `quantized`: with the activations that the checkpoint's scales give."""
     x = by_reference(x, torch.tensor([OF_INPUT])) if quantized else x.double()
-    gate, up = x @ weights["gate_proj"].T, x @ weights["up_proj"].T
+    gate, up = x @ weights["gate_proj"].T + biases[0], x @ weights["up_proj"].T + biases[1]
     if limit:
         gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
-    between = torch.nn.functional.silu(gate) * up
-    return (by_reference(between, torch.tensor([OF_BETWEEN])) if quantized else between) @ weights["down_proj"].T
+    between = ACTIVATIONS[activation](gate) * up
+    between = by_reference(between, torch.tensor([OF_BETWEEN])) if quantized else between
+    return between @ weights["down_proj"].T + biases[2]
 
 
 def relative(found, want):

@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 
 from submission import GatedMLP, MoE, quantize_linear
 from tests.submission.models.layer_kit import (
+    ACTIVATIONS,
     HIDDEN,
     INTERMEDIATE,
     OF_INPUT,
@@ -85,7 +86,9 @@ def test_wrong_checkpoints_are_refused_by_name(convention):
     for wrong in (0.0, float("inf")):
         with pytest.raises(ValueError, match=r"up_proj\.input\w*_scale is \[\w+\.?0?\]; expected one positive finite"):
             GatedMLP.load(tensors | {inputs: torch.full((1,), wrong)}, PREFIX)
-    for more in ("up_proj.bias", "down_proj.pre_quant_scale"):
+    with pytest.raises(ValueError, match=r"^up_proj's bias has .* shape \(1,\); expected floating-point \(192,\)"):
+        GatedMLP.load(tensors | {f"{PREFIX}up_proj.bias": torch.zeros(1)}, PREFIX)
+    for more in ("up_proj.weight_g_idx", "down_proj.pre_quant_scale"):
         with pytest.raises(ValueError, match=f"{PREFIX}{more} is there, which the layer would leave out"):
             GatedMLP.load(tensors | {PREFIX + more: torch.zeros(1)}, PREFIX)
     narrow = {
@@ -189,6 +192,23 @@ def test_rows_with_scales_of_their_own():
     for row in range(len(x)):
         assert relative(y[row], want[row]) < OF_QUANTIZATION
     assert mlp.errors(x).kernel < OF_KERNELS < mlp.errors(x).format
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": "token"}, {"quantize": False}])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_and_biases(activation, options):
+    tensors, weights = tensors_of(8, "modelopt", intermediate=80)
+    biases = [torch.linspace(-1, 1, n) for n in (80, 80, HIDDEN)]
+    tensors |= {f"{PREFIX}{name}.bias": one.bfloat16() for name, one in zip(PROJECTIONS, biases, strict=True)}
+    biases = [one.bfloat16().double() for one in biases]
+    mlp, x = GatedMLP.load(tensors, PREFIX, activation=activation, **options), torch.randn(5, HIDDEN).bfloat16()
+    exact = in_float64(weights, x, activation=activation, biases=biases)
+    same = in_float64(weights, x, quantized=not options, activation=activation, biases=biases)
+    y = mlp(x)
+    assert (
+        relative(y, exact) < (0.3 if activation == "relu2" else OF_QUANTIZATION) and mlp.errors(x).kernel < OF_KERNELS
+    )
+    assert "scale" in options or relative(y, same) < 2 * OF_KERNELS
 
 
 def test_a_layer_of_floats_is_quantized():
@@ -351,6 +371,23 @@ def test_a_mixture_takes_another_routers_choices():
     ):
         with pytest.raises(ValueError, match=words):
             moe(x, *arguments)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_mixture_with_biases_and_another_activation(activation):
+    tensors = {f"{PREFIX}gate.weight": torch.zeros(3, HIDDEN)}  # every expert's score is the same
+    x, want = torch.randn(5, HIDDEN), 0
+    for number in range(3):
+        at = f"{PREFIX}experts.{number}."
+        found, weights = tensors_of(30 + number, "compressed-tensors", at, 80)
+        biases = [torch.randn(n) for n in (80, 80, HIDDEN)]
+        tensors |= found | {f"{at}{name}.bias": one for name, one in zip(PROJECTIONS, biases, strict=True)}
+        want = want + in_float64(weights, x, quantized=True, activation=activation, biases=biases) / 3
+    moe = MoE.load(tensors, PREFIX, 3, activation=activation)
+    assert relative(moe(x), want) < 2 * OF_KERNELS and moe.errors(x).kernel < OF_KERNELS
+    del tensors[f"{PREFIX}experts.1.up_proj.bias"]
+    with pytest.raises(ValueError, match=r"experts\.1\.up_proj has no bias; expected one, as other experts have"):
+        MoE.load(tensors, PREFIX, 3)
 
 
 def test_a_mixture_refuses_a_router_of_other_experts():

@@ -169,7 +169,7 @@ def test_wrong_layers_are_refused_by_name():
     with pytest.raises(ValueError, match=r"q_proj\.weight_scale_2 and .*q_proj\.input_scale give products the scale 0"):
         tiny = {f"{NAME}.{name}": torch.tensor(1e-30) for name in ("weight_scale_2", "input_scale")}
         Linear.load(good | tiny, NAME)
-    with pytest.raises(ValueError, match=rf"bias has shape \(2,\); expected \({OUT},\)"):
+    with pytest.raises(ValueError, match=rf"weight's bias has .* shape \(2,\); expected floating-point \({OUT},\)"):
         Linear.load(good | {f"{NAME}.bias": torch.ones(2)}, NAME)
     ignored = good | {f"{NAME}.pre_quant_scale": torch.ones(IN), f"{NAME}.k_scale": torch.ones(1)}
     assert torch.equal(Linear.load(ignored, NAME, ignore="pre_quant_scale").codes, Linear.load(good, NAME).codes)

@@ -39,6 +39,8 @@ def mixture(convention="modelopt"):
     for number in range(EXPERTS):
         at = f"{PREFIX}experts.{number}."
         found, _ = tensors_of(20 + number, convention, at, WIDTH)
+        rows = dict(zip(PROJECTIONS, (WIDTH, WIDTH, HIDDEN), strict=True))
+        found |= {f"{at}{name}.bias": torch.randn(n) for name, n in rows.items()}
         for name in ("weight_scale_2", "weight_global_scale"):
             if f"{at}up_proj.{name}" in found:
                 found[f"{at}up_proj.{name}"] = found[f"{at}gate_proj.{name}"].clone()
@@ -50,7 +52,7 @@ def rows_of(gate, up, weights):
     """Gate and up in one tensor, stacked or in turn."""
     if weights == "stacked":
         return torch.cat((gate, up))
-    return torch.stack((gate.view(torch.uint8), up.view(torch.uint8)), 1).flatten(0, 1).view(gate.dtype)
+    return torch.stack((gate, up), 1).flatten(0, 1)
 
 
 def merged(tensors, at, weights):
@@ -59,7 +61,7 @@ def merged(tensors, at, weights):
     for name, one in tensors.items():
         if name.startswith(f"{at}gate_proj."):
             field = name.removeprefix(f"{at}gate_proj.")
-            both = rows_of(one, tensors[f"{at}up_proj.{field}"], weights) if one.dim() == 2 else one
+            both = rows_of(one, tensors[f"{at}up_proj.{field}"], weights) if one.dim() == 2 or field == "bias" else one
             found[f"{at}gate_up_proj.{field}"] = both
     return found
 
@@ -75,8 +77,8 @@ def merged(tensors, at, weights):
         "gate.e_score_correction_bias",
         "gate.bias",
         "experts.4.gate_proj.weight",
-        "experts.0.gate_proj.bias",
-        "experts.gate_up_proj_bias",
+        "experts.0.gate_proj.weight_g_idx",
+        "experts.gate_up_proj_bias2",
     ],
 )
 def test_a_mixture_refuses_what_it_would_leave_out_unless_it_is_named(name):
@@ -124,6 +126,15 @@ def test_an_option_that_a_layer_cannot_honour_is_refused_by_name(config, words, 
         with pytest.raises(ValueError, match=rf"config\.json has {words}"):
             GatedMLP.load(source, PREFIX)
     assert GatedMLP.load(tensors, PREFIX).hidden == HIDDEN
+
+
+def test_a_models_activation_is_computed(tmp_path):
+    tensors, weights = tensors_of(2, "modelopt")
+    folder = folder_of(tmp_path, tensors, hidden_activation="gelu_pytorch_tanh", hidden_act="gelu")
+    x = torch.randn(5, HIDDEN)
+    want = in_float64(weights, x, quantized=True, activation="gelu_tanh")
+    assert relative(GatedMLP.load(folder, PREFIX)(x), want) < 2 * OF_KERNELS
+    assert GatedMLP.load(folder, PREFIX, activation="silu").activation == "silu"
 
 
 def test_options_are_read_unless_they_are_given(tmp_path):
