@@ -25,8 +25,10 @@ class Experts(NamedTuple):
     down_codes: torch.Tensor
     down_factors: torch.Tensor
     down_scale: torch.Tensor
-    input_scale: torch.Tensor  # what x is quantized with; the scales above include its reciprocal
-    between_scale: torch.Tensor  # (E), likewise for what lies between the products
+    # What x is quantized with, and for each expert what lies between the products; the scales above include their
+    # reciprocals.  None: each row has a scale of its own.
+    input_scale: torch.Tensor | None
+    between_scale: torch.Tensor | None
     up_codes: torch.Tensor | None = None
     up_factors: torch.Tensor | None = None
     up_scale: torch.Tensor | None = None
@@ -50,15 +52,17 @@ def run_experts(
     combine_rows() takes them.  activation: options of grouped_gated_gemm().  What has no row adds nothing.
     """
     counts, rows, tokens = placed
-    codes, factors = quantize_nvfp4(x, experts.input_scale, rows=tokens)
+    by_row = experts.input_scale is None
+    codes, factors, *of_rows = quantize_nvfp4(x, experts.input_scale, rows=tokens, dynamic=by_row)
     between = grouped_gated_gemm(
         codes, experts.gate_codes, experts.up_codes, factors, experts.gate_factors, experts.up_factors, counts=counts,
-        scale_gate=experts.gate_scale, scale_up=experts.up_scale, scale_c=experts.between_scale, out_dtype=NVFP4,
-        bias_gate=experts.gate_bias, bias_up=experts.up_bias, weights=experts.weights, scale_layout=_LAYOUTS,
-        **activation,
+        scale_gate=experts.gate_scale, scale_up=experts.up_scale, token_scale=of_rows[0] if by_row else None,
+        scale_c=experts.between_scale, out_dtype=dtype if by_row else NVFP4, bias_gate=experts.gate_bias,
+        bias_up=experts.up_bias, weights=experts.weights, scale_layout=_LAYOUTS, **activation,
     )  # fmt: skip
+    codes, factors, *of_rows = quantize_nvfp4(between, dynamic=True) if by_row else between
     found = grouped_plain_gemm(
-        between[0], experts.down_codes, between[1], experts.down_factors, counts=counts, scale=experts.down_scale,
-        bias=experts.down_bias, out_dtype=dtype, scale_layout=_LAYOUTS,
+        codes, experts.down_codes, factors, experts.down_factors, counts=counts, scale=experts.down_scale,
+        token_scale=of_rows[0] if by_row else None, bias=experts.down_bias, out_dtype=dtype, scale_layout=_LAYOUTS,
     )  # fmt: skip
     return combine_rows(found, rows, weights)

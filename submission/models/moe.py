@@ -16,7 +16,7 @@ from .config import Config
 from .experts import Experts, run_experts
 from .gated_mlp import GatedMLP, biases_of, layer_of, random_layer
 from .layer import Errors, Layer
-from .weights import GROUP, QuantizedLinear
+from .weights import CALIBRATED, GROUP, TOKEN, QuantizedLinear, takes_input_scale
 
 
 class MoE(Layer):
@@ -38,15 +38,17 @@ class MoE(Layer):
         activation: str = SILU,
         normalize: bool = True,
         quantize: bool = True,
+        scale: str = CALIBRATED,
         limit: float = 0.0,
         alpha: float = 1.0,
         beta: float = 0.0,
     ) -> None:
         """router (E, hidden): a float matrix.  experts: gate, up and down of each; biases: likewise.  normalize: the
         weights of a token's experts add up to 1, else the softmax over all experts gives them.  activation, limit,
-        alpha, beta: gated_gemm()'s.
+        alpha, beta: gated_gemm()'s.  scale: Linear's.
         """
         super().__init__()
+        calibrated = takes_input_scale(quantize, scale)
         if not quantize:
             raise ValueError("quantize is False; expected True: experts' products take no 16-bit activations (W4A16)")
         if not 1 <= top_k <= len(experts) or router.shape[:1] != (len(experts),):
@@ -68,7 +70,7 @@ class MoE(Layer):
                 f"{(len(experts), self.hidden)}"
             )
         activation_of(activation, OF_GATE)
-        self.top_k, self.normalize, self.activation = top_k, normalize, activation
+        self.top_k, self.normalize, self.activation, self.scale = top_k, normalize, activation, scale
         self.limit, self.alpha, self.beta = limit, alpha, beta
         biases = [(None,) * 3] * len(experts) if biases is None else biases
         biases = [
@@ -76,17 +78,23 @@ class MoE(Layer):
             for number, one in enumerate(zip(biases, experts, layers, strict=True))
         ]
         self.register_buffer("router", router.clone())
-        # A token is quantized once for all its experts, so that none saturates that one of them would not.
-        shared = torch.stack([one[0].input_scale for one in layers]).amin(0)
-        self.register_buffer("input_scale", shared)
+        inputs: list[torch.Tensor | None] = [None] * 3
+        if calibrated:
+            lacks = next((number for number, one in enumerate(layers) for lin in one if lin.input_scale is None), None)
+            if lacks is not None:
+                raise ValueError(f"experts.{lacks} has no input_scale; expected one, or scale={TOKEN!r}")
+            # A token is quantized once for all its experts, so that none saturates that one of them would not.
+            inputs[0] = inputs[1] = torch.cat([one[0].input_scale for one in layers]).amin(0, keepdim=True)
+            inputs[2] = torch.cat([one[2].input_scale for one in layers])
+        self.register_buffer("input_scale", inputs[0])
+        self.register_buffer("between_scale", inputs[2])
         for place, name in enumerate(PROJECTIONS):
             all_of = [one[place] for one in layers]
             self.register_buffer(f"{name}_codes", torch.stack([one.codes for one in all_of]))
             factors = torch.stack([one.factors for one in all_of])
             self.register_buffer(f"{name}_factors", swizzle_expert_scales(factors))
-            weight = torch.cat([one.weight_scale for one in all_of])
-            inputs = torch.cat([one.input_scale for one in all_of]) if name == "down_proj" else shared
-            scale = weight / inputs
+            scale = torch.cat([one.weight_scale for one in all_of])
+            scale = scale / inputs[place] if calibrated else scale
             if not (scale.is_meta or scale.isfinite().all()):
                 raise ValueError(
                     f"{name}'s weight_scale and the experts' input_scale give {scale.tolist()}; expected finite numbers"
@@ -97,7 +105,6 @@ class MoE(Layer):
             if 0 < len(without) < len(of_name):
                 raise ValueError(f"experts.{without[0]}.{name} has no bias; expected one, as other experts have")
             self.register_buffer(f"{name}_bias", None if without else torch.stack(of_name))
-        self.register_buffer("between_scale", torch.cat([one[2].input_scale for one in layers]))
 
     @classmethod
     def load(
@@ -119,7 +126,7 @@ class MoE(Layer):
         tensors = Tensors(source, prefix, ignore)
         router = tensors.read("gate.weight")
         tensors.split_experts("experts.", *router.shape)
-        inputs = bool(options.get("quantize", True))
+        inputs = takes_input_scale(**options)
         experts = [tensors.projections(f"experts.{number}.", inputs, weights) for number in range(router.shape[0])]
         biases = [tensors.biases(f"experts.{number}.", weights) for number in range(router.shape[0])]
         tensors.refuse_others()
@@ -150,18 +157,22 @@ class MoE(Layer):
             factors = linear_scales(factors, codes.shape[0], codes.shape[1] * 2 // GROUP)
             if name != "down_proj":
                 codes, factors = codes[:, : self.hidden // 2], factors[:, : -(-self.hidden // GROUP)]
-            inputs = self.between_scale[number : number + 1] if name == "down_proj" else self.input_scale
-            scale = getattr(self, f"{name}_scale")[number : number + 1] * inputs
+            scale, inputs = getattr(self, f"{name}_scale")[number : number + 1], self.input_scale
+            if inputs is not None:
+                inputs = self.between_scale[number : number + 1] if name == "down_proj" else inputs
+                scale = scale * inputs
             linears.append(QuantizedLinear(codes, factors, scale, inputs))
         of_all = [getattr(self, f"{name}_bias") for name in PROJECTIONS]
         biases = [None if one is None else one[number] for one in of_all]
-        return GatedMLP(*linears, biases=biases, **self._activation())
+        return GatedMLP(*linears, biases=biases, scale=self.scale, **self._activation())
 
     def _activation(self) -> dict[str, float | str]:
         return {"activation": self.activation, "limit": self.limit, "alpha": self.alpha, "beta": self.beta}
 
     def extra_repr(self) -> str:
-        return f"hidden={self.hidden}, intermediate={self.intermediate}, experts={len(self.router)}"
+        return (
+            f"hidden={self.hidden}, intermediate={self.intermediate}, experts={len(self.router)}, scale={self.scale!r}"
+        )
 
     def errors(self, x: torch.Tensor) -> Errors:
         """As GatedMLP.errors(), the larger ones of its experts, each with the tokens that choose it."""
