@@ -1,3 +1,3 @@
-from scripts.common import help as _help
+from simulator.python import help as _help
 
 _help.prepare()

@@ -19,7 +19,7 @@ from statistics import median
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, StaticCache
 
-from scripts.common.markdown import table
+from simulator.python.markdown import table
 from submission import Linear
 from submission.models.huggingface.fusion import fuse
 

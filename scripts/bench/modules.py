@@ -18,7 +18,7 @@ import torch
 from torch.nn.functional import silu
 
 from scripts.bench.provenance import need_device
-from scripts.common.markdown import table
+from simulator.python.markdown import table
 from submission import GatedMLP
 
 SIZES = ((2048, 768), (7168, 2048), (4096, 14336))  # hidden, intermediate

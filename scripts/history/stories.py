@@ -12,11 +12,11 @@ from statistics import geometric_mean
 from typing import Any
 
 from scripts.common import measured
-from scripts.common.markdown import table
 from scripts.rounds import ledger
 from scripts.rounds.model import Tank
 from scripts.rounds.pages.tables import chapter
 from simulator.calibration.calls.board_times import board_text, clock_errors
+from simulator.python.markdown import table
 
 STORIES_FILE = "stories.toml"
 COLUMNS = {"h200_gemm": "M N K L", "h200_gemv": "M K L"}  # of a data set's shapes

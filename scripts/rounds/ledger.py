@@ -13,9 +13,9 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from scripts.common import measured
-from scripts.common.markdown import table
 from scripts.rounds.model import Tank
 from scripts.rounds.pages.words import diff_command, percent, plain
+from simulator.python.markdown import table
 
 LEDGER_FILE = "ledger.json"
 COMPARISON = "hopper_comparison"  # data set

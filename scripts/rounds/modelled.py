@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from scripts.common.markdown import table
 from scripts.rounds.model import TIMES, RoundError, Tank, digest, read_bytes, round_shapes
 from scripts.rounds.stats import MAX_SHAPE_RATIO, shape_key
+from simulator.python.markdown import table
 
 RULE, EVIDENCE = "modelled-v1", "timed:model"
 RATIO_DIGITS = 6

@@ -15,11 +15,11 @@ from eval.cases import read_cases
 from eval.hardware import chip
 from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
-from scripts.common.markdown import table
 from scripts.common.measured import read
 from scripts.rounds.pages.words import BASELINES
 from simulator.calibration.calls.board_times import alone_text, board_text
 from simulator.calibration.calls.experts import floor_us
+from simulator.python.markdown import table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "shark_tank/RESULTS.md", "scripts/release/README.md")

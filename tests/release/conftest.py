@@ -65,7 +65,7 @@ def alone(tmp_path, cpu_text):
 def checkout(root, tmp_path):
     """A copy of the files that the bundler reads, for tests that change them."""
     copy = tmp_path / "checkout"
-    for folder in ("submission", "scripts/release", "scripts/common", "reference"):
+    for folder in ("submission", "scripts/release", "scripts/common", "reference", "simulator/python"):
         shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(root / "scripts" / "__init__.py", copy / "scripts")
     return copy

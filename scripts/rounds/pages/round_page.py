@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from scripts.common.markdown import table
 from scripts.rounds import modelled
 from scripts.rounds.model import SECTIONS, TODO, VIEWPOINTS, RoundError
 from scripts.rounds.pages.words import plain, what_changed
 from scripts.rounds.stats import noise_band, shape_key
+from simulator.python.markdown import table
 
 NO_DATA = "-"
 _PROMPTS = {

@@ -8,7 +8,6 @@ from typing import Any
 
 from reference.problems import PROBLEMS
 from scripts.common.gpu_backends import GPU_BACKENDS
-from scripts.common.markdown import table
 from scripts.rounds.ledger import record_table
 from scripts.rounds.model import VIEWPOINTS, Tank, benchmark_shapes
 from scripts.rounds.pages.round_page import (
@@ -21,6 +20,7 @@ from scripts.rounds.pages.round_page import (
     verdict_state,
 )
 from scripts.rounds.pages.words import BASELINES
+from simulator.python.markdown import table
 
 
 def readme_blocks(tank: Tank, base: str = "") -> dict[str, str]:
