@@ -108,6 +108,7 @@ def decoder(model: torch.nn.Module, batch: int, context: int, device: str) -> Ca
     return graph.replay
 
 
+@torch.inference_mode()
 def times_of(model: torch.nn.Module, device: str, context: int, prefill: int) -> dict[str, float]:
     """ms of a step for each batch and of a prefill, and GiB."""
     found = {}
@@ -125,7 +126,6 @@ def times_of(model: torch.nn.Module, device: str, context: int, prefill: int) ->
     return found
 
 
-@torch.inference_mode()
 def main(arguments: list[str] | None = None) -> None:
     """Times every kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
