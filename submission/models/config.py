@@ -32,7 +32,7 @@ _IN_A_LAYER = re.compile(
 )
 _IN_A_ROUTER = re.compile(
     r".*scor(e|ing)_(func|fn).*|.*selection_fn|.*router_activation.*|.*zero_expert_num"
-    r"|(n|num_expert)_groups?|topk_(group|method)|.*grouped_topk"
+    r"|(n|num_expert)_groups?|topk_(group|method)|.*grouped_topk|(topk|experts?)_.*scal.*|.*sigmoid.*"
     r"|.*rout(e|er|ed|ing)_.*(scal|bias|softcap|on_input).*|.*(use|enable)_(expert|rout\w+)_bias|router_bias"
 )
 _NEUTRAL = (None, False, 0, 1, "softmax", "greedy", "")

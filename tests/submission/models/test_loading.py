@@ -161,6 +161,8 @@ def test_options_are_read_unless_they_are_given(tmp_path):
         ({"routed_scaling_factor": 2.5}, r"routed_scaling_factor 2\.5"),
         ({"use_grouped_topk": True}, "use_grouped_topk True"),
         ({"expert_selection_fn": "sigmoid"}, "expert_selection_fn 'sigmoid'"),
+        ({"router_use_sigmoid": True}, "router_use_sigmoid True"),
+        ({"expert_weights_scale": 2.5}, r"expert_weights_scale 2\.5"),
         ({"route_scale": 2.0}, r"route_scale 2\.0"),
         ({"use_routing_bias": True}, "use_routing_bias True"),
         ({"use_expert_bias": True}, "use_expert_bias True"),
