@@ -1,4 +1,4 @@
-"""The grouped GEMM's bundle: its contents and its targets."""
+"""The bundles of the other problems: the grouped GEMM's, and those of the GEMM and the GEMV, which share a shim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from reference.problems import DEFAULT
+from reference.problems import DEFAULT, PROBLEMS
 from reference.problems.group_gemm import PROBLEM
 from scripts.release import bundle
 from scripts.release.bundle import lint, make_bundle, runs
@@ -39,14 +39,19 @@ def test_it_has_the_modules_that_its_shim_imports_and_defines_nothing_twice(root
         assert made.origin(line) == (path, wanted)
 
 
-def test_alone_it_computes_what_the_reference_does(root, made, copies, tmp_path):
-    (tmp_path / "submission.py").write_text(made.text)
-    environment = {**os.environ, "CC": copies, "NVFP4_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(root)}
+def assert_right_alone(made, root, copies, folder):
+    """Runs a bundle's trial, which judges it by the reference, in a folder without the package."""
+    (folder / "submission.py").write_text(made.text)
+    environment = {**os.environ, "CC": copies, "NVFP4_CACHE": str(folder / "cache"), "PYTHONPATH": str(root)}
     done = subprocess.run(
         [sys.executable, "-P", "-c", bundle.TRIAL, "submission.py"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True,
+        cwd=folder, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0 and done.stdout.splitlines()[1].startswith("cpu"), done.stderr
+
+
+def test_alone_it_computes_what_the_reference_does(root, made, copies, tmp_path):
+    assert_right_alone(made, root, copies, tmp_path)
 
 
 def test_a_target_whose_backend_lacks_it_is_refused_in_words(checkout, capsys, monkeypatch, tmp_path):
@@ -65,3 +70,19 @@ def test_a_target_whose_backend_lacks_it_is_refused_in_words(checkout, capsys, m
     assert bundle.choose_target(PROBLEM) == "cpu", (
         "if no target has the problem, cpu is chosen and its bundle reports that"
     )
+
+
+@pytest.mark.parametrize("name", ["gemm", "gemv"])
+def test_each_product_is_of_its_own_leaderboard_clean_and_right(name, root, copies, tmp_path):
+    made = make_bundle("cpu", problem=PROBLEMS[name])
+    assert made.text.startswith(f"#!POPCORN leaderboard nvfp4_{name}\n#!POPCORN gpu CPU\n")
+    assert lint(made.text.encode())[0] == []
+    names = [node.name for node in ast.parse(made.text).body if hasattr(node, "name")]
+    assert len(names) == len(set(names)) and "_check_groups" not in names
+    assert_right_alone(made, root, copies, tmp_path)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_has_both_products(target):
+    for name in ("gemm", "gemv"):
+        assert lint(make_bundle(target, problem=PROBLEMS[name]).text.encode())[0] == []

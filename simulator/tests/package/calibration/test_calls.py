@@ -1,4 +1,4 @@
-"""The Blackwell kernel's simulated times: their document, their page, and the README's table."""
+"""Simulated times of the Blackwell and GeForce kernels: their record, their pages, and the README's table."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from simulator.calibration.b200 import board
 from simulator.calibration.calls import blackwell, board_times
+from simulator.calibration.calls.geforce import PAGE, RECORD, floors, render
 from simulator.calibration.packed import dense
 
 PLACES = 0.05  # a time varies by as much with where the host puts the operands
@@ -113,3 +114,21 @@ def test_every_published_time_is_at_or_below_that_of_each_simulated_kernel():
         assert theirs and case.published <= min(theirs)
     dual = {case.name: case.published for case in board_times.cases() if case.problem == "dual"}
     assert dual == {"256x4096x7168": 12.4, "512x4096x7168": 15.3, "256x3072x4096": 9.43, "512x3072x7168": 14.4}
+
+
+def test_the_geforce_page_is_what_the_record_says():
+    assert PAGE.read_text() == render(json.loads(RECORD.read_text()))
+
+
+def test_the_geforce_floors_count_both_products_and_every_byte_once():
+    memory, tensor = floors(256, 4096, 7168)
+    # fp4 of three operands and a sixteenth of their elements in scale factors; fp16 out.
+    assert memory == pytest.approx(((256 + 2 * 4096) * 7168 * (0.5 + 1 / 16) + 256 * 4096 * 2) / 1.792e6)
+    assert tensor == pytest.approx(2 * 2 * 256 * 4096 * 7168 / (170 * 4096 * 2.88e3))
+
+
+def test_256_rows_are_near_a_geforces_the_memory_floor():
+    rows = [row for row in json.loads(RECORD.read_text())["ours"] if row["shape"][0] == 256]
+    assert len(rows) == 2
+    for row in rows:
+        assert row["alone_us"] <= 1.3 * floors(*row["shape"])[0], row
