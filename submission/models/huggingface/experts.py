@@ -23,6 +23,7 @@ from ..checkpoint import PROJECTIONS, Tensors
 from ..layer import Layer
 from ..weights import CALIBRATED, K_MULTIPLE, TOKEN, QuantizedLinear, named, padded, quantize_linear
 from .config import SIXTEEN_BIT
+from .fusion import ACTIVATIONS, known_activation
 
 IMPLEMENTATION = "nvfp4_gemm"  # config._experts_implementation
 HELD = "nvfp4"  # the child of an experts module that has its weights
@@ -92,14 +93,13 @@ class _Projection(Layer):
 
     def product(
         self, a: torch.Tensor, factors: torch.Tensor, token_scale: torch.Tensor | None, counts: torch.Tensor,
-        expert: torch.Tensor | None, dtype: torch.dtype,
-    ) -> torch.Tensor:  # fmt: skip
-        """a W^T + bias.  expert: of each row."""
-        found = grouped_plain_gemm(
+        **output: object,
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        """a W^T + bias, with options of grouped_plain_gemm()."""
+        return grouped_plain_gemm(
             a, self.codes, factors, self.factors, counts=counts, scale=self.product_scale, token_scale=token_scale,
-            out_dtype=dtype, scale_layout=_LAYOUTS,
+            bias=self.bias, scale_layout=_LAYOUTS, **output,
         )  # fmt: skip
-        return found if self.bias is None else (found + self.bias[expert]).to(dtype)
 
 
 class Experts(Layer):
@@ -111,10 +111,10 @@ class Experts(Layer):
         kind: str,
         name: str,
         biases: Sequence[torch.Tensor | None],
-        swiglu: tuple[float, float, float] | None,
+        activation: dict[str, object] | None,
     ) -> None:
         """layers: gate, up and down of each expert, or up and down.  kind: how activations are quantized.  name: the
-        module's, for messages.  biases: of the projections.  swiglu: limit, alpha and beta of gated_gemm(); None: the
+        module's, for messages.  biases: of the projections.  activation: options of the first product; None: the
         model's own code runs between the products.
         """
         super().__init__()
@@ -123,7 +123,7 @@ class Experts(Layer):
                 f"{name} has experts with 16-bit activations, which are not computed; expected activations="
                 f"{TOKEN!r}, or {CALIBRATED!r} with a checkpoint that has scales of inputs"
             )
-        self.count, self.kind, self.swiglu = len(layers), kind, swiglu
+        self.count, self.kind, self.activation = len(layers), kind, activation
         self.gate_proj = None
         for projection, linears, bias in zip(self.names(layers[0]), zip(*layers, strict=True), biases, strict=True):
             rows = 1 if projection == "down_proj" else K_MULTIPLE
@@ -156,33 +156,38 @@ class Experts(Layer):
         tokens, dtype = self._rows(x, self.down_proj.rows)
         ids, weights = ids.contiguous(), weights.contiguous()
         counts, rows, places = route_ids(ids, self.count)
-        calibrated, scale, expert = self.kind == CALIBRATED, None, None
-        if calibrated:
+        scale = None
+        if self.kind == CALIBRATED:
             codes, factors = quantize_nvfp4(tokens, self.input_scale, rows=places)
         else:
             codes, factors, scale = quantize_nvfp4(tokens, rows=places, dynamic=True)
-        gate, up, down = self.gate_proj, self.up_proj, self.down_proj
-        if calibrated and self.swiglu is not None and gate.bias is None:
-            limit, alpha, beta = self.swiglu
-            between = grouped_gated_gemm(
-                codes, gate.codes, up.codes, factors, gate.factors, up.factors, counts=counts,
-                scale_gate=gate.product_scale, scale_up=up.product_scale, scale_c=down.input_scale, out_dtype=NVFP4,
-                limit=limit, alpha=alpha, beta=beta, scale_layout=_LAYOUTS,
-            )  # fmt: skip
-        else:
+        fused = self.kind == CALIBRATED and self.activation is not None
+        output = {"out_dtype": NVFP4, "scale_c": self.down_proj.input_scale} if fused else {"out_dtype": dtype}
+        between = self._first(module, (codes, factors, scale, counts), output)
+        if self.kind == TOKEN:
+            *between, scale = quantize_nvfp4(between, dynamic=True)
+        elif not fused:
             expert = ids.new_zeros(places.numel() + 1)
             expert[rows.flatten().long()] = ids.flatten()  # choices of no expert here have the row -1, the last one
-            expert = expert[:-1]
-            firsts = [one.product(codes, factors, scale, counts, expert, dtype) for one in self.firsts]
-            between = _between(module, firsts)
-            if calibrated:
-                between = quantize_nvfp4(between.float() * down.input_scale[expert, None])
-            else:
-                *between, scale = quantize_nvfp4(between, dynamic=True)
-        y = down.product(*between, scale, counts, expert, dtype)
+            between = quantize_nvfp4(between.float() * self.down_proj.input_scale[expert[:-1], None])
+        y = self.down_proj.product(*between, scale, counts, out_dtype=dtype)
         if _trait(module, "has_post_expert_norm"):
             y = module.post_expert_norm(y)
         return combine_rows(y, rows, weights).to(x.dtype)
+
+    def _first(self, module: torch.nn.Module, inputs: tuple, output: dict[str, object]) -> torch.Tensor | tuple:
+        """What lies between the products."""
+        gate, up = self.gate_proj, self.up_proj
+        if self.activation is None:
+            return _between(module, [one.product(*inputs, **output) for one in self.firsts])
+        if gate is None:
+            return up.product(*inputs, **output, **self.activation)
+        codes, factors, scale, counts = inputs
+        return grouped_gated_gemm(
+            codes, gate.codes, up.codes, factors, gate.factors, up.factors, counts=counts, token_scale=scale,
+            scale_gate=gate.product_scale, scale_up=up.product_scale, bias_gate=gate.bias, bias_up=up.bias,
+            scale_layout=_LAYOUTS, **output, **self.activation,
+        )  # fmt: skip
 
 
 def _between(module: torch.nn.Module, firsts: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -194,8 +199,11 @@ def _between(module: torch.nn.Module, firsts: Sequence[torch.Tensor]) -> torch.T
     return module._apply_gate(torch.cat(firsts, -1) if module.is_concatenated else torch.stack(firsts, -1).flatten(-2))
 
 
-def _swiglu(module: torch.nn.Module) -> tuple[float, float, float] | None:
-    """limit, alpha and beta of gated_gemm() if they give what the module's own code does between the products."""
+def _activation(module: torch.nn.Module) -> dict[str, object] | None:
+    """Options of the first product that give what the module's own code does between the products, if there are."""
+    if not _trait(module, "has_gate"):
+        name = known_activation(module.act_fn)
+        return None if name is None else {"activation": name}
     gate = torch.linspace(-20, 20, 161, dtype=torch.float64)
     up = gate.roll(57) - 0.3
     try:
@@ -203,10 +211,11 @@ def _swiglu(module: torch.nn.Module) -> tuple[float, float, float] | None:
     except Exception:  # code that needs other tensors runs as it is, on those of a call
         return None
     own = [float(getattr(module, name, default) or 0) for name, default in (("limit", 0), ("alpha", 1))]
-    for limit, alpha, beta in ((0.0, 1.0, 0.0), (*own, 0.0), (*own, 1.0)):
+    known = [(name, 0.0, 1.0, 0.0) for name in ACTIVATIONS]
+    for name, limit, alpha, beta in (*known, ("silu", *own, 0.0), ("silu", *own, 1.0)):
         g, u = (gate.clamp(max=limit), up.clamp(-limit, limit)) if limit else (gate, up)
-        if torch.allclose(g * torch.sigmoid(alpha * g) * (u + beta), wanted, rtol=1e-6, atol=1e-9):
-            return limit, alpha, beta
+        if torch.allclose(ACTIVATIONS[name](alpha * g) / alpha * (u + beta), wanted, rtol=1e-6, atol=1e-9):
+            return {"activation": name, "limit": limit, "alpha": alpha, "beta": beta}
     return None
 
 
@@ -255,8 +264,7 @@ def install(
             setattr(module, f"{one}_bias", None)
     for one in names:
         setattr(module, one, None)
-    swiglu = _swiglu(module) if _trait(module, "has_gate") else None
-    module.add_module(HELD, Experts(layers, kind, name, biases, swiglu))
+    module.add_module(HELD, Experts(layers, kind, name, biases, _activation(module)))
     if type(module).__name__ == _LLAMA4:
         module.forward = MethodType(_llama4_forward, module)
     else:

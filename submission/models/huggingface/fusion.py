@@ -5,6 +5,7 @@ down(silu(gate(x)) * up(x)), with gate and up apart or as the halves of one proj
 from __future__ import annotations
 
 import operator
+from functools import partial
 
 import torch
 from torch import fx
@@ -12,6 +13,12 @@ from torch import fx
 from ..gated_mlp import GatedMLP
 from ..linear import Linear
 from ..weights import QuantizedLinear
+
+ACTIVATIONS = {
+    "silu": torch.nn.functional.silu,
+    "gelu_tanh": partial(torch.nn.functional.gelu, approximate="tanh"),
+    "relu2": lambda x: torch.nn.functional.relu(x).square(),
+}
 
 
 def unpadded(linear: Linear) -> QuantizedLinear:
@@ -58,13 +65,16 @@ class _Tracer(fx.Tracer):
         return True
 
 
-def _is_silu(module: torch.nn.Module) -> bool:
+def known_activation(module: torch.nn.Module) -> str | None:
+    """The name of ACTIVATIONS whose numbers a module without weights gives."""
     x = torch.linspace(-20, 20, 81, dtype=torch.float64)
     try:
         found = module(x)
     except Exception:  # a module of another kind, such as one with weights
-        return False
-    return isinstance(found, torch.Tensor) and found.shape == x.shape and torch.allclose(found, x * torch.sigmoid(x))
+        return None
+    if not isinstance(found, torch.Tensor) or found.shape != x.shape:
+        return None
+    return next((name for name, f in ACTIVATIONS.items() if torch.allclose(found, f(x), rtol=1e-6, atol=1e-9)), None)
 
 
 def _names(mlp: torch.nn.Module) -> tuple[str, ...] | None:
@@ -84,7 +94,7 @@ def _names(mlp: torch.nn.Module) -> tuple[str, ...] | None:
         return None
     factors = product.args
     for activated, up in (factors, factors[::-1]):
-        if not (called(activated) and _is_silu(mlp.get_submodule(activated.target))):
+        if not (called(activated) and known_activation(mlp.get_submodule(activated.target)) == "silu"):
             continue
         gate = activated.args[0]
         if called(gate) and called(up) and gate.args == up.args == (x,):
