@@ -1,5 +1,6 @@
 """Gated MLPs of a model of transformers, whose gate and up products become one where the model's own code is
-down(silu(gate(x)) * up(x)), with gate and up apart or as the halves of one projection.
+down(f(gate(x)) * up(x)), f being SiLU or another activation of gated_gemm(), with gate and up apart or as the halves
+of one projection.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from functools import partial
 import torch
 from torch import fx
 
+from ...operators import STACKED
 from ..gated_mlp import GatedMLP
 from ..linear import Linear
-from ..weights import QuantizedLinear
+from ..weights import QuantizedLinear, in_two
 
 ACTIVATIONS = {
     "silu": torch.nn.functional.silu,
@@ -21,43 +23,36 @@ ACTIVATIONS = {
 }
 
 
-def unpadded(linear: Linear) -> QuantizedLinear:
-    """A layer's weight as a checkpoint has it."""
-    held = linear.quantized()
-    return held._replace(
-        codes=held.codes[:, : linear.in_features // 2], factors=held.factors[:, : -(-linear.in_features // 16)]
-    )
+def unpadded(linear: Linear, rows: int | None = None, k: int | None = None) -> QuantizedLinear:
+    """A layer's weight as a checkpoint has it.  rows, k: its sizes, where the layer holds more."""
+    held, k = linear.quantized(), k or linear.in_features
+    return held._replace(codes=held.codes[:rows, : k // 2], factors=held.factors[:rows, : -(-k // 16)])
 
 
 class FusedMLP(GatedMLP):
-    """A GatedMLP that knows the names of the projections that it was made of."""
+    """A GatedMLP that knows the projections that it was made of."""
 
-    def __init__(self, names: tuple[str, ...], linears: tuple[Linear, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], linears: tuple[Linear, ...], activation: str) -> None:
         """names: of gate, up and down, or of both and down, with their layers."""
-        weights = [unpadded(one) for one in linears]
-        if len(weights) == 2:
-            both, down = weights
-            gate, up = (both._replace(codes=c, factors=f) for c, f in zip(*map(_halves, both[:2]), strict=True))
-            weights = [gate, up, down]
-        super().__init__(*weights, quantize=linears[0].quantize, scale=linears[0].scale)
+        weights, biases = [unpadded(one) for one in linears], [one.bias for one in linears]
+        if len(linears) == 2:
+            weights = [*in_two(weights[0], STACKED, names[0]), weights[1]]
+            biases = [*((None, None) if biases[0] is None else biases[0].chunk(2)), biases[1]]
+        how = {"quantize": linears[0].quantize, "scale": linears[0].scale}
+        super().__init__(*weights, biases=biases, activation=activation, **how)
         self.names = names
 
-    def published(self) -> dict[str, QuantizedLinear]:
-        """The projections, by name, as a checkpoint has them."""
-        gate, up, down = (unpadded(getattr(self, name)) for name in ("gate_proj", "up_proj", "down_proj"))
-        gate, up = (one._replace(codes=one.codes[: self.intermediate]) for one in (gate, up))
-        gate, up = (one._replace(factors=one.factors[: self.intermediate]) for one in (gate, up))
-        down = down._replace(
-            codes=down.codes[:, : self.intermediate // 2], factors=down.factors[:, : -(-self.intermediate // 16)]
-        )
-        if len(self.names) == 3:
-            return dict(zip(self.names, (gate, up, down), strict=True))
-        both = gate._replace(codes=torch.cat((gate.codes, up.codes)), factors=torch.cat((gate.factors, up.factors)))
-        return dict(zip(self.names, (both, down), strict=True))
-
-
-def _halves(rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return rows.chunk(2)
+    def published(self) -> dict[str, tuple[QuantizedLinear, torch.Tensor | None]]:
+        """The projections' weights and biases, by name, as a checkpoint has them."""
+        n, k = self.intermediate, self.hidden
+        gate, up = unpadded(self.gate_proj, n, k), unpadded(self.up_proj, n, k)
+        biases = [None if one.bias is None else one.bias[:n] for one in (self.gate_proj, self.up_proj)]
+        first = [(gate, biases[0]), (up, biases[1])]
+        if len(self.names) == 2:
+            both = gate._replace(codes=torch.cat((gate.codes, up.codes)), factors=torch.cat((gate.factors, up.factors)))
+            first = [(both, None if biases[0] is None else torch.cat(biases))]
+        down = unpadded(self.down_proj, k, n), self.down_proj.bias
+        return dict(zip(self.names, (*first, down), strict=True))
 
 
 class _Tracer(fx.Tracer):
@@ -77,8 +72,8 @@ def known_activation(module: torch.nn.Module) -> str | None:
     return next((name for name, f in ACTIVATIONS.items() if torch.allclose(found, f(x), rtol=1e-6, atol=1e-9)), None)
 
 
-def _names(mlp: torch.nn.Module) -> tuple[str, ...] | None:
-    """The projections of a gated MLP by what its code does with them, or None for other code."""
+def _form(mlp: torch.nn.Module) -> tuple[tuple[str, ...], str] | None:
+    """The projections of a gated MLP, by what its code does with them, and its activation; None for other code."""
     try:
         graph = _Tracer().trace(mlp)
     except Exception:  # code that depends on its input is none of the two forms
@@ -94,15 +89,16 @@ def _names(mlp: torch.nn.Module) -> tuple[str, ...] | None:
         return None
     factors = product.args
     for activated, up in (factors, factors[::-1]):
-        if not (called(activated) and known_activation(mlp.get_submodule(activated.target)) == "silu"):
+        activation = known_activation(mlp.get_submodule(activated.target)) if called(activated) else None
+        if activation is None:
             continue
         gate = activated.args[0]
         if called(gate) and called(up) and gate.args == up.args == (x,):
-            return gate.target, up.target, result.target
+            return (gate.target, up.target, result.target), activation
         if _is_half(gate, 0) and _is_half(up, 1) and gate.args[0] is up.args[0]:
             both = gate.args[0].args[0]
             if called(both) and both.args == (x,):
-                return both.target, result.target
+                return (both.target, result.target), activation
     return None
 
 
@@ -116,14 +112,12 @@ def _is_half(node: object, number: int) -> bool:
 
 
 def fuse(model: torch.nn.Module) -> None:
-    """Puts a FusedMLP in the place of each gated MLP whose projections are NVFP4 and have no biases."""
+    """Puts a FusedMLP in the place of each gated MLP whose projections are NVFP4."""
     for name, mlp in list(model.named_modules()):
         linears = {child: one for child, one in mlp.named_children() if isinstance(one, Linear)}
-        if len(linears) not in (2, 3) or any(one.bias is not None for one in linears.values()):
+        form = _form(mlp) if len(linears) in (2, 3) else None
+        if form is None or set(form[0]) != set(linears):
             continue
-        names = _names(mlp)
-        if names is None or names[-1] not in linears or set(names) != set(linears):
-            continue
-        found = tuple(linears[one] for one in names)
+        found = tuple(linears[one] for one in form[0])
         if len({(one.quantize, one.scale) for one in found}) == 1:
-            model.set_submodule(name, FusedMLP(names, found))
+            model.set_submodule(name, FusedMLP(form[0], found, form[1]))

@@ -176,7 +176,7 @@ class Nvfp4GemmQuantizer(HfQuantizer):
             if isinstance(module, Linear) and f"{name}.codes" in state:  # else a part of one of the others
                 found = {name: (unpadded(module), module.bias)}
             elif isinstance(module, FusedMLP):
-                found = {f"{name}.{one}": (weight, None) for one, weight in module.published().items()}
+                found = {f"{name}.{one}": pair for one, pair in module.published().items()}
             elif isinstance(module, Experts):
                 found = {f"{name.removesuffix(HELD)}{one}": pair for one, pair in module.published().items()}
             else:

@@ -6,7 +6,9 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from submission import GatedMLP
 from tests.submission.models.huggingface.published_kit import (
     MODELS,
     AutoModelForCausalLM,
@@ -42,6 +44,21 @@ def test_a_model_with_16_bit_activations(tmp_path, name):
     published = Published(tmp_path, name, modelopt=name == "phi3", inputs=False)
     model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
     assert relative(logits(model), logits(published.reference())) < 3e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("llama", {"mlp_bias": True, "attention_bias": True}), ("phi3", {}), ("gemma3_text", {})]
+)
+def test_a_gated_mlp_is_one_layer_and_saved_as_its_projections(tmp_path, name, changes):
+    published = Published(tmp_path, name, modelopt=False, **changes)
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    assert all(isinstance(layer.mlp, GatedMLP) for layer in model.model.layers)
+    assert max(errors_of_layers(model, published.reference()).values()) < 4e-4
+    model.save_pretrained(tmp_path / "again")
+    saved = load_file(tmp_path / "again" / "model.safetensors")
+    assert saved.keys() == published.tensors.keys()
+    packed = [key for key in saved if key.endswith(("weight_packed", "weight_scale"))]
+    assert all(torch.equal(saved[key].view(torch.uint8), published.tensors[key].view(torch.uint8)) for key in packed)
 
 
 def test_float_and_fp8_layers_beside_nvfp4(tmp_path):
