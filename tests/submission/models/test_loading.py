@@ -190,6 +190,18 @@ def test_a_routers_options_are_read_unless_they_are_given(tmp_path):
     assert MoE.load(folder, PREFIX, ignore=["topk_method"]).normalize
 
 
+def test_experts_of_another_router_are_loaded_where_its_names_are_ignored(tmp_path):
+    tensors = mixture() | {f"{PREFIX}gate.e_score_correction_bias": torch.ones(EXPERTS)}
+    names = ("scoring_func", "routed_scaling_factor", "gate.e_score_correction_bias")
+    folder = folder_of(tmp_path, tensors, scoring_func="sigmoid", routed_scaling_factor=2.5, num_experts_per_tok=2)
+    moe, x = MoE.load(folder, PREFIX, ignore=names), torch.randn(5, HIDDEN)
+    ids, weights = torch.tensor([[3], [0], [-1], [3], [1]]), torch.full((5, 1), 0.5)
+    found = moe(x, ids, weights)
+    for token, expert in enumerate(ids.flatten().tolist()):
+        want = torch.zeros(1, HIDDEN) if expert < 0 else moe.expert(expert)(x[token : token + 1]) / 2
+        assert (found[token] - want[0]).norm() <= OF_KERNELS * want.norm()
+
+
 # --- one weight for several ------------------------------------------------------------------------------------
 
 
