@@ -120,8 +120,10 @@ class MoE(Layer):
         """From a checkpoint, as GatedMLP.load(): the router is PREFIX + "gate.weight", the experts are PREFIX +
         "experts.0.gate_proj" and so on, or all in PREFIX + "experts.gate_up_proj" and "experts.down_proj", whose last
         two dimensions may be transposed.  An expert that all tokens share is not a part of this module; it can be a
-        GatedMLP, and ignore="shared_expert" leaves it out here.  top_k: None for config.json's.  For ids of another router,
-        ignore= takes the names of what this one cannot honour, such as ("scoring_func", "gate.e_score_correction_bias").
+        GatedMLP, and ignore="shared_expert" leaves it out here.  top_k: None for config.json's.
+
+        For ids of another router, ignore= takes the names of what this module's router cannot honour, such as
+        ("scoring_func", "gate.e_score_correction_bias").
         """
         options = Config(source, prefix, ignore).of_mixture({"top_k": top_k, **options})
         tensors = Tensors(source, prefix, ignore)
