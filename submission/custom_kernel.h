@@ -77,7 +77,7 @@ extern "C" {
  *   1.6  for the Python package alone: custom_kernel_tensor_form(), custom_kernel_examine()
  *        (core/board_tensors.h) and custom_kernel_torch_check()
  *   1.7  custom_kernel_route(); custom_kernel_combine(); rows, x_rows and token_scale in
- *        custom_kernel_quantize(); activations and biases */
+ *        custom_kernel_quantize(); activations and biases; an A of 16 bits in custom_kernel_experts() */
 #define CUSTOM_KERNEL_VERSION 0x00010700u
 
 /* CUSTOM_KERNEL_VERSION of the library that is loaded. */
@@ -315,7 +315,8 @@ enum custom_kernel_tokens {
 
 /* Sizes: E = experts, T = rows of A in all, which is `rows`, or E * rows for padded tokens.
  *
- *     a           [T][K/2] bytes
+ *     a           [T][K/2] bytes; or [T][K] fp16 or bf16, which the CPU and Hopper backends take; or with
+ *                 a_index, which names the row of each of these T, [a_rows][K]
  *     sfa         scale factors of a in sfa_layout: of T rows, or for padded tokens of `rows` rows for each
  *                 expert, blocked ones padded to whole blocks for each
  *     b1, b2      [E][N][K/2] bytes; with weights in one tensor, b1 is [E][2 N][K/2]
@@ -360,6 +361,12 @@ struct custom_kernel_experts_args {
     float limit, alpha, beta;
     float reserved_float;            /* 0 */
     const void *bias_gate, *bias_up; /* the same, but [E][N] */
+    int32_t a_type;                  /* enum custom_kernel_a_type; sfa is NULL where A has 16 bits */
+    uint32_t reserved_2;             /* 0 */
+    /* With an A of 16 bits: NULL, or [T] int32 in memory of `device`, 4-byte aligned; row i of A is row
+     * a_index[i] of a, or of zeros where a has no such row. */
+    const void *a_index;
+    int64_t a_rows; /* rows of a with a_index, at least 1; else 0 */
 };
 
 /* Computes the products of all experts under the rules of custom_kernel_extended().  rows = 0 is valid: nothing

@@ -30,11 +30,17 @@ from .operators import (
 )
 from .scale_layouts import ScaleLayout, check_bytes, swizzle_scales
 
+
+def _new(
+    a: torch.Tensor, b1: torch.Tensor, b2: object, sfa: object, sfb1: object, sfb2: object, counts: object,
+    options: int, *others: object,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    rows = others[-1]
+    return new_products(a if rows is None else a.new_empty(rows.numel(), a.shape[1]), b1, options, blocked=False)
+
+
 for _overload in ("", ".nvfp4"):
-    register(
-        f"experts{_overload}",
-        lambda a, b1, b2, sfa, sfb1, sfb2, counts, options, *_: new_products(a, b1, options, blocked=False),
-    )
+    register(f"experts{_overload}", _new)
 _run, _run_nvfp4 = torch.ops.nvfp4_gemm.experts.default, torch.ops.nvfp4_gemm.experts.nvfp4
 
 
@@ -103,7 +109,7 @@ def grouped_gated_gemm(
     a: torch.Tensor,
     b1: torch.Tensor,
     b2: torch.Tensor | None,
-    sfa: torch.Tensor,
+    sfa: torch.Tensor | None,
     sfb1: torch.Tensor,
     sfb2: torch.Tensor | None,
     *,
@@ -122,6 +128,7 @@ def grouped_gated_gemm(
     bias_gate: torch.Tensor | None = None,
     bias_up: torch.Tensor | None = None,
     scale_layout: ScaleLayout = None,
+    rows: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """f(gate) * (up + beta) of each token with its expert's weights, where
 
@@ -133,6 +140,8 @@ def grouped_gated_gemm(
 
     a: float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half; the tokens sorted by expert
     (T, K/2), or padded (E, capacity, K/2).
+    Or a (T, K) or (E, capacity, K) float16 or bfloat16, and sfa None: on the CPU and on Hopper.  Then rows, int32 (T),
+    may name the row of a (R, K) for each of T: a row of zeros where a has no such row.
     b1, b2 (E, N, K/2): the weights, as a.
     sfa, sfb1, sfb2: float8_e4m3fn or uint8, one scale factor for 16 elements of K.
     counts (E): int32, the number of tokens of each expert; of padded tokens, those at the start of its place.
@@ -172,6 +181,7 @@ def grouped_gated_gemm(
         options = OPTIONS[scale_layout, out_dtype, weights] | OF_GATE[activation]
     except (KeyError, TypeError):
         options = other_options(scale_layout, out_dtype, weights, activation, OF_GATE)
+    gathered = {} if rows is None else {"rows": rows}
     if counts is None or offsets is not None:
         counts, options = _ends(counts, offsets, b1), options | ENDS
     elif type(counts) is not Tensor or counts.dtype is not torch.int32:
@@ -187,7 +197,7 @@ def grouped_gated_gemm(
             scale_c = _numbers("scale_c", scale_c, b1)
         found = _run_nvfp4(
             a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, scale_c, limit, alpha, beta,
-            bias_gate, bias_up,
+            bias_gate, bias_up, **gathered,
         )  # fmt: skip
         float_c = found[1]
     else:
@@ -195,7 +205,7 @@ def grouped_gated_gemm(
             refuse_scale(scale_c)
         found = float_c = _run(
             a, b1, b2, sfa, sfb1, sfb2, counts, options, scale_gate, scale_up, token_scale, limit, alpha, beta,
-            bias_gate, bias_up,
+            bias_gate, bias_up, **gathered,
         )  # fmt: skip
     if float_c.requires_grad or forward_ad._current_level >= 0:
         return without_derivative(
@@ -208,7 +218,7 @@ def grouped_gated_gemm(
 def grouped_plain_gemm(
     a: torch.Tensor,
     b: torch.Tensor,
-    sfa: torch.Tensor,
+    sfa: torch.Tensor | None,
     sfb: torch.Tensor,
     *,
     counts: torch.Tensor | None = None,
@@ -220,12 +230,14 @@ def grouped_plain_gemm(
     bias: torch.Tensor | None = None,
     activation: str | None = None,
     scale_layout: ScaleLayout = None,
+    rows: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """f((a @ b[e]^T) * (scale[e] * token_scale) + bias[e]) of each token with its expert's weights.  E experts, at most
     1,024.  activation: f, as gated_gemm() names it, or None.
 
     a: float4_e2m1fn_x2 or uint8, two e2m1 values per byte, the first in the low half; the tokens sorted by expert
     (T, K/2), or padded (E, capacity, K/2).  b (E, N, K/2): the weights, as a.
+    Or a is float16 or bfloat16 and sfa None, with or without rows, as grouped_gated_gemm() explains them.
     sfa, sfb: float8_e4m3fn or uint8, one scale factor for 16 elements of K, in scale_layout: "linear", (T, K/16) or
     (E, capacity, K/16), and (E, N, K/16); "swizzled128x4"; a pair of these; or None.
     counts (E), or offsets (E) or (E + 1): int32, on the device, as grouped_gated_gemm() explains them.
@@ -242,6 +254,9 @@ def grouped_plain_gemm(
         options = other_options(scale_layout, out_dtype, APART, activation) | PLAIN
     if not (isinstance(b, torch.Tensor) and isinstance(sfb, torch.Tensor)):  # the operator has other names for them
         _check_tensors(b, "b", sfb, "sfb")
+    more = {} if rows is None else {"rows": rows}
+    if bias is not None:
+        more["bias_gate"] = bias
     if counts is None or offsets is not None:
         counts, options = _ends(counts, offsets, b, "b"), options | ENDS
     elif type(counts) is not Tensor or counts.dtype is not torch.int32:
@@ -254,13 +269,13 @@ def grouped_plain_gemm(
         if scale_c is not None:
             scale_c = _numbers("scale_c", scale_c, b, "b")
         given = (a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale, scale_c)
-        found = _run_nvfp4(*given) if bias is None else _run_nvfp4(*given, 0.0, 1.0, 0.0, bias)
+        found = _run_nvfp4(*given, **more)
         float_c = found[1]
     else:
         if scale_c is not None:
             refuse_scale(scale_c)
         given = (a, b, None, sfa, sfb, None, counts, options, scale, None, token_scale)
-        found = float_c = _run(*given) if bias is None else _run(*given, 0.0, 1.0, 0.0, bias)
+        found = float_c = _run(*given, **more)
     if float_c.requires_grad or forward_ad._current_level >= 0:
         return without_derivative(
             found, a=a, b=b, sfa=sfa, sfb=sfb, scale=scale, token_scale=token_scale, scale_c=scale_c, bias=bias

@@ -8,7 +8,7 @@
 #include "cudart/shim.h"
 #include "entry.h"
 
-enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 14, EXPERTS_RANGES = 15, QUANTIZE_RANGES = 10 };
+enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 14, EXPERTS_RANGES = 16, QUANTIZE_RANGES = 10 };
 /* Most groups whose host memory a simulated call takes. */
 enum { MOST_GROUPS = 256 };
 
@@ -239,7 +239,7 @@ static int64_t experts_ranges_of(const struct custom_kernel_experts_args *args, 
     const int64_t limit = (int64_t)1 << 20, rows = args->rows, n = args->n, k = args->k,
                   experts = args->experts;
     if (rows < 0 || n < 1 || k < 1 || experts < 1 || rows > limit || n > limit || k > limit ||
-        experts > CUSTOM_KERNEL_MAX_EXPERTS) {
+        args->a_rows > limit || experts > CUSTOM_KERNEL_MAX_EXPERTS) {
         return -1;
     }
     const int64_t groups = k / NVFP4_GROUP_ELEMS, one = sizeof(float);
@@ -248,7 +248,10 @@ static int64_t experts_ranges_of(const struct custom_kernel_experts_args *args, 
     const int64_t b_bytes = b_rows * (k / 2) * experts;
     const int64_t sfb_bytes = scale_tensor_bytes(args->scale_layout, b_rows, groups) * experts;
     const struct range all[EXPERTS_RANGES] = {
-        {"a", args->a, all_rows * (k / 2)},
+        {"a", args->a,
+         args->a_type == CUSTOM_KERNEL_A_NVFP4 ? all_rows * (k / 2)
+                                               : (args->a_index != NULL ? args->a_rows : all_rows) * k * 2},
+        {"a_index", args->a_index, all_rows * one},
         {"b1", args->b1, b_bytes},
         {"b2", args->b2, b_bytes},
         {"sfa", args->sfa, scale_tensor_bytes(args->sfa_layout, rows, groups) * places},

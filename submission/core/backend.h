@@ -73,8 +73,14 @@ struct experts {
     const int32_t *counts;
     int32_t tokens; /* enum custom_kernel_tokens */
     int32_t sfa_layout;
-    int64_t b_rows; /* rows of b1, and of b2, from one expert to the next: n or 2 n */
+    int64_t b_rows;         /* rows of b1, and of b2, from one expert to the next: n or 2 n */
+    const int32_t *a_index; /* of an A of 16 bits: the row of `a` for each row of A; NULL: the same */
+    int64_t a_rows;         /* rows of `a` in all */
 };
+
+static inline bool experts_have_16_bit_a(const struct experts *experts) {
+    return experts->extension.a_type != CUSTOM_KERNEL_A_NVFP4;
+}
 
 /* Rows of A and C in all. */
 static inline int64_t rows_of_experts(const struct experts *experts) {

@@ -128,7 +128,7 @@ int32_t pad_experts(const struct backend *backend, struct experts *experts, uint
         return CUSTOM_KERNEL_OK;
     }
     const int64_t batches = rows_of_experts(experts) / all->m;
-    add_elements(&copies, &all->a, batches, all->m, k, false);
+    add_elements(&copies, &all->a, 1, experts->a_rows, k, experts_have_16_bit_a(experts));
     if (keeps_codes(backend->ends_rows_of_experts, k)) {
         all->b_k = k;
     } else {

@@ -16,6 +16,7 @@ static struct custom_kernel_extended_args extended_of(const struct custom_kernel
         .n = args->n,
         .k = args->k,
         .b2 = args->b2,
+        .sfa = args->sfa,
         .sfb2 = args->sfb2,
         .products = args->products,
         .weights = args->weights,
@@ -32,6 +33,8 @@ static struct custom_kernel_extended_args extended_of(const struct custom_kernel
         .reserved_float = args->reserved_float,
         .bias_gate = args->bias_gate,
         .bias_up = args->bias_up,
+        .a_type = args->a_type,
+        .reserved_2 = args->reserved_2,
     };
 }
 
@@ -60,10 +63,18 @@ static int32_t check_extents(const struct custom_kernel_experts_args *args) {
     }
     RETURN_IF_FAILED(check_extent(NO_GROUP, "n", args->n, 1));
     RETURN_IF_FAILED(check_extent(NO_GROUP, "k", args->k, 1));
+    if (args->a_index != NULL && args->a_type == CUSTOM_KERNEL_A_NVFP4) {
+        return check_absent("a_index", args->a_index, "unless A has 16 bits");
+    }
+    RETURN_IF_FAILED(check_extent(NO_GROUP, "a_rows", args->a_rows, args->a_index != NULL ? 1 : 0));
+    if (args->a_rows > (args->a_index != NULL ? INT32_MAX : 0)) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "a_rows is %lld; expected %s", (long long)args->a_rows,
+                           args->a_index != NULL ? "less than 2^31" : "0 without a_index");
+    }
     return check_k(NO_GROUP, args->k);
 }
 
-enum { NUMBER_ALIGNMENT = 4, INPUTS = 13, C = INPUTS, SFC, MEMBERS };
+enum { NUMBER_ALIGNMENT = 4, INPUTS = 14, C = INPUTS, SFC, MEMBERS };
 
 static int32_t check_tensors(const struct custom_kernel_experts_args *args) {
     const int64_t groups = args->k / NVFP4_GROUP_ELEMS, experts = args->experts,
@@ -74,7 +85,9 @@ static int32_t check_tensors(const struct custom_kernel_experts_args *args) {
     const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART, second = !plain && !joint;
     const int64_t places = args->tokens == CUSTOM_KERNEL_TOKENS_PADDED ? experts : 1;
     const int64_t sfa_rows = scale_rows_unit(args->sfa_layout), sfb_rows = scale_rows_unit(args->scale_layout);
-    const int64_t code_bytes = args->k / 2, number_bytes = sizeof(float);
+    const bool halves = args->a_type != CUSTOM_KERNEL_A_NVFP4, index = args->a_index != NULL;
+    const int64_t code_bytes = args->k / 2, a_bytes = halves ? output_row_bytes(args->k) : code_bytes,
+                  number_bytes = sizeof(float);
     const int wide = POINTER_ALIGNMENT_BYTES, narrow = NUMBER_ALIGNMENT;
     int64_t b_rows = args->n;
     if (joint && __builtin_add_overflow(b_rows, b_rows, &b_rows)) {
@@ -82,12 +95,13 @@ static int32_t check_tensors(const struct custom_kernel_experts_args *args) {
                            (long long)args->n);
     }
     struct member all[MEMBERS] = {
-        {MEMBER(args, a), args->rows, 1, code_bytes, places, wide, true},
+        {MEMBER(args, a), index ? args->a_rows : args->rows, 1, a_bytes, index ? 1 : places, wide, true},
         {MEMBER(args, b1), b_rows, 1, code_bytes, experts, wide, true},
         {MEMBER(args, b2), b_rows, 1, code_bytes, experts, wide, second},
-        {MEMBER(args, sfa), args->rows, sfa_rows, a_groups, places, wide, true},
+        {MEMBER(args, sfa), args->rows, sfa_rows, a_groups, places, wide, !halves},
         {MEMBER(args, sfb1), b_rows, sfb_rows, b_groups, experts, wide, true},
         {MEMBER(args, sfb2), b_rows, sfb_rows, b_groups, experts, wide, second},
+        {MEMBER(args, a_index), args->rows, 1, number_bytes, places, narrow, index},
         {MEMBER(args, counts), experts, 1, sizeof(int32_t), 1, narrow, true},
         {MEMBER(args, scale_gate), experts, 1, number_bytes, 1, narrow, args->scale_gate != NULL},
         {MEMBER(args, scale_up), experts, 1, number_bytes, 1, narrow, args->scale_up != NULL},
@@ -147,6 +161,10 @@ int32_t validate_experts(const struct custom_kernel_experts_args *caller_args, s
         .tokens = args.tokens,
         .sfa_layout = args.sfa_layout,
         .b_rows = args.weights == CUSTOM_KERNEL_WEIGHTS_APART ? args.n : 2 * args.n,
+        .a_index = args.a_index,
+        .a_rows = args.a_index != NULL                         ? args.a_rows
+                  : args.tokens == CUSTOM_KERNEL_TOKENS_PADDED ? args.experts * args.rows
+                                                               : args.rows,
     };
     if (experts->extension.stacked && args.rows > 0) {
         /* n is a multiple of 128 if the scales are blocked, so the halves are whole tiles */

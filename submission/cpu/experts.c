@@ -1,5 +1,6 @@
 /* The products of experts on the CPU: a problem for each expert that has rows. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "../core/expert_rows.h"
 #include "cpu_backend.h"
@@ -9,6 +10,7 @@ struct expert_problems {
     struct problem *problems;     /* [experts], those with rows first */
     struct extension *extensions; /* likewise */
     uint8_t *sfa;                 /* a blocked sfa row by row; else NULL */
+    uint8_t *a;                   /* the rows of A that an index names; else NULL */
     int64_t count;
 };
 
@@ -29,6 +31,22 @@ static uint8_t *by_rows(const struct experts *experts) {
     return copy;
 }
 
+/* The rows of A of 16 bits, in order. */
+static uint8_t *by_index(const struct experts *experts) {
+    const size_t row_bytes = (size_t)experts->all.k * sizeof(uint16_t);
+    const int64_t rows = rows_of_experts(experts);
+    uint8_t *copy = malloc((size_t)rows * row_bytes);
+    for (int64_t row = 0; copy != NULL && row < rows; row++) {
+        const int64_t from = experts->a_index[row];
+        if (from >= 0 && from < experts->a_rows) {
+            memcpy(copy + (size_t)row * row_bytes, experts->all.a + (size_t)from * row_bytes, row_bytes);
+        } else {
+            memset(copy + (size_t)row * row_bytes, 0, row_bytes);
+        }
+    }
+    return copy;
+}
+
 /* Adds expert number `expert`, whose `rows` rows begin at first_row. */
 static void add_expert(const struct experts *experts, int64_t expert, int64_t first_row, int64_t rows,
                        struct expert_problems *to) {
@@ -43,8 +61,12 @@ static void add_expert(const struct experts *experts, int64_t expert, int64_t fi
     problem->m = rows;
     problem->l = 1;
     problem->rows_of_a = true;
-    problem->a += first_row * (all->k / 2);
-    problem->sfa = (to->sfa != NULL ? to->sfa : all->sfa) + first_row * groups;
+    if (experts_have_16_bit_a(experts)) {
+        problem->a = (to->a != NULL ? to->a : all->a) + first_row * all->k * (int64_t)sizeof(uint16_t);
+    } else {
+        problem->a += first_row * (all->k / 2);
+        problem->sfa = (to->sfa != NULL ? to->sfa : all->sfa) + first_row * groups;
+    }
     problem->b1 += expert * b_bytes;
     problem->sfb1 += expert * sfb_bytes;
     if (all->b2 != NULL) {
@@ -87,14 +109,17 @@ static void list_experts(const struct experts *experts, struct expert_problems *
 
 int32_t cpu_run_experts(const struct experts *experts) {
     const size_t count = (size_t)experts->all.l;
-    const bool copies = experts->sfa_layout != CUSTOM_KERNEL_SCALES_ROWS;
+    const bool gathers = experts->a_index != NULL,
+               copies = !experts_have_16_bit_a(experts) && experts->sfa_layout != CUSTOM_KERNEL_SCALES_ROWS;
     struct expert_problems all = {
         .problems = malloc(count * sizeof *all.problems),
         .extensions = malloc(count * sizeof *all.extensions),
         .sfa = copies ? by_rows(experts) : NULL,
+        .a = gathers ? by_index(experts) : NULL,
     };
     int32_t status = CUSTOM_KERNEL_OK;
-    if (all.problems == NULL || all.extensions == NULL || (copies && all.sfa == NULL)) {
+    if (all.problems == NULL || all.extensions == NULL || (copies && all.sfa == NULL) ||
+        (gathers && all.a == NULL)) {
         status = set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY, "no host memory to list %zu experts", count);
     } else {
         list_experts(experts, &all);
@@ -104,5 +129,6 @@ int32_t cpu_run_experts(const struct experts *experts) {
     free(all.problems);
     free(all.extensions);
     free(all.sfa);
+    free(all.a);
     return status;
 }

@@ -152,3 +152,12 @@ int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index),
     return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is '%.64s'; expected one of %s", variable, wanted,
                        names);
 }
+
+int32_t gpu_check_a_type(const char *backend, int32_t a_type) {
+    if (a_type == CUSTOM_KERNEL_A_NVFP4) {
+        return CUSTOM_KERNEL_OK;
+    }
+    return set_message(
+        CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+        "a has 16 bits an element; expected e2m1 codes with scale factors (a_type 0) on backend %s", backend);
+}

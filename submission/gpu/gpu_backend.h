@@ -94,6 +94,9 @@ struct limit {
  * NULL if the limits hold for every tile. */
 int32_t gpu_check_limits(const char *backend, const char *tile, const struct limit *limits, int count);
 
+/* Refuses an A of 16 bits, for a backend whose MMAs take fp4 on both sides. */
+int32_t gpu_check_a_type(const char *backend, int32_t a_type);
+
 /* The index of the tile that the environment's `variable` names, or -1 if it is unset or empty; `name_of`
  * gives the name of each index, NULL past the last one. */
 int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index), int *index);

@@ -4,15 +4,16 @@
 #include "operands.h"
 
 #define OPERANDS                                                                                               \
-    "Tensor a, Tensor b1, Tensor? b2, Tensor sfa, Tensor sfb1, Tensor? sfb2, Tensor counts, int options=0, "   \
+    "Tensor a, Tensor b1, Tensor? b2, Tensor? sfa, Tensor sfb1, Tensor? sfb2, Tensor counts, int options=0, "  \
     "Tensor? scale_gate=None, Tensor? scale_up=None, Tensor? token_scale=None, "
 #define ACTIVATION                                                                                             \
-    "float limit=0.0, float alpha=1.0, float beta=0.0, Tensor? bias_gate=None, Tensor? bias_up=None"
+    "float limit=0.0, float alpha=1.0, float beta=0.0, Tensor? bias_gate=None, Tensor? bias_up=None, "         \
+    "Tensor? rows=None"
 
 enum { A, B1, B2, SFA, SFB1, SFB2, COUNTS, OPTIONS, GATE, UP, TOKENS, SCALE };
 
 /* Places after the scales. */
-enum { LIMIT, ALPHA, BETA, BIAS_GATE, BIAS_UP };
+enum { LIMIT, ALPHA, BETA, BIAS_GATE, BIAS_UP, ROWS };
 
 /* Names that the caller of a plain product, or one with offsets, has for the arguments. */
 static void name_arguments(struct torch_call *call, int first, const struct options *options) {
@@ -44,7 +45,9 @@ static struct torch_shape by_expert(int64_t experts, int64_t rows, int64_t colum
 static int32_t read_matrices(const struct torch_call *call, const struct options *options,
                              struct custom_kernel_experts_args *args) {
     const struct torch_tensor *a = tensor_at(call, A), *b1 = tensor_at(call, B1), *b2 = tensor_at(call, B2);
-    const bool joint = options->weights != CUSTOM_KERNEL_WEIGHTS_APART, padded = a->dimensions == 3;
+    const bool joint = options->weights != CUSTOM_KERNEL_WEIGHTS_APART, padded = a->dimensions == 3,
+               halves = is_16_bits(a);
+    RETURN_IF_FAILED(check_a_and_sfa(a, tensor_at(call, SFA)));
     if (a->dimensions != 2 && !padded) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
                            "a has shape %s; expected (T, K/2), or (E, capacity, K/2) with counts",
@@ -71,13 +74,14 @@ static int32_t read_matrices(const struct torch_call *call, const struct options
     args->experts = experts;
     args->rows = a->sizes[a->dimensions - 2];
     args->n = joint ? rows / 2 : rows;
-    args->k = k_of(a);
+    args->k = halves ? last_size(a) : k_of(a);
+    args->a_type = a_type_of(a);
     args->tokens = padded          ? CUSTOM_KERNEL_TOKENS_PADDED
                    : options->ends ? CUSTOM_KERNEL_TOKENS_ENDED
                                    : CUSTOM_KERNEL_TOKENS_COUNTED;
-    RETURN_IF_FAILED(check_activations(a, false));
+    RETURN_IF_FAILED(check_activations(a, halves));
     if (padded) {
-        const struct torch_shape shape = by_expert(experts, args->rows, args->k / 2);
+        const struct torch_shape shape = by_expert(experts, args->rows, last_size(a));
         RETURN_IF_FAILED(check_shape(a, &shape));
     }
     const struct torch_shape weights = by_expert(experts, rows, args->k / 2);
@@ -98,7 +102,7 @@ static int32_t read_factors(struct torch_call *call, int place, int codes, int32
                            "%s has layout 'swizzled8x4'; expected 'linear' or 'swizzled128x4' for experts",
                            factors.tensor->name);
     }
-    const int64_t groups = k_of(tensor_at(call, A)) / NVFP4_GROUP_ELEMS;
+    const int64_t groups = k_of(tensor_at(call, B1)) / NVFP4_GROUP_ELEMS;
     RETURN_IF_FAILED(check_factors(&factors, groups));
     *layout = library_layout(&factors);
     RETURN_IF_FAILED(factors_for_library(call, &factors, groups, *layout, &found));
@@ -109,7 +113,9 @@ static int32_t read_factors(struct torch_call *call, int place, int codes, int32
 static int32_t read_all_factors(struct torch_call *call, const struct options *options,
                                 struct custom_kernel_experts_args *args) {
     int32_t second = 0;
-    RETURN_IF_FAILED(read_factors(call, SFA, A, options->sfa_layout, &args->sfa_layout, &args->sfa));
+    if (tensor_at(call, SFA) != NULL) {
+        RETURN_IF_FAILED(read_factors(call, SFA, A, options->sfa_layout, &args->sfa_layout, &args->sfa));
+    }
     RETURN_IF_FAILED(read_factors(call, SFB1, B1, options->sfb_layout, &args->scale_layout, &args->sfb1));
     if (tensor_at(call, SFB2) == NULL) {
         return CUSTOM_KERNEL_OK;
@@ -138,9 +144,10 @@ static int32_t read_addresses(const struct torch_call *call, int first, bool nvf
     const struct torch_tensor *a = tensor_at(call, A);
     const struct torch_shape of_experts = {.dimensions = 1, .sizes = {args->experts}},
                              of_columns = shape_2d(args->experts, args->n),
-                             of_tokens = {.dimensions = (int)a->dimensions - 1,
-                                          .sizes = {a->sizes[0], a->sizes[1]},
-                                          .order = {0, 1}};
+                             of_tokens = {
+                                 .dimensions = (int)a->dimensions - 1,
+                                 .sizes = {args->a_index != NULL ? args->rows : a->sizes[0], a->sizes[1]},
+                                 .order = {0, 1}};
     const void **codes[] = {&args->a, &args->b1, &args->b2};
     for (int i = 0; i < 3; i++) {
         void *found = NULL;
@@ -156,6 +163,27 @@ static int32_t read_addresses(const struct torch_call *call, int first, bool nvf
     RETURN_IF_FAILED(read_shaped(call, first + BIAS_GATE, DTYPE_float32, &of_columns, &args->bias_gate));
     RETURN_IF_FAILED(read_shaped(call, first + BIAS_UP, DTYPE_float32, &of_columns, &args->bias_up));
     return nvfp4 ? read_shaped(call, SCALE, DTYPE_float32, &of_experts, &args->scale_c) : CUSTOM_KERNEL_OK;
+}
+
+/* The row of a for each row of the output, whose number this is then. */
+static int32_t read_rows(const struct torch_tensor *rows, const struct torch_tensor *a,
+                         struct custom_kernel_experts_args *args) {
+    void *found;
+    if (rows == NULL) {
+        return CUSTOM_KERNEL_OK;
+    }
+    if (a->dimensions != 2 || args->a_type == CUSTOM_KERNEL_A_NVFP4) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "rows is given and a has shape %s and dtype %s; expected 16-bit a (R, K)",
+                           tensor_text(a).text, dtype_text(a->dtype));
+    }
+    const struct torch_shape shape = {.dimensions = 1, .sizes = {elements_of(rows)}};
+    RETURN_IF_FAILED(check_tensor(rows, DTYPE_SET(DTYPE_int32), &shape, a));
+    RETURN_IF_FAILED(tensor_data(rows, &found));
+    args->a_index = found;
+    args->a_rows = args->rows;
+    args->rows = elements_of(rows);
+    return CUSTOM_KERNEL_OK;
 }
 
 static int32_t run_either(struct torch_call *call, bool nvfp4) {
@@ -177,17 +205,23 @@ static int32_t run_either(struct torch_call *call, bool nvfp4) {
     };
     RETURN_IF_FAILED(read_matrices(call, &options, &args));
     RETURN_IF_FAILED(read_all_factors(call, &options, &args));
+    RETURN_IF_FAILED(read_rows(tensor_at(call, first + ROWS), a, &args));
     RETURN_IF_FAILED(read_addresses(call, first, nvfp4, &args));
     RETURN_IF_FAILED(device_and_queue(a, &args.device, &args.queue));
     const int leading = (int)a->dimensions - 1;
-    const struct torch_shape c = shape_of(a, leading, nvfp4 ? args.n / 2 : args.n),
-                             sfc = shape_of(a, leading, args.n / NVFP4_GROUP_ELEMS);
+    struct torch_shape c = shape_of(a, leading, nvfp4 ? args.n / 2 : args.n),
+                       sfc = shape_of(a, leading, args.n / NVFP4_GROUP_ELEMS);
+    if (leading == 1) {
+        c.sizes[0] = sfc.sizes[0] = args.rows;
+    }
     RETURN_IF_FAILED(new_result(call, &c, output_dtype(&options), a, &args.c));
     if (nvfp4) {
         RETURN_IF_FAILED(new_result(call, &sfc, DTYPE_float8_e4m3fn, a, &args.sfc));
     }
     if (a->described) {
         args.rows = 0;
+        args.a_index = NULL;
+        args.a_rows = 0;
         args.backend = CUSTOM_KERNEL_BACKEND_CPU;
     }
     return custom_kernel_experts(&args);

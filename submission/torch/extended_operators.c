@@ -25,10 +25,6 @@ struct extended {
     struct custom_kernel_extended_args args;
 };
 
-static bool is_16_bits(const struct torch_tensor *a) {
-    return a->dtype == DTYPE_float16 || a->dtype == DTYPE_bfloat16;
-}
-
 static int32_t check_given(const struct torch_tensor *tensor, const char *name, bool wanted) {
     if ((tensor != NULL) == wanted) {
         return CUSTOM_KERNEL_OK;
@@ -43,12 +39,7 @@ static int32_t check_matrices(struct extended *given) {
     struct custom_kernel_extended_args *args = &given->args;
     const bool plain = args->products == CUSTOM_KERNEL_PRODUCTS_PLAIN, halves = is_16_bits(a);
     const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART;
-    if (halves != (given->sfa == NULL)) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "a has dtype %s; expected %s, as sfa is %s",
-                           dtype_text(a->dtype),
-                           halves ? "torch.float4_e2m1fn_x2 or torch.uint8" : "torch.float16 or torch.bfloat16",
-                           halves ? "given" : "None");
-    }
+    RETURN_IF_FAILED(check_a_and_sfa(a, given->sfa));
     RETURN_IF_FAILED(check_activations(a, halves));
     if (b1->dimensions != 2) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has shape %s; expected (rows, K/2)", b1->name,
@@ -67,9 +58,7 @@ static int32_t check_matrices(struct extended *given) {
     args->n = joint ? rows / 2 : rows;
     args->k = halves ? last_size(a) : k_of(a);
     args->l = 1;
-    args->a_type = !halves                     ? CUSTOM_KERNEL_A_NVFP4
-                   : a->dtype == DTYPE_float16 ? CUSTOM_KERNEL_A_FP16
-                                               : CUSTOM_KERNEL_A_BF16;
+    args->a_type = a_type_of(a);
     RETURN_IF_FAILED(check_weight_codes(b1, rows, args->k, a));
     return given->b2 == NULL ? CUSTOM_KERNEL_OK : check_weight_codes(given->b2, rows, args->k, a);
 }

@@ -63,6 +63,17 @@ int64_t rows_of(const struct torch_tensor *tensor) {
     return rows;
 }
 
+int32_t check_a_and_sfa(const struct torch_tensor *a, const struct torch_tensor *sfa) {
+    const bool halves = is_16_bits(a);
+    if (halves == (sfa == NULL)) {
+        return CUSTOM_KERNEL_OK;
+    }
+    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "a has dtype %s; expected %s, as sfa is %s",
+                       dtype_text(a->dtype),
+                       halves ? "torch.float4_e2m1fn_x2 or torch.uint8" : "torch.float16 or torch.bfloat16",
+                       halves ? "given" : "None");
+}
+
 int32_t check_activations(const struct torch_tensor *a, bool of_16_bits) {
     if (a->dimensions < 2 || a->dimensions >= TORCH_MAX_DIMENSIONS) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s has shape %s; expected (M, K/2)", a->name,

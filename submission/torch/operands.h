@@ -54,6 +54,20 @@ static inline float library_alpha(double alpha) {
     return (float)alpha == 0 ? FLT_TRUE_MIN : (float)alpha;
 }
 
+static inline bool is_16_bits(const struct torch_tensor *a) {
+    return a->dtype == DTYPE_float16 || a->dtype == DTYPE_bfloat16;
+}
+
+/* enum custom_kernel_a_type */
+static inline int32_t a_type_of(const struct torch_tensor *a) {
+    return a->dtype == DTYPE_float16    ? CUSTOM_KERNEL_A_FP16
+           : a->dtype == DTYPE_bfloat16 ? CUSTOM_KERNEL_A_BF16
+                                        : CUSTOM_KERNEL_A_NVFP4;
+}
+
+/* An a of 16 bits has no scale factors, and codes have some. */
+int32_t check_a_and_sfa(const struct torch_tensor *a, const struct torch_tensor *sfa);
+
 /* a: codes (..., K/2), or 16-bit numbers (..., K); its rows are all dimensions but the last. */
 int32_t check_activations(const struct torch_tensor *a, bool of_16_bits);
 /* b: codes (rows, K/2). */

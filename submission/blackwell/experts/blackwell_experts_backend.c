@@ -70,6 +70,7 @@ static int32_t make_params(const struct experts_plan *plan, struct blackwell_exp
 int32_t blackwell_run_experts(const struct experts *experts) {
     struct experts_plan plan = {0};
     struct blackwell_experts_params params;
+    RETURN_IF_FAILED(gpu_check_a_type("blackwell", experts->extension.a_type));
     RETURN_IF_FAILED(make_plan(experts, &plan));
     RETURN_IF_FAILED(make_params(&plan, &params));
     const int64_t tiles = most_expert_tiles(experts, blackwell_experts_tile_rows(plan.tile)) * plan.tiles_n,

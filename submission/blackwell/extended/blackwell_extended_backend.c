@@ -133,12 +133,8 @@ static int32_t launch_all(struct extended_plan *plan, uint8_t *scratch) {
 int32_t blackwell_run_extended(const struct problem *problem) {
     struct extended_plan plan = {0};
     uint8_t *scratch = NULL;
-    if (problem->extension->a_type !=
-        CUSTOM_KERNEL_A_NVFP4) { /* HW: its block-scaled MMA takes fp4 on both sides */
-        return set_message(
-            CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-            "a has 16 bits an element; expected e2m1 codes with scale factors (a_type 0) on backend blackwell");
-    }
+    /* HW: its block-scaled MMA takes fp4 on both sides. */
+    RETURN_IF_FAILED(gpu_check_a_type("blackwell", problem->extension->a_type));
     RETURN_IF_FAILED(make_plan(problem, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, gpu_scales_bytes(&plan.scales), &scratch));
     int32_t status = launch_all(&plan, scratch);

@@ -60,6 +60,7 @@ static int32_t make_params(const struct experts_plan *plan, struct geforce_exper
 int32_t geforce_run_experts(const struct experts *experts) {
     struct experts_plan plan = {0};
     struct geforce_experts_params params;
+    RETURN_IF_FAILED(gpu_check_a_type("geforce", experts->extension.a_type));
     RETURN_IF_FAILED(make_plan(experts, &plan));
     RETURN_IF_FAILED(make_params(&plan, &params));
     const int64_t tiles = most_expert_tiles(experts, plan.tile->tile_m) * plan.tiles_n;

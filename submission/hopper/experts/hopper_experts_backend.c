@@ -1,9 +1,11 @@
 /* The host side of the products of experts.  A call: select a tile, check the limits, get scratch memory for A
- * in fp16, encode the tensor maps, dequantize A, multiply.  Nothing depends on the counts. */
+ * in 16 bits, encode the tensor maps, dequantize A or bring it into order, multiply.  Nothing depends on the
+ * counts. */
 #include "../hopper_run.h"
 
 #include "../../gpu/experts/gpu_experts_host.h"
 #include "../../gpu/gpu_backend.h"
+#include "../extended/hopper_extended_kernels.h"
 #include "../hopper_operands.h"
 #include "hopper_experts_kernels.h"
 #include "hopper_experts_selection.h"
@@ -78,6 +80,23 @@ static int32_t launch_dequantize(const struct experts_plan *plan, uint8_t *a_fp1
     return gpu_launch(&plan->experts->all, &launch, arguments);
 }
 
+static int32_t launch_arrange(const struct experts_plan *plan, uint8_t *a_halves) {
+    struct hopper_experts_arrange_params params = {
+        .a = hopper_dequantize_params(&plan->a, plan->stages_k, a_halves),
+        .a_index = plan->experts->a_index,
+        .a_rows = plan->experts->a_rows,
+    };
+    struct launch launch = {
+        .kernel = hopper_experts_arrange_kernel(),
+        .grid = {plan->rows, ceil_div(params.a.row_units, ARRANGE_THREADS), 1},
+        .threads = ARRANGE_THREADS,
+        .cluster = 1,
+        .pdl_variable = HOPPER_PDL_VARIABLE,
+    };
+    void *arguments[] = {&params};
+    return gpu_launch(&plan->experts->all, &launch, arguments);
+}
+
 /* Every step that can fail because of the arguments comes before the first launch. */
 static int32_t launch_all(const struct experts_plan *plan, uint8_t *scratch) {
     const struct experts *experts = plan->experts;
@@ -86,7 +105,7 @@ static int32_t launch_all(const struct experts_plan *plan, uint8_t *scratch) {
                   at_once = (int64_t)plan->sms * plan->tile->ctas_per_sm;
     struct tensor_maps maps;
     struct launch launch = {
-        .kernel = hopper_experts_gemm_kernel(plan->index),
+        .kernel = hopper_experts_gemm_kernel(plan->index, experts->extension.a_type),
         .grid = {tiles < at_once ? tiles : at_once, 1, 1},
         .threads = CTA_THREADS(EXPERTS_WARPGROUPS),
         .cluster = 1,
@@ -105,10 +124,12 @@ static int32_t launch_all(const struct experts_plan *plan, uint8_t *scratch) {
         .interleave = experts->extension.interleave,
         .tiles_n = (int32_t)plan->tiles_n,
         .stages_k = (int32_t)plan->stages_k,
+        .correction = hopper_correction(experts->extension.a_type),
     };
     RETURN_IF_FAILED(encode_maps(plan, scratch, &maps));
     RETURN_IF_FAILED(gpu_allow_shared_memory(all->device, &launch));
-    RETURN_IF_FAILED(launch_dequantize(plan, scratch));
+    RETURN_IF_FAILED(experts_have_16_bit_a(experts) ? launch_arrange(plan, scratch)
+                                                    : launch_dequantize(plan, scratch));
     void *arguments[] = {&maps.a, &maps.b1, &maps.b2, &params};
     return gpu_launch(all, &launch, arguments);
 }

@@ -1,8 +1,9 @@
-/* The kernel before the products of experts: A as permuted fp16, once for all CTAs. */
+/* The kernels before the products of experts: A as permuted fp16 or bf16, once for all CTAs. */
 #ifndef HOPPER_EXPERTS_DEQUANTIZE_CUH
 #define HOPPER_EXPERTS_DEQUANTIZE_CUH
 
 #include "../../gpu/experts/gpu_experts.cuh"
+#include "../extended/hopper_arrange_kernel.cuh"
 #include "../hopper_dequantize.cuh"
 #include "hopper_experts_kernels.h"
 
@@ -48,6 +49,17 @@ static __global__ void __launch_bounds__(EXPERTS_DEQUANTIZE_THREADS)
         p.a.a + row * p.a.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + box * sizeof(uint2);
     dequantize_box_parity(fp4, scales_of_chunk(p.a, batch, row_of_batch, chunk), p.a.scale_half_step, box,
                           parity, full, to, parity * sizeof(uint4));
+}
+
+/* An A of 16 bits, of which an index may name the rows: zeros for those that A lacks. */
+static __global__ void __launch_bounds__(ARRANGE_THREADS)
+    experts_arrange_kernel(const __grid_constant__ hopper_experts_arrange_params p) {
+    const struct arrange_place place = arrange_place_of(p.a);
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    const int64_t row = p.a_index != nullptr ? p.a_index[blockIdx.x] : blockIdx.x;
+    const bool filled = place.filled && row >= 0 && row < p.a_rows;
+    store_arranged(p.a, place, filled ? *arrange_source(p.a, place, row) : make_uint4(0, 0, 0, 0));
 }
 
 } // namespace hopper

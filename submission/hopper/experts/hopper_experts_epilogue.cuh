@@ -28,7 +28,8 @@ template <class T, bool plain, bool fp32>
 static __device__ __forceinline__ void
 stage_strip(const float (&acc)[T::m_blocks][T::accs], int first, uint32_t output, int warpgroup,
             const struct experts_coord &coord, const struct extended_params &p,
-            const struct expert_scalars &scalars, const struct column_bias (&bias)[plain ? 2 : 1]) {
+            const struct expert_scalars &scalars, const struct column_bias (&bias)[plain ? 2 : 1],
+            float correction) {
     constexpr int row_bytes = fp32 ? EXPERTS_WIDE_ROW_BYTES : EXPERTS_SHORT_ROW_BYTES;
     const int lane = threadIdx.x % WARP_THREADS;
 #pragma unroll
@@ -39,7 +40,7 @@ stage_strip(const float (&acc)[T::m_blocks][T::accs], int first, uint32_t output
         struct row_factors factors[4][2];
         float two[8];
         find_lane_factors(factors, p, scalars.gate, scalars.up, coord.m + first);
-        finish_pairs<plain, 4>(two, &acc[0][first / 8 * 4], part, factors, bias[part], p, PRODUCT_CORRECTION,
+        finish_pairs<plain, 4>(two, &acc[0][first / 8 * 4], part, factors, bias[part], p, correction,
                                min(4, most - first / 8));
 #pragma unroll
         for (int i = 0; i < 4 && first + i * 8 < T::tile_m; i++) {
@@ -86,7 +87,7 @@ static __device__ __forceinline__ void copy_strip(const unsigned char *output, i
 template <class T, bool plain, bool nvfp4>
 static __device__ __forceinline__ void
 finish_tile(const float (&acc)[T::m_blocks][T::accs], unsigned char *output, int warpgroup,
-            const struct experts_coord &coord, const struct extended_params &p) {
+            const struct experts_coord &coord, const struct extended_params &p, float correction) {
     const struct expert_scalars scalars = scalars_of_expert(p, coord.expert);
     struct column_bias bias[plain ? 2 : 1];
 #pragma unroll
@@ -99,8 +100,8 @@ finish_tile(const float (&acc)[T::m_blocks][T::accs], unsigned char *output, int
         const int32_t rows = min(min(EXPERTS_STRIP_ROWS, T::tile_m - first), coord.row_end - coord.m - first);
         if (rows > 0) {                               /* the same in all consumers */
             bar_sync(CONSUMER_BARRIER, T::consumers); /* the strip before has been read */
-            stage_strip<T, plain, nvfp4>(acc, first, cvta_to_shared(output), warpgroup, coord, p, scalars,
-                                         bias);
+            stage_strip<T, plain, nvfp4>(acc, first, cvta_to_shared(output), warpgroup, coord, p, scalars, bias,
+                                         correction);
             bar_sync(CONSUMER_BARRIER, T::consumers);
             copy_strip<plain ? 2 * T::tile_n : T::tile_n, T::consumers, nvfp4>(
                 output, nvfp4 ? EXPERTS_WIDE_ROW_BYTES : EXPERTS_SHORT_ROW_BYTES,

@@ -103,10 +103,12 @@ template <class T> struct experts_work {
         const int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
         with_outputs(p.epilogue, [&](auto plain, auto nvfp4) {
             if constexpr (T::large) {
-                finish_large_tile<T, plain.value, nvfp4.value>(
-                    acc, storage->output + warpgroup * LARGE_OUTPUT_BYTES, warpgroup, coord, p.epilogue);
+                finish_large_tile<T, plain.value, nvfp4.value>(acc,
+                                                               storage->output + warpgroup * LARGE_OUTPUT_BYTES,
+                                                               warpgroup, coord, p.epilogue, p.correction);
             } else {
-                finish_tile<T, plain.value, nvfp4.value>(acc, storage->output, warpgroup, coord, p.epilogue);
+                finish_tile<T, plain.value, nvfp4.value>(acc, storage->output, warpgroup, coord, p.epilogue,
+                                                         p.correction);
             }
         });
     }

@@ -24,6 +24,7 @@ struct hopper_experts_params {
     int32_t scales_by_rows;    /* layout of sfb1 and sfb2 */
     int32_t interleave;        /* rows of gate, then of up, in turn in one tensor; 0: two tensors, or plain */
     int32_t tiles_n, stages_k; /* tiles along an expert's columns of C */
+    float correction;          /* undoes the powers of two that the operands carry */
 };
 
 /* The dequantization of rows of A that belong to an expert. */
@@ -33,10 +34,19 @@ struct hopper_experts_dequantize_params {
     uint32_t rows, rows_of_cta; /* of A in all */
 };
 
-/* The kernel of tile number `index`.  Its parameters: the tensor maps of A in fp16, of B1 and of B2, a batch
- * for each expert or for each piece of interleaved rows, and struct hopper_experts_params. */
-const void *hopper_experts_gemm_kernel(int index);
+/* The order of an A of 16 bits, whose rows an index may name (hopper_arrange_kernel.cuh). */
+struct hopper_experts_arrange_params {
+    struct dequantize_params a;
+    const int32_t *a_index; /* NULL: row i is of row i */
+    int64_t a_rows;         /* of `a` */
+};
+
+/* The kernel of tile number `index` for an A of type `a_type`.  Its parameters: the tensor maps of A in fp16,
+ * of B1 and of B2, a batch for each expert or for each piece of interleaved rows, and struct
+ * hopper_experts_params. */
+const void *hopper_experts_gemm_kernel(int index, int a_type);
 const void *hopper_experts_dequantize_kernel(void); /* struct hopper_experts_dequantize_params */
+const void *hopper_experts_arrange_kernel(void);    /* struct hopper_experts_arrange_params */
 
 #ifdef __cplusplus
 }

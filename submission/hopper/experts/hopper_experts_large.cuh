@@ -45,7 +45,7 @@ template <class T, bool plain, bool fp32>
 static __device__ __forceinline__ void
 stage_large_strip(const float (&acc)[T::m_blocks][T::accs], int first, int part, uint32_t output, int barrier,
                   const struct row_factors (&factors)[4][2], int32_t first_column, int32_t expert,
-                  const struct extended_params &p) {
+                  const struct extended_params &p, float correction) {
     constexpr int most = T::tile_m / 8;
     const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
     float two[T::m_blocks][8];
@@ -53,7 +53,7 @@ stage_large_strip(const float (&acc)[T::m_blocks][T::accs], int first, int part,
     for (int block = 0; block < T::m_blocks; block++) {
         const int32_t column = first_column + block * WGMMA_M_BLOCK_B_ROWS + warp * 8 + lane / 4;
         finish_pairs<plain, 4>(two[block], &acc[block][first / 8 * 4], part, factors,
-                               find_bias(p, column, expert), p, PRODUCT_CORRECTION, min(4, most - first / 8));
+                               find_bias(p, column, expert), p, correction, min(4, most - first / 8));
     }
     bar_sync(barrier, WARPGROUP_THREADS); /* the rows before have been read */
 #pragma unroll
@@ -82,7 +82,7 @@ stage_large_strip(const float (&acc)[T::m_blocks][T::accs], int first, int part,
 template <class T, bool plain, bool nvfp4>
 static __device__ __forceinline__ void
 finish_large_tile(const float (&acc)[T::m_blocks][T::accs], unsigned char *output, int warpgroup,
-                  const struct experts_coord &coord, const struct extended_params &p) {
+                  const struct experts_coord &coord, const struct extended_params &p, float correction) {
     const struct expert_scalars scalars = scalars_of_expert(p, coord.expert);
 #pragma unroll
     for (int first = 0; first < T::tile_m; first += EXPERTS_STRIP_ROWS) {
@@ -96,7 +96,8 @@ finish_large_tile(const float (&acc)[T::m_blocks][T::accs], unsigned char *outpu
         for (int part = 0; part < (plain ? 2 : 1); part++) {
             const int32_t column = coord.column + part * T::tile_n + warpgroup * LARGE_COLUMNS;
             stage_large_strip<T, plain, nvfp4>(acc, first, part, cvta_to_shared(output),
-                                               STORE_BARRIER + warpgroup, factors, column, coord.expert, p);
+                                               STORE_BARRIER + warpgroup, factors, column, coord.expert, p,
+                                               correction);
             copy_strip<LARGE_COLUMNS, WARPGROUP_THREADS, nvfp4>(
                 output, nvfp4 ? LARGE_WIDE_ROW_BYTES : LARGE_SHORT_ROW_BYTES, threadIdx.x % WARPGROUP_THREADS,
                 first_row, rows, column, scalars.c, p);

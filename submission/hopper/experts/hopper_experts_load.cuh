@@ -22,9 +22,11 @@ static __device__ __forceinline__ bool has_row_scales(const struct experts_coord
 }
 
 /* One chain of accumulators, whatever registers allow, so that all tiles sum alike. */
-template <int tile_m, int least_rows_, int m_blocks, int stages, int ctas_per_sm_>
+/* bf16: A is bf16, and B is dequantized to it. */
+template <int tile_m, int least_rows_, int m_blocks, int stages, int ctas_per_sm_, bool bf16>
 struct experts_tile : tile<EXPERTS_WARPGROUPS, m_blocks, tile_m, stages, 1, 1> {
     using coord = struct experts_coord;
+    static constexpr int a_type = bf16 ? CUSTOM_KERNEL_A_BF16 : CUSTOM_KERNEL_A_FP16;
     static constexpr bool large = m_blocks > 1;
     static constexpr int least_rows = least_rows_;
     static_assert(!large || (least_rows % LARGE_UNIT_ROWS == 0 && tile_m % LARGE_UNIT_ROWS == 0),

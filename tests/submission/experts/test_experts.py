@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from reference import extended_reference as extended
 from reference import nvfp4
 from reference.extended_reference import BF16, FP16, NVFP4, Extension
-from submission import grouped_gated_gemm, grouped_plain_gemm, plain_gemm
-from submission.operators import OPTIONS
+from submission import grouped_gated_gemm, grouped_plain_gemm, plain_gemm, quantize_nvfp4
+from submission.operators import OPTIONS, PLAIN
 from tests.submission.experts import experts_kit as kit
 from tests.submission.experts.experts_kit import arguments, call, random_problem, wrong
+from tests.submission.experts.halves import wrong_on as wrong_halves_on
 from tests.submission.extended.extended_kit import exact_case, with_biases
 
 
@@ -225,3 +226,38 @@ def test_scale_factors_that_can_be_read_two_ways_are_refused():
     tensors, options = arguments(random_problem((2, 1), 128, 64, Extension()))
     with pytest.raises(RuntimeError, match=r"sfb1 has shape .* which can be read row by row or as blocks"):
         grouped_gated_gemm(*tensors, **options | {"scale_layout": ("linear", None)})
+
+
+def test_rows_of_16_bits_are_multiplied_as_they_are():
+    """Whole or named by an index, sorted or padded, K of any multiple of 16; each row has the plain product's bits."""
+    assert wrong_halves_on("cpu") == []
+    a, rows = torch.randn(3, 64).bfloat16(), torch.tensor([2, 0, 1, 5], dtype=torch.int32)
+    b, sfb = quantize_nvfp4(torch.randn(2 * 8, 64))
+    options = {"counts": torch.tensor([1, 2], dtype=torch.int32), "scale_layout": "linear", "out_dtype": "bfloat16"}
+    experts = b.view(2, 8, 32), None, sfb.view(2, 8, 4)
+    found = grouped_plain_gemm(a, *experts, rows=rows, **options)
+    assert found.shape == (4, 8)
+    for row, expert in ((0, 0), (1, 1), (2, 1)):
+        one = plain_gemm(a[rows[row]][None], experts[0][expert], None, experts[2][expert], out_dtype="bfloat16")
+        assert torch.equal(found[row], one[0])
+    operator = torch.ops.nvfp4_gemm.experts.default
+    given = (
+        a,
+        experts[0],
+        None,
+        None,
+        experts[2].view(torch.uint8),
+        None,
+        options["counts"],
+        OPTIONS["linear", "bfloat16", "apart"],
+    )
+    assert set(torch.library.opcheck(operator, (*given[:7], given[7] | PLAIN), {"rows": rows}).values()) == {"SUCCESS"}
+    codes, sfa = quantize_nvfp4(a)
+    for given, more, words in (
+        ((codes, *experts), {}, "a has dtype torch.uint8; expected torch.float16 or torch.bfloat16, as sfa is None"),
+        ((a, experts[0], sfa, experts[2]), {}, "a has dtype torch.bfloat16; expected torch.float4_e2m1fn_x2 or"),
+        ((codes, experts[0], sfa, experts[2]), {"rows": rows}, "rows is given and a has shape .* expected 16-bit a"),
+        ((a, *experts), {"rows": rows.long()}, "rows has dtype torch.int64; expected torch.int32"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            grouped_plain_gemm(*given, **options, **more)

@@ -29,6 +29,10 @@ class ExpertsArgs(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in NUMBERS),
         *((name, ctypes.c_float) for name in FLOATS),
         *((name, ctypes.c_void_p) for name in BIASES),
+        ("a_type", ctypes.c_int32),
+        ("reserved_2", ctypes.c_uint32),
+        ("a_index", ctypes.c_void_p),
+        ("a_rows", ctypes.c_int64),
     )
 
 
@@ -90,14 +94,14 @@ def test_rows_that_belong_to_no_expert_are_not_written(library):
 
 
 def test_a_struct_may_end_before_the_scales_and_have_more_zeros(library):
-    assert ctypes.sizeof(ExpertsArgs) == 216 and ExpertsArgs.scale_gate.offset == 144
+    assert ctypes.sizeof(ExpertsArgs) == 240 and ExpertsArgs.scale_gate.offset == 144
     call = Call(library)
     call.args.output, call.args.struct_bytes = 0, 144
     call.tensors["c"] = fenced(np.full((ROWS, 2 * N), 0xA5, dtype=np.uint8))
     call.args.c = call.tensors["c"].ctypes.data
     assert call() == (OK, "")
     call.args.struct_bytes = 136
-    assert call() == (ARGUMENT, "args->struct_bytes is 136; expected sizeof(struct custom_kernel_experts_args) = 216, "
+    assert call() == (ARGUMENT, "args->struct_bytes is 136; expected sizeof(struct custom_kernel_experts_args) = 240, "
                       "or 144 without scale_gate and what follows it")  # fmt: skip
 
 
@@ -118,6 +122,10 @@ WRONG = {
     "alpha": (float("inf"),),
     "beta": (float("nan"),),
     "reserved_float": (1.0,),
+    "a_type": (-1, 1, 3),  # an A of 16 bits must not have sfa
+    "reserved_2": (1,),
+    "a_index": (64,),
+    "a_rows": (1,),
 }
 
 
@@ -148,3 +156,19 @@ def test_outputs_may_not_overlap_any_tensor(library):
         call.args.c = call.tensors[name].ctypes.data // 16 * 16
         status, message = call()
         assert status == ARGUMENT and message.startswith("c at ") and call.unwritten()
+
+
+def test_rows_that_an_index_names_end_at_the_last_one(library):
+    """A of fp16 with two rows, each at the end of its memory; rows that a lacks are zeros, and rows of the others."""
+    call = Call(library)
+    call.args.a_type, call.args.sfa, call.args.a_rows = 1, None, 2
+    call.args.bias_gate = call.args.bias_up = None
+    halves = fenced(np.full((2, K), 0x3C00, dtype=np.uint16))
+    index = fenced(np.array([1, 0, 2, -1, 1], dtype=np.int32))
+    call.args.a, call.args.a_index = halves.ctypes.data, index.ctypes.data
+    assert call() == (OK, "")
+    assert (call.tensors["sfc"] == 0).all(1).tolist() == [False, False, True, True, False]
+    for a_rows in (0, -1, 2**31):
+        call.args.a_rows = a_rows
+        status, message = call()
+        assert status == ARGUMENT and message.startswith(f"a_rows is {a_rows}; expected ")

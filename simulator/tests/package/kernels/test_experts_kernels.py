@@ -168,3 +168,20 @@ def test_a_rows_bits_do_not_depend_on_other_rows_nor_on_the_tile(backend, tmp_pa
     failed, report = simulate(backend, "eager", ["", names[0], names[-1]], tmp_path, OTHER_ROWS)
     assert failed == []
     assert report["verdict"] == "clean", report["findings"]
+
+
+HALVES = """
+import json
+from tests.submission.experts.halves import wrong_on
+print(json.dumps(wrong_on("cpu")))
+"""
+
+
+@pytest.mark.parametrize("tile", ["", *tile_table.experts_names("hopper")])
+@pytest.mark.parametrize("mode", ["late", "poison"])
+def test_rows_of_16_bits_are_right_and_clean(tile, mode, tmp_path):
+    """On Hopper, which alone multiplies them; each tile has a kernel for fp16 and one for bf16."""
+    failed, report = simulate("hopper", mode, [], tmp_path, HALVES, NVFP4_EXPERTS_CONFIG=tile)
+    assert failed == []
+    assert report["verdict"] == "clean", report["findings"]
+    assert report["counters"]["tensor_macs"] > 0
