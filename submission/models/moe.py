@@ -45,12 +45,10 @@ class MoE(Layer):
     ) -> None:
         """router (E, hidden): a float matrix.  experts: gate, up and down of each; biases: likewise.  normalize: the
         weights of a token's experts add up to 1, else the softmax over all experts gives them.  activation, limit,
-        alpha, beta: gated_gemm()'s.  scale: Linear's.
+        alpha, beta: gated_gemm()'s.  quantize, scale: Linear's.
         """
         super().__init__()
         calibrated = takes_input_scale(quantize, scale)
-        if not quantize:
-            raise ValueError("quantize is False; expected True: experts' products take no 16-bit activations (W4A16)")
         if not 1 <= top_k <= len(experts) or router.shape[:1] != (len(experts),):
             raise ValueError(
                 f"top_k is {top_k} and router has shape {tuple(router.shape)}, with {len(experts)} experts; expected 1 "
@@ -70,7 +68,8 @@ class MoE(Layer):
                 f"{(len(experts), self.hidden)}"
             )
         activation_of(activation, OF_GATE)
-        self.top_k, self.normalize, self.activation, self.scale = top_k, normalize, activation, scale
+        self.top_k, self.normalize, self.activation = top_k, normalize, activation
+        self.quantize, self.scale = quantize, scale
         self.limit, self.alpha, self.beta = limit, alpha, beta
         biases = [(None,) * 3] * len(experts) if biases is None else biases
         biases = [
@@ -82,7 +81,9 @@ class MoE(Layer):
         if calibrated:
             lacks = next((number for number, one in enumerate(layers) for lin in one if lin.input_scale is None), None)
             if lacks is not None:
-                raise ValueError(f"experts.{lacks} has no input_scale; expected one, or scale={TOKEN!r}")
+                raise ValueError(
+                    f"experts.{lacks} has no input_scale; expected one, scale={TOKEN!r}, or quantize=False"
+                )
             # A token is quantized once for all its experts, so that none saturates that one of them would not.
             inputs[0] = inputs[1] = torch.cat([one[0].input_scale for one in layers]).amin(0, keepdim=True)
             inputs[2] = torch.cat([one[2].input_scale for one in layers])
@@ -167,7 +168,8 @@ class MoE(Layer):
             linears.append(QuantizedLinear(codes, factors, scale, inputs))
         of_all = [getattr(self, f"{name}_bias") for name in PROJECTIONS]
         biases = [None if one is None else one[number] for one in of_all]
-        return GatedMLP(*linears, biases=biases, scale=self.scale, **self._activation())
+        how = {"quantize": self.quantize, "scale": self.scale}
+        return GatedMLP(*linears, biases=biases, **how, **self._activation())
 
     def _activation(self) -> dict[str, float | str]:
         return {"activation": self.activation, "limit": self.limit, "alpha": self.alpha, "beta": self.beta}
@@ -225,5 +227,5 @@ class MoE(Layer):
             self.up_proj_factors, self.up_proj_scale, gate_bias=self.gate_proj_bias, up_bias=self.up_proj_bias,
             down_bias=self.down_proj_bias,
         )  # fmt: skip
-        found = run_experts(rows, of, placed, weights, dtype, **self._activation())
+        found = run_experts(rows, of, placed, weights, dtype, self.quantize, **self._activation())
         return self._with_shape_of(x, found)

@@ -250,6 +250,7 @@ MODULES = (
     lambda **to: GatedMLP.random(128, 80, scale="token", **to),
     lambda **to: GatedMLP.random(128, 80, quantize=False, **to),
     lambda **to: MoE.random(128, 64, experts=4, top_k=2, **to),
+    lambda **to: MoE.random(128, 64, experts=4, top_k=2, quantize=False, **to),
     lambda **to: MoE.random(128, 64, experts=4, top_k=2, scale="token", **to),
 )
 
@@ -390,6 +391,8 @@ def test_a_mixture_with_biases_and_another_activation(activation):
     without = {name: one for name, one in tensors.items() if "input" not in name}
     by_row, large = MoE.load(without, PREFIX, 3, activation=activation, scale="token"), x.clone()
     assert relative(by_row(x), exact) < 0.3 and by_row.errors(x[:1]).kernel < OF_KERNELS
+    halves = MoE.load(without, PREFIX, 3, activation=activation, quantize=False)
+    assert relative(halves(x), exact) < 2 * OF_KERNELS and halves.errors(x).format == 0
     large[2] *= 2**10
     assert torch.equal(by_row(large)[3:], by_row(x)[3:])
     del tensors[f"{PREFIX}experts.1.up_proj.bias"]

@@ -292,12 +292,12 @@ def test_a_shard_that_is_missing_or_broken_is_named(tmp_path):
     assert GatedMLP.load(tmp_path, PREFIX).hidden == HIDDEN
 
 
-def test_a_mixture_of_16_bit_activations_is_refused_by_name():
+def test_a_mixture_without_scales_of_inputs_takes_other_activations():
     tensors = {name: one for name, one in mixture().items() if "input" not in name}
     with pytest.raises(KeyError, match=r"gate_proj\.input_scale is missing; expected it, .*quantize=False"):
         MoE.load(tensors, PREFIX, 2)
-    with pytest.raises(ValueError, match=r"quantize is False; expected True: .* \(W4A16\)"):
-        MoE.load(tensors, PREFIX, 2, quantize=False)
+    for options in ({"quantize": False}, {"scale": "token"}):
+        assert MoE.load(tensors, PREFIX, 2, **options).input_scale is None
 
 
 def test_a_layer_by_itself_reads_the_config_too(tmp_path):
