@@ -14,6 +14,7 @@ from .extended_operator import refuse_scale
 from .operators import (
     APART,
     ENDS,
+    FLOAT32,
     FP16,
     OF_GATE,
     OF_PLAIN,
@@ -71,6 +72,8 @@ def _check_tensors(b: object, b_name: str, value: object, name: str) -> None:
 
 def _numbers(name: str, value: torch.Tensor | float, b: torch.Tensor, b_name: str = "b1") -> torch.Tensor:
     """One float32 number for each expert, from a tensor of as many or of one, or from a Python number."""
+    if type(b) is type(value) is Tensor and value.dtype is FLOAT32 and value.dim() == 1 and value.numel() != 1:
+        return value  # a layer's own, which cost a call least; the library checks their number
     value = number_like(name, value, b)
     _check_tensors(b, b_name, value, name)
     if value.numel() == 1 and b.shape[:1] != (1,):
