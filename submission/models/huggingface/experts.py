@@ -91,15 +91,11 @@ class _Projection(Layer):
         biases = [None] * len(codes) if self.bias is None else self.bias[:, : self.rows]
         return list(zip(map(QuantizedLinear, codes, factors, numbers[0], inputs), biases, strict=True))
 
-    def product(
-        self, a: torch.Tensor, factors: torch.Tensor, token_scale: torch.Tensor | None, counts: torch.Tensor,
-        **output: object,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    def product(self, a: torch.Tensor, factors: torch.Tensor | None, **how: object) -> torch.Tensor | tuple:
         """a W^T + bias, with options of grouped_plain_gemm()."""
         return grouped_plain_gemm(
-            a, self.codes, factors, self.factors, counts=counts, scale=self.product_scale, token_scale=token_scale,
-            bias=self.bias, scale_layout=_LAYOUTS, **output,
-        )  # fmt: skip
+            a, self.codes, factors, self.factors, scale=self.product_scale, bias=self.bias, scale_layout=_LAYOUTS, **how
+        )
 
 
 class Experts(Layer):
@@ -118,23 +114,17 @@ class Experts(Layer):
         model's own code runs between the products.
         """
         super().__init__()
-        if kind == SIXTEEN_BIT:
-            raise ValueError(
-                f"{name} has experts with 16-bit activations, which are not computed; expected activations="
-                f"{TOKEN!r}, or {CALIBRATED!r} with a checkpoint that has scales of inputs"
-            )
         self.count, self.kind, self.activation = len(layers), kind, activation
         self.gate_proj = None
         for projection, linears, bias in zip(self.names(layers[0]), zip(*layers, strict=True), biases, strict=True):
             rows = 1 if projection == "down_proj" else K_MULTIPLE
             setattr(self, projection, _Projection(linears, f"{name}.{projection}", rows, bias))
-        self.firsts = [one for one in (self.gate_proj, self.up_proj) if one is not None]
         if kind == CALIBRATED:
             # A token is quantized once for all its experts, so that none saturates that one of them would not.
-            shared = torch.cat([one.input_scale for one in self.firsts]).amin(0, keepdim=True)
-            self.register_buffer("input_scale", shared)
-            for one in (*self.firsts, self.down_proj):
-                one.product_scale /= one.input_scale if one is self.down_proj else shared
+            firsts = [one for one in (self.gate_proj, self.up_proj) if one is not None]
+            self.register_buffer("input_scale", torch.cat([one.input_scale for one in firsts]).amin(0, keepdim=True))
+            for one in (*firsts, self.down_proj):
+                one.product_scale /= one.input_scale if one is self.down_proj else self.input_scale
 
     @staticmethod
     def names(layer: Sequence[object]) -> tuple[str, ...]:
@@ -156,37 +146,42 @@ class Experts(Layer):
         tokens, dtype = self._rows(x, self.down_proj.rows)
         ids, weights = ids.contiguous(), weights.contiguous()
         counts, rows, places = route_ids(ids, self.count)
-        scale = None
-        if self.kind == CALIBRATED:
-            codes, factors = quantize_nvfp4(tokens, self.input_scale, rows=places)
-        else:
-            codes, factors, scale = quantize_nvfp4(tokens, rows=places, dynamic=True)
+        how, scale, down = {"counts": counts, "out_dtype": dtype}, None, self.down_proj
         fused = self.kind == CALIBRATED and self.activation is not None
-        output = {"out_dtype": NVFP4, "scale_c": self.down_proj.input_scale} if fused else {"out_dtype": dtype}
-        between = self._first(module, (codes, factors, scale, counts), output)
-        if self.kind == TOKEN:
+        first = how | ({"out_dtype": NVFP4, "scale_c": down.input_scale} if fused else {})
+        if self.kind == SIXTEEN_BIT:
+            a, first = (tokens.to(dtype).contiguous(), None), first | {"rows": places}
+        elif self.kind == CALIBRATED:
+            a = quantize_nvfp4(tokens, self.input_scale, rows=places)
+        else:
+            *a, scale = quantize_nvfp4(tokens, rows=places, dynamic=True)
+        between = self._first(module, *a, token_scale=scale, **first)
+        if self.kind == SIXTEEN_BIT:
+            between = between.contiguous(), None
+        elif self.kind == TOKEN:
             *between, scale = quantize_nvfp4(between, dynamic=True)
         elif not fused:
             expert = ids.new_zeros(places.numel() + 1)
             expert[rows.flatten().long()] = ids.flatten()  # choices of no expert here have the row -1, the last one
-            between = quantize_nvfp4(between.float() * self.down_proj.input_scale[expert[:-1], None])
-        y = self.down_proj.product(*between, scale, counts, out_dtype=dtype)
+            between = quantize_nvfp4(between.float() * down.input_scale[expert[:-1], None])
+        y = down.product(*between, token_scale=scale, **how)
         if _trait(module, "has_post_expert_norm"):
             y = module.post_expert_norm(y)
         return combine_rows(y, rows, weights).to(x.dtype)
 
-    def _first(self, module: torch.nn.Module, inputs: tuple, output: dict[str, object]) -> torch.Tensor | tuple:
+    def _first(
+        self, module: torch.nn.Module, a: torch.Tensor, factors: torch.Tensor | None, **how: object
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """What lies between the products."""
         gate, up = self.gate_proj, self.up_proj
         if self.activation is None:
-            return _between(module, [one.product(*inputs, **output) for one in self.firsts])
+            return _between(module, [one.product(a, factors, **how) for one in (gate, up) if one is not None])
         if gate is None:
-            return up.product(*inputs, **output, **self.activation)
-        codes, factors, scale, counts = inputs
+            return up.product(a, factors, **how, **self.activation)
         return grouped_gated_gemm(
-            codes, gate.codes, up.codes, factors, gate.factors, up.factors, counts=counts, token_scale=scale,
-            scale_gate=gate.product_scale, scale_up=up.product_scale, bias_gate=gate.bias, bias_up=up.bias,
-            scale_layout=_LAYOUTS, **output, **self.activation,
+            a, gate.codes, up.codes, factors, gate.factors, up.factors, scale_gate=gate.product_scale,
+            scale_up=up.product_scale, bias_gate=gate.bias, bias_up=up.bias, scale_layout=_LAYOUTS, **how,
+            **self.activation,
         )  # fmt: skip
 
 

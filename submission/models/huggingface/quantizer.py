@@ -114,6 +114,8 @@ class Nvfp4GemmQuantizer(HfQuantizer):
             else:
                 continue
             module._is_hf_initialized = True  # the weights never arrive
+        if not self.chosen:
+            raise ValueError(f"{type(model).__name__} has no torch.nn.Linear or experts to quantize beside ignore=")
 
     def param_needs_quantization(self, model: torch.nn.Module, param_name: str, **others: object) -> bool:
         """True for the weights that _choose() chose."""

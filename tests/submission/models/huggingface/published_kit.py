@@ -148,12 +148,14 @@ class Published:
         *,
         modelopt: bool = True,
         inputs: bool = True,
+        stacked: bool = False,
         ignore: Callable[[str], bool] = lambda key: False,
         fp8: Callable[[str], bool] = lambda key: False,
         **changes: object,
     ) -> None:
-        """modelopt: by its convention, else by compressed-tensors'.  inputs: with scales of activations.  ignore, fp8:
-        which layers stay floats or become FP8, by the checkpoint's names.
+        """modelopt: by its convention, else by compressed-tensors'.  inputs: with scales of activations.  stacked: all
+        experts in one tensor, as the model has them.  ignore, fp8: which layers stay floats or become FP8, by the
+        checkpoint's names.
         """
         self.folder, self.modelopt, self.inputs = folder / "published", modelopt, inputs
         model = random_model(name, **changes)
@@ -162,7 +164,7 @@ class Published:
         self.plain = logits(model)
         self._linears = {one.weight.data_ptr(): at for at, one in model.named_modules() if type(one) is torch.nn.Linear}
         self._experts = [at for at, one in model.named_modules() if type(one).__name__.endswith("Experts")]
-        state = revert_weight_conversion(model, model.state_dict())
+        state = model.state_dict() if stacked else revert_weight_conversion(model, model.state_dict())
         self.tensors: dict[str, torch.Tensor] = {}
         self.meaning: dict[str, torch.Tensor] = {}
         self.ignored = ["lm_head"]
@@ -177,7 +179,7 @@ class Published:
             elif fp8(key):
                 self._write_fp8(key, tensor)
             elif tensor.dim() == 3:
-                self._write_experts(key, tensor, at, state)
+                self._write_experts(key, tensor, at, -1 if stacked else 1, state)
             else:
                 self._write(key.removesuffix(".weight"), tensor, self._largest(at, key))
                 self.meaning[key] = self._last
@@ -219,19 +221,19 @@ class Published:
         self.tensors[key.removesuffix("weight") + "weight_scale"] = scale.reshape(1)
         self.meaning[key] = self.tensors[key].double() * scale.double()
 
-    def _write_experts(self, key: str, tensor: torch.Tensor, at: str, state: dict[str, torch.Tensor]) -> None:
-        """Weights of all experts (E, K, N): in one tensor, by ModelOpt, or a linear layer for each, by others."""
+    def _write_experts(self, key: str, tensor: torch.Tensor, at: str, k: int, state: dict[str, torch.Tensor]) -> None:
+        """Weights of all experts, K their dimension k: in one tensor, by ModelOpt, or a linear layer for each."""
         largest = self._largest(at, key)
-        rows = tensor.transpose(1, 2)
+        rows = tensor.transpose(k, -1)
         name, _, projection = key.rpartition(".")
         if self.modelopt:
             self._write(key, rows, largest)
             for part in ("weight", "weight_scale", "weight_scale_2", "input_scale"):
                 one = self.tensors.pop(f"{key}.{part}", None)
                 if one is not None:
-                    suffix = "" if part == "weight" else f"_{part}"
-                    self.tensors[key + suffix] = one.transpose(1, 2).contiguous() if one.dim() == 3 else one
-            self.meaning[key] = self._last.transpose(1, 2).contiguous()
+                    one = one.transpose(k, -1) if one.dim() == 3 else one if k == 1 else one.expand(len(rows))
+                    self.tensors[key if part == "weight" else f"{key}_{part}"] = one.contiguous()
+            self.meaning[key] = self._last.transpose(k, -1).contiguous()
             return
         self.meaning[key] = torch.empty_like(tensor, dtype=torch.float64)
         for number, expert in enumerate(rows):

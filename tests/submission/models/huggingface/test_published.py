@@ -39,11 +39,28 @@ def test_a_model_computes_what_its_checkpoint_stands_for(tmp_path, name, modelop
     assert relative(logits(model), wanted) < 1.25 * rounded < relative(published.plain, wanted)
 
 
-@pytest.mark.parametrize("name", [name for name, changes in MODELS.items() if not changes or name == "gemma3_text"])
+@pytest.mark.parametrize("name", ["mixtral", "nemotron_h"])
+def test_all_experts_in_one_tensor_with_a_scale_for_each(tmp_path, name):
+    published = Published(tmp_path, name, stacked=True)
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    assert max(errors_of_layers(model, published.reference()).values()) < 4e-4
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_a_model_with_16_bit_activations(tmp_path, name):
     published = Published(tmp_path, name, modelopt=name == "phi3", inputs=False)
     model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
     assert relative(logits(model), logits(published.reference())) < 3e-3
+
+
+@pytest.mark.parametrize("kind", ["16bit", "calibrated", "token"])
+def test_experts_with_an_activation_of_no_known_name(tmp_path, kind):
+    published = Published(tmp_path, "qwen3_moe", hidden_act="gelu")
+    model = AutoModelForCausalLM.from_pretrained(
+        published.folder, dtype=torch.float16, quantization_config=Nvfp4GemmConfig(activations=kind)
+    )
+    errors = errors_of_layers(model, published.reference({"16bit": "leave"}.get(kind, kind)))
+    assert max(errors.values()) < (1e-3 if kind == "16bit" else 0.03), errors
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,15 @@ def test_a_family_whose_experts_have_no_known_interface(tmp_path):
         load(tmp_path, quantization_config=Nvfp4GemmConfig())
 
 
+def test_a_family_without_linear_layers(tmp_path):
+    config = transformers.GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=64)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"GPT2LMHeadModel has no torch.nn.Linear or experts to quantize beside ignore="
+    ):
+        load(tmp_path, quantization_config=Nvfp4GemmConfig())
+
+
 def test_a_layer_whose_weight_the_model_reads(tmp_path):
     sizes = {"hidden_size": 32, "state_size": 4, "num_hidden_layers": 1, "vocab_size": 64}
     AutoModelForCausalLM.from_config(transformers.MambaConfig(**sizes)).save_pretrained(tmp_path)
