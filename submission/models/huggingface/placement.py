@@ -9,6 +9,7 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -74,15 +75,19 @@ class Held(torch.nn.Module):
         return {part: getattr(self, buffer) for part, buffer in self.parts.items()}
 
 
+@cache
+def _code(kind: type) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):  # no source at hand
+        return ""
+
+
 def refuse_if_read(model: torch.nn.Module, name: str) -> None:
     """Raises ValueError if the model's own code reads the weight of this linear layer, beside calling the layer."""
     around, _, child = name.rpartition(".")
     kind = type(model.get_submodule(around))
-    try:
-        code = inspect.getsource(kind)
-    except (OSError, TypeError):  # no source at hand
-        return
-    if re.search(rf"(?<!{_IN_TRAINING})self\.{child}\.weight\b", code):
+    if re.search(rf"(?<!{_IN_TRAINING})self\.{child}\.weight\b", _code(kind)):
         raise ValueError(
             f"{name} is to be NVFP4, and the code of {kind.__name__} reads its weight; expected a layer that it only "
             "calls: leave it as floats, of a 16-bit model by ignore="
