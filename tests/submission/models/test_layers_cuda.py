@@ -26,9 +26,8 @@ def layers(options):
     for activation in ACTIVATIONS:
         yield GatedMLP.random(WIDE, NARROW, activation=activation, **options)
     yield GatedMLP.random(NARROW, WIDE, limit=1.0, **options)
-    if options.get("quantize", True):
-        yield MoE.random(WIDE, NARROW, 8, 2, **options)
-        yield MoE.random(NARROW, WIDE, 8, 2, activation="gelu_tanh", **options)
+    yield MoE.random(WIDE, NARROW, 8, 2, **options)
+    yield MoE.random(NARROW, WIDE, 8, 2, activation="gelu_tanh", **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
