@@ -1,8 +1,9 @@
 """Times a Llama of random weights in transformers: bf16 beside NVFP4 weights with 16-bit and with 4-bit activations.
 
-    python -m scripts.bench.model [--size 8b] [--kinds bf16 W4A16 W4A4 token] [--json FILE]
+    python -m scripts.bench.model [--size 8b] [--kinds bf16 W4A16 W4A4 token] [--compile] [--json FILE]
 
-Decode: a step of one token for each sequence, with a static cache; on a CUDA device replays of a graph of it.  Prefill:
+Decode: a step of one token for each sequence, with a static cache; on a CUDA device replays of a graph of it, and with
+--compile of what torch.compile makes of it, where norms, rotations and sums are few kernels.  Prefill:
 one sequence, without a graph, the last token's logits.  Medians in ms; memory is what the device holds at most
 meanwhile, on a CPU the model's weights.
 """
@@ -80,7 +81,7 @@ def clock(run: Callable[[], object], device: str) -> float:
     return median(times)
 
 
-def decoder(model: torch.nn.Module, batch: int, context: int, device: str) -> Callable[[], object]:
+def decoder(model: torch.nn.Module, batch: int, context: int, device: str, compiled: bool) -> Callable[[], object]:
     """A step of one token behind `context` others; each call takes a place of the cache."""
     cache = StaticCache(config=model.config, max_cache_len=context + REPLAYS + 2 * WARM_UPS)
     tokens = torch.full((batch, 1), 7, device=device)
@@ -89,8 +90,10 @@ def decoder(model: torch.nn.Module, batch: int, context: int, device: str) -> Ca
     mask = torch.ones(batch, 1, 1, context + REPLAYS + 2 * WARM_UPS, dtype=torch.bool, device=device)
     model(torch.full((batch, context), 7, device=device), cache=cache, use_cache=True, logits_to_keep=1)
 
+    called = torch.compile(model, dynamic=False) if compiled else model
+
     def step() -> torch.Tensor:
-        return model(tokens, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True).logits
+        return called(tokens, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True).logits
 
     if not step().isfinite().all():
         raise RuntimeError("a step's logits are not finite")
@@ -109,13 +112,13 @@ def decoder(model: torch.nn.Module, batch: int, context: int, device: str) -> Ca
 
 
 @torch.inference_mode()
-def times_of(model: torch.nn.Module, device: str, context: int, prefill: int) -> dict[str, float]:
+def times_of(model: torch.nn.Module, device: str, context: int, prefill: int, compiled: bool) -> dict[str, float]:
     """ms of a step for each batch and of a prefill, and GiB."""
     found = {}
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     for batch in BATCHES:
-        found[f"decode, batch {batch}, ms"] = clock(decoder(model, batch, context, device), device)
+        found[f"decode, batch {batch}, ms"] = clock(decoder(model, batch, context, device, compiled), device)
     prompt = torch.full((1, prefill), 7, device=device)
     for _ in range(WARM_UPS):
         model(prompt, use_cache=False, logits_to_keep=1)
@@ -133,13 +136,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--context", type=int, default=CONTEXT, help="tokens in the cache before a step")
     parser.add_argument("--prefill", type=int, default=PREFILL)
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found: dict[str, dict[str, float]] = {}
     for kind in options.kinds:
         model = build(options.size, kind, device)
-        found[kind] = times_of(model, device, options.context, options.prefill)
+        found[kind] = times_of(model, device, options.context, options.prefill, options.compile)
         print(kind, {name: round(value, 3) for name, value in found[kind].items()}, flush=True)
         del model
         if device == "cuda":
@@ -154,6 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"\n{chip}, torch {torch.__version__}\n\n{table(head, rows, len(head) - 1)}")
     if options.json:
         record = {"chip": chip, "torch": torch.__version__, "size": options.size, "context": options.context}
+        record["compiled"] = options.compile
         options.json.write_text(json.dumps(record | {"found": found}, indent=1) + "\n")
 
 
