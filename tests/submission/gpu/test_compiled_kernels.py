@@ -22,7 +22,7 @@ def tiles_in(table, name):
         of = table[name.split("/")[0]]
         # Grouped tiles for few groups and many.
         return len(of["tiles"]) + 2 * (len(of["grouped_tiles"]) + len(of.get("transposed_tiles", ()))) + 1
-    return 20
+    return {"kernels": 15, "narrow_kernels": 24, "shares_kernels": 12}[name.partition("hopper_extended_")[2]]
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,7 @@ def tiles_in(table, name):
         "hopper/hopper_kernels",
         "hopper/extended/hopper_extended_kernels",
         "hopper/extended/hopper_extended_narrow_kernels",
+        "hopper/extended/hopper_extended_shares_kernels",
         "blackwell/blackwell_kernels",
         "geforce/geforce_kernels",
     ],
