@@ -28,7 +28,7 @@ static __global__ void link_kernel(unsigned char *bytes, uint32_t stride) {
     }
 }
 
-template <bool l1> static __global__ void chase_kernel(uint64_t *span, uint64_t address, int laps) {
+template <bool l1> static __global__ void memory_chase_kernel(uint64_t *span, uint64_t address, int laps) {
     uint64_t start = 0, first = address, end = 0;
 #pragma unroll 1
     for (int lap = 0; lap < laps; lap++) {
@@ -49,7 +49,7 @@ template <bool l1> static __global__ void chase_kernel(uint64_t *span, uint64_t 
     span[1] = end;
 }
 
-template <bool l1> static void measure_chase(const char *where, uint32_t stride, bool cold) {
+template <bool l1> static void measure_memory_chase(const char *where, uint32_t stride, bool cold) {
     uint64_t *span = results(3);
     unsigned char *bytes = arena();
     double cycles[LAUNCHES];
@@ -62,7 +62,7 @@ template <bool l1> static void measure_chase(const char *where, uint32_t stride,
         uint64_t address = (uint64_t)bytes;
         int laps = cold ? 1 : 3;
         void *arguments[] = {&span, &address, &laps};
-        launch((const void *)chase_kernel<l1>, {1, 1, 1, 0}, arguments);
+        launch((const void *)memory_chase_kernel<l1>, {1, 1, 1, 0}, arguments);
         uint64_t measured[2];
         check("cudaMemcpy", cudaMemcpy(measured, span, sizeof measured, cudaMemcpyDeviceToHost));
         cycles[i] = (double)(measured[1] - measured[0]) / CHASE_STEPS;
@@ -128,9 +128,9 @@ static void measure_copy(uint32_t bytes, bool tensor, bool cold) {
 }
 
 void copies(void) {
-    measure_chase<true>("L1", L1_STRIDE, false);
-    measure_chase<false>("L2", CHASE_STRIDE, false);
-    measure_chase<false>("HBM", CHASE_STRIDE, true);
+    measure_memory_chase<true>("L1", L1_STRIDE, false);
+    measure_memory_chase<false>("L2", CHASE_STRIDE, false);
+    measure_memory_chase<false>("HBM", CHASE_STRIDE, true);
     for (int cold = 0; cold < 2; cold++) {
         for (uint32_t bytes = 16; bytes <= MAX_COPY; bytes *= 4) {
             measure_copy(bytes, false, cold != 0);

@@ -11,7 +11,7 @@
 #define B_BYTES    16384 /* up to 128 rows of 128 bytes */
 #define BARRIERS   (RING_SLOTS * 8)
 
-struct plan {
+struct overlap_plan {
     const unsigned char *source;
     uint32_t laps, warpgroups, copies; /* copies: an extra warp keeps a ring of copies full */
     uint32_t zero;                     /* a zero that ptxas does not know */
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void compute(uint32_t (&fragment)[STEPS][4], u
 #define FOUR_GROUPS  (4 * WARPGROUP_LANES + WARP_LANES)
 
 template <int n, int operations, int loads, int threads>
-static __global__ void __launch_bounds__(threads, 1) loop_kernel(uint64_t *span, struct plan plan) {
+static __global__ void __launch_bounds__(threads, 1) loop_kernel(uint64_t *span, struct overlap_plan plan) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t barriers[RING_SLOTS];
     uint32_t base = swizzle_aligned(memory);
@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(threads, 1) loop_kernel(uint64_t *span,
     note_span(span, start, end);
 }
 
-static unsigned char *source(void) {
+static unsigned char *bulk_source(void) {
     static unsigned char *bytes;
     if (bytes == NULL) {
         check("cudaMalloc", cudaMalloc((void **)&bytes, 64 * SLOT_BYTES));
@@ -124,8 +124,8 @@ static double lap_cycles(const void *kernel, int warpgroups, uint32_t copies) {
     uint64_t *span = results(3);
     double cycles[2];
     for (int many = 0; many < 2; many++) {
-        struct plan plan = {source(), (uint32_t)(many ? MANY_LAPS : FEW_LAPS), (uint32_t)warpgroups,
-                            many ? copies * MANY_LAPS : copies * FEW_LAPS, 0};
+        struct overlap_plan plan = {bulk_source(), (uint32_t)(many ? MANY_LAPS : FEW_LAPS),
+                                    (uint32_t)warpgroups, many ? copies * MANY_LAPS : copies * FEW_LAPS, 0};
         void *arguments[] = {&span, &plan};
         struct shape shape = {1, warpgroups * WARPGROUP_LANES + WARP_LANES, 1,
                               B_BYTES + RING_SLOTS * SLOT_BYTES + SWIZZLE_ATOM};

@@ -1,16 +1,16 @@
 /* Shared memory of one SM: latency of a load, bytes a cycle by width, and the cost of bank conflicts. */
 #include "harness.cuh"
 
-#define CHASE_SHORT 32
-#define CHASE_LONG  160
-#define ACCESSES    64 /* accesses of a warp in the unrolled loop whose rate is measured */
-#define ROUNDS      8
-#define ACCESS_STEP 512    /* bytes from one access of a lane to its next */
-#define BANK_WORDS  32     /* HW: 32 banks of 4 bytes (CUDA programming guide) */
-#define WARP_BYTES  8192   /* bytes that a warp writes to */
-#define ARENA_BYTES 131072 /* bytes of dynamic shared memory */
+#define CHASE_SHORT  32
+#define CHASE_LONG   160
+#define ACCESSES     64 /* accesses of a warp in the unrolled loop whose rate is measured */
+#define ROUNDS       8
+#define ACCESS_STEP  512    /* bytes from one access of a lane to its next */
+#define BANK_WORDS   32     /* HW: 32 banks of 4 bytes (CUDA programming guide) */
+#define WARP_BYTES   8192   /* bytes that a warp writes to */
+#define SHARED_BYTES 131072 /* bytes of dynamic shared memory */
 
-enum access { LOAD_4, LOAD_8, LOAD_16, STORE_4, STORE_16, LDMATRIX_X4, STMATRIX_X4, ACCESSES_KINDS };
+enum shared_access { LOAD_4, LOAD_8, LOAD_16, STORE_4, STORE_16, LDMATRIX_X4, STMATRIX_X4, ACCESSES_KINDS };
 static const char *const access_names[] = {"ld.b32",    "ld.v2.b32",   "ld.v4.b32",  "st.b32",
                                            "st.v4.b32", "ldmatrix.x4", "stmatrix.x4"};
 static const int access_bytes[] = {4, 8, 16, 4, 16, 16, 16}; /* bytes that a lane accesses */
@@ -38,7 +38,7 @@ template <int length> static __global__ void chase_kernel(uint64_t *span) {
     }
 }
 
-template <enum access kind> static __device__ __forceinline__ void touch(uint32_t address, uint4 &sum) {
+template <enum shared_access kind> static __device__ __forceinline__ void touch(uint32_t address, uint4 &sum) {
     uint4 v = {0, 0, 0, 0};
     switch (kind) {
     case LOAD_4:
@@ -81,10 +81,10 @@ template <enum access kind> static __device__ __forceinline__ void touch(uint32_
 
 /* `step` bytes between lanes. All warps load the same bytes; the loads of a round have different offsets, since
  * ptxas would merge equal ones. Each warp stores to bytes of its own. */
-template <enum access kind>
-static __global__ void rate_kernel(uint64_t *span, uint32_t step, uint32_t round_step) {
+template <enum shared_access kind>
+static __global__ void shared_rate_kernel(uint64_t *span, uint32_t step, uint32_t round_step) {
     extern __shared__ unsigned char memory[];
-    for (uint32_t i = threadIdx.x * 4; i < ARENA_BYTES; i += blockDim.x * 4) {
+    for (uint32_t i = threadIdx.x * 4; i < SHARED_BYTES; i += blockDim.x * 4) {
         *(uint32_t *)(memory + i) = i;
     }
     uint32_t base = cvta_to_shared(memory);
@@ -112,12 +112,12 @@ static __global__ void rate_kernel(uint64_t *span, uint32_t step, uint32_t round
     note_span(span, start, clock64_now());
 }
 
-template <enum access kind> static void measure_rate(int warps, uint32_t step) {
+template <enum shared_access kind> static void measure_rate(int warps, uint32_t step) {
     uint64_t *span = results(3);
     uint32_t round_step = 0;
     void *arguments[] = {&span, &step, &round_step};
-    struct shape shape = {1, warps * WARP_LANES, 1, ARENA_BYTES};
-    double cycles = measured_span((const void *)rate_kernel<kind>, shape, arguments, span);
+    struct shape shape = {1, warps * WARP_LANES, 1, SHARED_BYTES};
+    double cycles = measured_span((const void *)shared_rate_kernel<kind>, shape, arguments, span);
     double accesses = (double)warps * ROUNDS * ACCESSES;
     char parameters[128];
     snprintf(parameters, sizeof parameters, "\"access\": \"%s\", \"warps\": %d, \"lane_step_bytes\": %u",
@@ -126,7 +126,7 @@ template <enum access kind> static void measure_rate(int warps, uint32_t step) {
            "bytes a cycle");
 }
 
-template <enum access kind> static void measure_widths(void) {
+template <enum shared_access kind> static void measure_widths(void) {
     for (int warps = 4; warps <= 16; warps *= 2) {
         measure_rate<kind>(warps, (uint32_t)access_bytes[kind]);
     }
@@ -135,7 +135,7 @@ template <enum access kind> static void measure_widths(void) {
 void shared_memory(void) {
     uint64_t *span = results(3);
     void *arguments[] = {&span};
-    struct shape one_warp = {1, WARP_LANES, 1, ARENA_BYTES};
+    struct shape one_warp = {1, WARP_LANES, 1, SHARED_BYTES};
     double brief = measured_span((const void *)chase_kernel<CHASE_SHORT>, one_warp, arguments, span);
     double more = measured_span((const void *)chase_kernel<CHASE_LONG>, one_warp, arguments, span);
     report("shared_load_latency_cycles", "", (more - brief) / (CHASE_LONG - CHASE_SHORT), "cycles");

@@ -2,16 +2,16 @@
  * every cluster, and mbarrier arrivals of many threads. */
 #include "harness.cuh"
 
-#define RING_BYTES    (160 * 1024)
-#define MAX_SLOTS     32
-#define FAR_BYTES     ((size_t)1 << 30)
-#define NEAR_BYTES    ((size_t)16 << 20) /* stays in L2 */
-#define BOXES_OF_CTA  256
-#define LOADS_OF_WARP 64
-#define ARRIVALS      64
-#define BLOCK_BYTES   65536
-#define ROUNDS        8
-#define FULL_WARPS    8
+#define BOX_RING_BYTES (160 * 1024)
+#define MAX_BOXES      32
+#define FAR_BYTES      ((size_t)1 << 30)
+#define NEAR_BYTES     ((size_t)16 << 20) /* stays in L2 */
+#define BOXES_OF_CTA   256
+#define LOADS_OF_WARP  64
+#define ARRIVALS       64
+#define BLOCK_BYTES    65536
+#define ROUNDS         8
+#define FULL_WARPS     8
 
 /* ---- boxes ---- */
 
@@ -22,7 +22,7 @@ struct box_plan {
 static __global__ void box_kernel(uint64_t *span, const __grid_constant__ CUtensorMap map,
                                   struct box_plan plan) {
     extern __shared__ unsigned char memory[];
-    __shared__ uint64_t words[MAX_SLOTS];
+    __shared__ uint64_t words[MAX_BOXES];
     uint32_t full = cvta_to_shared(words);
     uint32_t to = swizzle_aligned(memory);
     for (uint32_t slot = 0; slot < plan.slots; slot++) {
@@ -56,11 +56,11 @@ static void measure_boxes(unsigned char *bytes, uint32_t row_bytes, uint32_t row
     size_t held = far ? FAR_BYTES : NEAR_BYTES;
     CUtensorMap map = tensor_map(bytes, held, row_bytes, rows);
     uint32_t box = row_bytes * rows, slots = in_flight / box;
-    slots = slots < 1 ? 1 : slots > MAX_SLOTS ? MAX_SLOTS : slots;
+    slots = slots < 1 ? 1 : slots > MAX_BOXES ? MAX_BOXES : slots;
     struct box_plan plan = {box, rows, slots, BOXES_OF_CTA, (uint32_t)(held / row_bytes)};
     void *arguments[] = {&span, &map, &plan};
     double ns =
-        measured_span((const void *)box_kernel, {ctas, 1, 1, RING_BYTES + SWIZZLE_ATOM}, arguments, span);
+        measured_span((const void *)box_kernel, {ctas, 1, 1, BOX_RING_BYTES + SWIZZLE_ATOM}, arguments, span);
     reportf("box_rate", (double)box * BOXES_OF_CTA * ctas / ns, "delivered bytes a ns",
             "\"row_bytes\": %u, \"rows\": %u, \"in_flight_bytes\": %u, \"ctas\": %d, \"memory\": \"%s\"",
             row_bytes, rows, slots * box, ctas, far ? "HBM" : "L2");
