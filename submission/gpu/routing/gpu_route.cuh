@@ -19,14 +19,28 @@
 
 /* ---- choices ---- */
 
-/* A number's place in the order of choice, above 0: zeros are equal, NaN is the largest. */
+/* A number's place in the order of choice, above 0: zeros are equal, NaN is the largest.  Adding zero makes -0
+ * a 0, and any NaN the largest one (PTX ISA, Floating Point Instructions). */
 static __device__ __forceinline__ uint32_t order_of(float number) {
     const uint32_t bits = __float_as_uint(number + 0.0f);
-    return number != number ? EVERY_LANE : bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+    return bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
 }
 
 static __device__ __forceinline__ float number_of(uint32_t order) {
     return __uint_as_float(order >> 31 != 0 ? order & 0x7fffffffu : ~order);
+}
+
+/* The same for bits of fp16 or bf16, in the upper 16 bits; the lower ones are anything.  Adding zero makes -0 a
+ * 0, and any NaN the largest one (PTX ISA, Floating Point Instructions). */
+static __device__ __forceinline__ uint32_t order_of_16(uint32_t bits, int32_t type) {
+    const uint32_t sum = type == CUSTOM_KERNEL_BF16 ? add_bf16x2(bits, 0) : add_f16x2(bits, 0),
+                   upper = sum << 16;
+    return upper ^ ((uint32_t)((int32_t)upper >> 31) | 0x80000000u);
+}
+
+static __device__ __forceinline__ float number_of_16(uint32_t order, int32_t type) {
+    const uint32_t bits = order >> 16;
+    return float_of_bits16((uint16_t)(bits & 0x8000u ? bits & 0x7fffu : ~bits), type);
 }
 
 static __device__ __forceinline__ float exponential(float number, float largest) {
@@ -42,46 +56,113 @@ static __device__ __forceinline__ float sum_of_lanes(float value) {
     return value;
 }
 
-/* A token's logits in the order of choice; lane i has numbers i, i + 32, ...; 0 past the last one. */
-template <int numbers> struct lane_logits {
-    uint32_t order[numbers];
+/* A lane's logits of a token, of which it has numbers lane, lane + 32, ... at first; absent ones are 0.
+ *
+ * Of 16 bits (joint): `key` has the order in its upper half and 0xffff less the logit's number in its lower
+ * one, so that no two are equal and the largest key is the next choice.  Else `key` is the order, and `number`
+ * beside it.  A few are sorted, so that the lane's next choice is always its first; many (ROUTE_SORTED_LOGITS)
+ * are searched. */
+template <int numbers, bool joint> struct lane_logits {
+    static constexpr bool sorted = numbers <= ROUTE_SORTED_LOGITS;
+    uint32_t key[numbers];
+    uint32_t number[joint ? 1 : numbers];
 };
 
-template <int numbers>
-static __device__ __forceinline__ struct lane_logits<numbers> load_logits(const struct route_params &p,
+template <int numbers, bool joint>
+static __device__ __forceinline__ lane_logits<numbers, joint> load_logits(const struct route_params &p,
                                                                           int32_t token) {
-    struct lane_logits<numbers> found;
-    const int32_t lane = threadIdx.x % WARP_THREADS, some = token < p.m ? p.routed - lane : 0;
+    lane_logits<numbers, joint> found;
+    const int32_t lane = threadIdx.x % WARP_THREADS, some = p.routed - lane;
     const int64_t first = (int64_t)token * p.routed + lane;
-    const bool wide = p.logits_type == CUSTOM_KERNEL_FP32;
+    const bool wide = !joint && p.logits_type == CUSTOM_KERNEL_FP32;
 #pragma unroll
     for (int i = 0; i < numbers; i++) { /* no load waits for another */
         const int64_t at = first + i * WARP_THREADS;
-        found.order[i] = i * WARP_THREADS >= some ? 0
-                         : wide                   ? ((const uint32_t *)p.logits)[at]
-                                                  : ((const uint16_t *)p.logits)[at];
-    }
-#pragma unroll
-    for (int i = 0; i < numbers; i++) {
-        const float number =
-            wide ? __uint_as_float(found.order[i]) : float_of_bits16((uint16_t)found.order[i], p.logits_type);
-        found.order[i] = i * WARP_THREADS < some ? order_of(number) : 0;
+        found.key[i] = i * WARP_THREADS >= some ? 0
+                       : wide                   ? ((const uint32_t *)p.logits)[at]
+                                                : ((const uint16_t *)p.logits)[at];
     }
     return found;
 }
 
-/* Takes the largest logit that is left, of the lowest number among equals, in every lane.  The lane that has it
- * takes it out and finds its own largest again. */
-template <int numbers>
-static __device__ __forceinline__ int32_t take_largest(struct lane_logits<numbers> &logits, uint32_t &own,
-                                                       uint32_t &largest) {
+/* Puts loaded logits in order. */
+template <int numbers, bool joint>
+static __device__ __forceinline__ void order_logits(const struct route_params &p,
+                                                    lane_logits<numbers, joint> &logits) {
     const int32_t lane = threadIdx.x % WARP_THREADS;
-    largest = __reduce_max_sync(EVERY_LANE, own);
+    const bool wide = !joint && p.logits_type == CUSTOM_KERNEL_FP32;
+#pragma unroll
+    for (int i = 0; i < numbers; i++) {
+        const uint32_t number = i * WARP_THREADS + lane, bits = logits.key[i];
+        if constexpr (joint) {
+            logits.key[i] = (order_of_16(bits, p.logits_type) & 0xffff0000u) | (0xffffu - number);
+        } else {
+            logits.key[i] =
+                order_of(wide ? __uint_as_float(bits) : float_of_bits16((uint16_t)bits, p.logits_type));
+            logits.number[i] = number;
+        }
+        logits.key[i] = (int32_t)number < p.routed ? logits.key[i] : 0;
+    }
+    if constexpr (lane_logits<numbers, joint>::sorted) {
+#pragma unroll
+        for (int last = 1; last < numbers; last++) {
+#pragma unroll
+            for (int i = last; i > 0; i--) { /* equal ones keep their order */
+                const uint32_t x = logits.key[i - 1], y = logits.key[i];
+                logits.key[i - 1] = max(x, y);
+                logits.key[i] = min(x, y);
+                if constexpr (!joint) {
+                    const uint32_t number = logits.number[i - 1];
+                    logits.number[i - 1] = y > x ? logits.number[i] : number;
+                    logits.number[i] = y > x ? number : logits.number[i];
+                }
+            }
+        }
+    }
+}
+
+/* A choice, in every lane; of joint keys, the key has the number. */
+struct route_choice {
+    uint32_t key;
+    int32_t number;
+};
+
+static __device__ __forceinline__ int32_t joint_number(uint32_t key) {
+    return (int32_t)(0xffffu - (key & 0xffffu));
+}
+
+/* Takes the next choice out of sorted logits. */
+template <int numbers, bool joint>
+static __device__ __forceinline__ struct route_choice take_sorted(lane_logits<numbers, joint> &logits) {
+    const uint32_t largest = __reduce_max_sync(EVERY_LANE, logits.key[0]);
+    uint32_t number = 0;
+    bool own = logits.key[0] == largest;
+    if constexpr (!joint) {
+        number = __reduce_min_sync(EVERY_LANE, own ? logits.number[0] : EVERY_LANE);
+        own = own && number == logits.number[0];
+    }
+#pragma unroll
+    for (int i = 0; i < numbers; i++) {
+        logits.key[i] = !own ? logits.key[i] : i + 1 < numbers ? logits.key[i + 1] : 0;
+        if constexpr (!joint) {
+            logits.number[i] = own && i + 1 < numbers ? logits.number[i + 1] : logits.number[i];
+        }
+    }
+    return {largest, (int32_t)number};
+}
+
+/* The same out of logits that are not sorted; `own` is the lane's largest, which a lane whose logit is taken
+ * finds again. */
+template <int numbers>
+static __device__ __forceinline__ struct route_choice take_searched(lane_logits<numbers, false> &logits,
+                                                                    uint32_t &own) {
+    const int32_t lane = threadIdx.x % WARP_THREADS;
+    const uint32_t largest = __reduce_max_sync(EVERY_LANE, own);
     uint32_t number = EVERY_LANE;
     if (own == largest) {
 #pragma unroll
         for (int i = numbers - 1; i >= 0; i--) {
-            number = logits.order[i] == largest ? i * WARP_THREADS + lane : number;
+            number = logits.key[i] == largest ? i * WARP_THREADS + lane : number;
         }
     }
     number = __reduce_min_sync(EVERY_LANE, number);
@@ -89,43 +170,57 @@ static __device__ __forceinline__ int32_t take_largest(struct lane_logits<number
         own = 0;
 #pragma unroll
         for (int i = 0; i < numbers; i++) {
-            logits.order[i] = number / WARP_THREADS == (uint32_t)i ? 0 : logits.order[i];
-            own = max(own, logits.order[i]);
+            logits.key[i] = number / WARP_THREADS == (uint32_t)i ? 0 : logits.key[i];
+            own = max(own, logits.key[i]);
         }
     }
-    return (int32_t)number;
+    return {largest, (int32_t)number};
 }
 
-/* The choices of a token: lane i gets the number of choice i, -1 past the last one, and stores its weight. */
-template <int numbers>
+/* The choices of a token, whose logits are ordered: lane i gets the number of choice i, -1 past the last one,
+ * and stores its weight. */
+template <int numbers, bool joint>
 static __device__ __forceinline__ int32_t choose(const struct route_params &p, int32_t token,
-                                                 struct lane_logits<numbers> logits) {
+                                                 lane_logits<numbers, joint> logits) {
+    using L = lane_logits<numbers, joint>;
     const int32_t lane = threadIdx.x % WARP_THREADS;
-    uint32_t own = 0;
+    const auto value_of = [&](uint32_t key) {
+        return joint ? number_of_16(key, p.logits_type) : number_of(key);
+    };
+    uint32_t own = logits.key[0];
 #pragma unroll
-    for (int i = 0; i < numbers; i++) {
-        own = max(own, logits.order[i]);
+    for (int i = 1; i < numbers && !L::sorted; i++) {
+        own = max(own, logits.key[i]);
     }
-    const float most = number_of(__reduce_max_sync(EVERY_LANE, own));
+    const float most = value_of(__reduce_max_sync(EVERY_LANE, own));
     float part = 0;
 #pragma unroll
     for (int i = 0; i < numbers && !p.normalize; i++) {
-        part += logits.order[i] != 0 ? exponential(number_of(logits.order[i]), most) : 0.0f;
+        part += logits.key[i] != 0 ? exponential(value_of(logits.key[i]), most) : 0.0f;
     }
-    int32_t mine = -1;
-    uint32_t of_mine = 0;
+    struct route_choice mine = {0, -1};
     for (int32_t choice = 0; choice < p.choices; choice++) {
-        uint32_t largest;
-        const int32_t number = take_largest(logits, own, largest);
-        mine = lane == choice ? number : mine;
-        of_mine = lane == choice ? largest : of_mine;
+        struct route_choice next;
+        if constexpr (L::sorted) {
+            next = take_sorted(logits);
+        } else {
+            next = take_searched(logits, own);
+        }
+        mine.key = lane == choice ? next.key : mine.key;
+        if constexpr (!joint) {
+            mine.number = lane == choice ? next.number : mine.number;
+        }
     }
-    const float weight = mine >= 0 ? exponential(number_of(of_mine), most) : 0.0f;
+    const bool chose = lane < p.choices;
+    if constexpr (joint) {
+        mine.number = chose ? joint_number(mine.key) : -1;
+    }
+    const float weight = chose ? exponential(value_of(mine.key), most) : 0.0f;
     const float sum = sum_of_lanes(p.normalize ? weight : part);
-    if (mine >= 0) {
+    if (chose) {
         p.weights[(int64_t)token * p.choices + lane] = weight * rcp_approx(sum);
     }
-    return mine;
+    return mine.number;
 }
 
 /* ---- counts ---- */
@@ -242,8 +337,8 @@ static __device__ __forceinline__ void give_rows(const struct route_params &p, i
     }
 }
 
-template <int numbers>
-static __global__ void __launch_bounds__(ROUTE_MOST_THREADS(numbers))
+template <int numbers, bool joint>
+static __global__ void __launch_bounds__(ROUTE_MOST_THREADS(numbers), 1)
     route_kernel(const __grid_constant__ route_params p) {
     extern __shared__ int32_t all_counts[]; /* [warp][expert] */
     __shared__ struct route_shared shared;
@@ -258,23 +353,23 @@ static __global__ void __launch_bounds__(ROUTE_MOST_THREADS(numbers))
     __syncwarp();
     griddepcontrol_wait();
     griddepcontrol_launch_dependents();
-    if (p.logits != nullptr) {
-        constexpr bool ahead = numbers <= 8; /* else registers do not suffice */
-        struct lane_logits<numbers> next = load_logits<numbers>(p, first);
+    if (p.logits != nullptr && first < last) {
+        lane_logits<numbers, joint> next = load_logits<numbers, joint>(p, first);
         for (int32_t token = first; token < last; token++) {
-            const struct lane_logits<numbers> logits = next;
-            if (ahead && token + 1 < last) {
-                next = load_logits<numbers>(p, token + 1);
+            lane_logits<numbers, joint> logits = next;
+            order_logits(p, logits);
+            if (logits.sorted && token + 1 < last) { /* else registers do not suffice */
+                next = load_logits<numbers, joint>(p, token + 1);
             }
             const int32_t choice = choose(p, token, logits);
             if (choice >= 0) {
                 count_choice(p, token * p.choices + lane, expert_of(p, choice), counts);
             }
-            if (!ahead && token + 1 < last) {
-                next = load_logits<numbers>(p, token + 1);
+            if (!logits.sorted && token + 1 < last) {
+                next = load_logits<numbers, joint>(p, token + 1);
             }
         }
-    } else {
+    } else if (p.logits == nullptr) {
         for (int32_t at = begin + lane; at < end; at += WARP_THREADS) {
             const int64_t id =
                 p.id_bytes == sizeof(int64_t) ? ((const int64_t *)p.ids)[at] : ((const int32_t *)p.ids)[at];

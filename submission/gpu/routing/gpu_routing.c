@@ -3,7 +3,7 @@
 #include "../gpu_backend.h"
 
 int32_t gpu_run_route(const struct routing *routing, const char *backend,
-                      const void *const kernels[ROUTE_LANE_SIZES], const char *pdl_variable) {
+                      const void *const kernels[ROUTE_LANE_SIZES][ROUTE_KINDS], const char *pdl_variable) {
     const int64_t m = routing->problem.m, count_bytes = routing->experts * (int64_t)sizeof(int32_t);
     const struct limit limits[] = {{"m", m, MAX_DIMENSION}};
     RETURN_IF_FAILED(gpu_check_limits(backend, NULL, limits, sizeof limits / sizeof *limits));
@@ -39,7 +39,7 @@ int32_t gpu_run_route(const struct routing *routing, const char *backend,
     params.ctas = (int32_t)ctas;
     params.warp_tokens = (int32_t)ceil_div(m, ctas * warps);
     const struct launch launch = {
-        .kernel = kernels[size],
+        .kernel = kernels[size][routing->logits_type != CUSTOM_KERNEL_FP32],
         .grid = {ctas, 1, 1},
         .threads = threads,
         .cluster = ctas,

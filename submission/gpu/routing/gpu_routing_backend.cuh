@@ -6,11 +6,15 @@
 #include "gpu_combine.cuh"
 #include "gpu_route.cuh"
 
+#define ROUTE_KERNEL(size, joint) (const void *)route_kernel<ROUTE_LANE_LOGITS(size), joint>
+
 #define GPU_ROUTING_BACKEND(name, pdl_variable)                                                                \
     int32_t name##_run_route(const struct routing *routing) {                                                  \
-        const void *const kernels[ROUTE_LANE_SIZES] = {(const void *)route_kernel<ROUTE_LANE_LOGITS(0)>,       \
-                                                       (const void *)route_kernel<ROUTE_LANE_LOGITS(1)>,       \
-                                                       (const void *)route_kernel<ROUTE_LANE_LOGITS(2)>};      \
+        const void *const kernels[ROUTE_LANE_SIZES][ROUTE_KINDS] = {                                           \
+            {ROUTE_KERNEL(0, false), ROUTE_KERNEL(0, true)},                                                   \
+            {ROUTE_KERNEL(1, false), ROUTE_KERNEL(1, true)},                                                   \
+            {ROUTE_KERNEL(2, false), ROUTE_KERNEL(2, false)},                                                  \
+        };                                                                                                     \
         return gpu_run_route(routing, #name, kernels, pdl_variable);                                           \
     }                                                                                                          \
     int32_t name##_run_combine(const struct combination *combination) {                                        \

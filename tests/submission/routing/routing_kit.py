@@ -132,8 +132,11 @@ def wrong_on(device: str, shapes: tuple[tuple[int, int, int], ...] = SHAPES) -> 
         )
     nan = torch.zeros(2, 40)
     nan[0, 3], nan[1, 7] = torch.nan, torch.inf
-    check("nan", wrong_route(nan[:1], 3, True, None, None, device))
-    check("infinity", wrong_route(nan[1:], 3, False, None, None, device))
+    for dtype in DTYPES:
+        some = nan.to(dtype)
+        some[0, 5] = -some[0, 3]  # a NaN with its sign set
+        check(f"nan {dtype}", wrong_route(some[:1], 3, True, None, None, device))
+        check(f"infinity {dtype}", wrong_route(some[1:], 3, False, None, None, device))
     return found
 
 
