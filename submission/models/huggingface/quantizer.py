@@ -29,18 +29,22 @@ class _Quantize(ConversionOps):
         self.quantizer = quantizer
 
     def convert(
-        self, input_dict: dict[str, Any], *, full_layer_name: str, model: torch.nn.Module, missing_keys: set[str],
-        **others: object,
-    ) -> dict[str, torch.Tensor]:  # fmt: skip
-        """Nothing, for the loader: the parameter is gone."""
-        (weight,) = input_dict.values()
-        weight = weight[0] if isinstance(weight, list) else weight
-        name, _, parameter = full_layer_name.rpartition(".")
-        module = model.get_submodule(name)
-        found = self.quantizer.quantized.setdefault(name, {})
-        found |= quantize_experts(module, parameter, weight) if is_experts(module) else {"": quantize_linear(weight)}
-        missing_keys.discard(full_layer_name)
-        return {}
+        self, input_dict: dict[str, Any], *, model: torch.nn.Module, missing_keys: set[str], **others: object
+    ) -> dict[str, Any]:
+        """The parameters that are not to be quantized: for the loader, the others are gone."""
+        left = {}
+        for key, weight in input_dict.items():
+            name, _, parameter = key.rpartition(".")
+            if key not in self.quantizer.chosen:
+                left[key] = weight
+                continue
+            weight, module = weight[0] if isinstance(weight, list) else weight, model.get_submodule(name)
+            found = self.quantizer.quantized.setdefault(name, {})
+            found |= (
+                quantize_experts(module, parameter, weight) if is_experts(module) else {"": quantize_linear(weight)}
+            )
+            missing_keys.discard(key)
+        return left
 
 
 class Nvfp4GemmQuantizer(HfQuantizer):

@@ -129,7 +129,7 @@ ALL_EXPERTS_FUNCTIONS.register("one_by_one", _one_by_one)
 def random_model(name: str, dtype: torch.dtype = torch.float32, **changes: object) -> torch.nn.Module:
     """A small model with every kind of weight random, also those that begin as zeros."""
     torch.manual_seed(11)
-    config = AutoConfig.for_model(name, **_COMMON | MODELS[name] | changes)
+    config = AutoConfig.for_model(name, **_COMMON | MODELS.get(name, {}) | changes)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():

@@ -71,7 +71,8 @@ def reference_of(folder, mode):
     return reference
 
 
-@pytest.mark.parametrize("name", ["llama", "phi3", "qwen2"])
+# hrm_text's files hold gate and up, and q, k, v and a gate, in one tensor each, which transformers splits.
+@pytest.mark.parametrize("name", ["llama", "phi3", "qwen2", "hrm_text"])
 def test_a_16_bit_model_is_quantized_while_it_is_loaded(tmp_path, name):
     saved(tmp_path, name)
     config = Nvfp4GemmConfig(activations="16bit")
