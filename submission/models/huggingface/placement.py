@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from safetensors import safe_open
 from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import WeightRenaming, rename_source_key
+from transformers.core_model_loading import WeightConverter, WeightRenaming, apply_converters, rename_source_key
 
 from .experts import HELD, is_experts, parameter_names, width_of
 
@@ -138,13 +138,34 @@ def _expert_parts(name: str, module: torch.nn.Module, parts: Mapping[str, Stored
     return taken
 
 
+def _float_part(part: str) -> str:
+    """What a part of a layer, or of all experts, is called where it is not quantized."""
+    match = _OF_ALL_EXPERTS.fullmatch(part)
+    return match[1] if match else "weight"
+
+
+def _refuse_if_changed(key: str, name: str, converters: list[WeightConverter]) -> None:
+    """Raises ValueError if transformers changes the order of a weight's numbers while it loads the float weight `name`,
+    which it does not for a quantized one.
+    """
+    _, pattern = apply_converters(name, converters)
+    if pattern is not None and not _OF_ONE_EXPERT.search(name):
+        (converter,) = (one for one in converters if pattern in one.source_patterns)
+        done = [type(one).__name__ for one in converter.operations]
+        if done != ["Transpose"]:  # which shapes tell
+            raise ValueError(f"{key} is quantized; expected floats, which transformers would change: {', '.join(done)}")
+
+
 def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, list[str]]:
     """Puts a Held in the place of each quantized layer.  Returns where their tensors go, and the linear layers that
     stay floats, by the checkpoint's names.
 
     Raises ValueError for a quantized tensor that has no place in the model.
     """
-    renamings = [one for one in get_model_conversion_mapping(model) if isinstance(one, WeightRenaming)]
+    conversions = get_model_conversion_mapping(model)
+    renamings, converters = (
+        [one for one in conversions if isinstance(one, kind)] for kind in (WeightRenaming, WeightConverter)
+    )
     layers = {name: one for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) or is_experts(one)}
     unneeded = [re.compile(one) for one in model._keys_to_ignore_on_load_unexpected or ()]
     found: dict[str, dict[str, Stored]] = defaultdict(dict)
@@ -190,5 +211,8 @@ def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, 
                 f"{name} is quantized in the checkpoint and is a {type(layer).__name__}, which computes more than a "
                 "linear layer; expected a torch.nn.Linear"
             )
-        places |= {names[name][part][1]: f"{at}.{buffer}" for part, buffer in held.parts.items()}
+        for part, buffer in held.parts.items():
+            key, renamed = names[name][part]
+            _refuse_if_changed(key, renamed.removesuffix(part) + _float_part(part), converters)
+            places[renamed] = f"{at}.{buffer}"
     return Places(places), floats

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -137,6 +138,14 @@ def test_a_family_whose_experts_have_no_known_interface(tmp_path):
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"model.layers.0.\S+ is a JetMoeParallelExperts with weights in three dim"):
         load(tmp_path, quantization_config=Nvfp4GemmConfig())
+
+
+def test_a_weight_that_transformers_would_permute(tmp_path, monkeypatch):
+    loading, placement = transformers.core_model_loading, sys.modules["submission.models.huggingface.placement"]
+    permuted = loading.WeightConverter("q_proj.weight", "q_proj.weight", [loading.PermuteForRope()])
+    monkeypatch.setattr(placement, "get_model_conversion_mapping", lambda model: [permuted])
+    with pytest.raises(ValueError, match=r"q_proj.\w+ is quantized; expected floats, which .* change: PermuteForRope"):
+        load(Published(tmp_path, "llama", modelopt=False).folder)
 
 
 def test_a_family_without_linear_layers(tmp_path):
