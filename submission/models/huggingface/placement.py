@@ -27,8 +27,7 @@ _DTYPES = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
-_FLOATS = {"F16", "BF16", "F32", "F64"}
-_PACKED = {"U8", "F8_E4M3"}  # what no float layer stores
+PACKED = {"U8", "F8_E4M3"}  # what no float layer stores
 _FP8_PARTS = {"weight", "weight_scale", "input_scale", "k_scale", "v_scale"}
 _PARTS = "weight|weight_packed|weight_scale|weight_scale_2|weight_global_scale|input_scale|input_global_scale"
 _OF_ALL_EXPERTS = re.compile(rf"(gate_up_proj|gate_proj|up_proj|down_proj)(?:[._]({_PARTS}))?")
@@ -39,34 +38,36 @@ _OF_ONE_EXPERT = re.compile(r"\d+\.(?:gate_proj|up_proj|down_proj|w1|w2|w3)\.\w+
 class Stored(NamedTuple):
     """A tensor of a checkpoint's files."""
 
+    key: str
     dtype: str
     shape: tuple[int, ...]
+    renamed: str = ""  # as transformers names it in this model
 
 
-def stored_tensors(files: Iterable[str]) -> dict[str, Stored]:
-    """The tensors of safetensors files, by name."""
-    found = {}
+def stored_tensors(files: Iterable[str]) -> list[Stored]:
+    """The tensors of safetensors files."""
+    found = []
     for file in files:
         if not str(file).endswith(".safetensors"):
             raise ValueError(f"{file} is no safetensors file; expected a checkpoint in safetensors files")
         with safe_open(file, framework="pt") as tensors:
             for name in tensors.keys():  # noqa: SIM118
                 one = tensors.get_slice(name)
-                found[name] = Stored(one.get_dtype(), tuple(one.get_shape()))
+                found.append(Stored(name, one.get_dtype(), tuple(one.get_shape())))
     return found
 
 
 class Held(torch.nn.Module):
     """Takes a layer's tensors, as they are stored, until all are loaded."""
 
-    def __init__(self, parts: Mapping[str, Stored], name: str, bias: torch.nn.Parameter | None = None) -> None:
-        """parts: by their names within the layer `name`.  bias: the layer's own, which is loaded as ever."""
+    def __init__(self, parts: Mapping[str, Stored], bias: torch.nn.Parameter | None = None) -> None:
+        """parts: by their names within the layer.  bias: the layer's own, which is loaded as ever."""
         super().__init__()
         self.parts = {part: f"part_{number}" for number, part in enumerate(parts)}
-        for part, (dtype, shape) in parts.items():
-            if dtype not in _DTYPES:
-                raise ValueError(f"{name}.{part} has dtype {dtype}; expected one of {', '.join(_DTYPES)}")
-            self.register_buffer(self.parts[part], torch.empty(shape, dtype=_DTYPES[dtype], device="meta"))
+        for part, one in parts.items():
+            if one.dtype not in _DTYPES:
+                raise ValueError(f"{one.key} has dtype {one.dtype}; expected one of {', '.join(_DTYPES)}")
+            self.register_buffer(self.parts[part], torch.empty(one.shape, dtype=_DTYPES[one.dtype], device="meta"))
         self.bias = bias
         self.is_fp8 = parts.keys() <= _FP8_PARTS and "weight" in parts and parts["weight"].dtype == "F8_E4M3"
 
@@ -121,10 +122,10 @@ def _owner(name: str, base: str, layers: Mapping[str, torch.nn.Module]) -> tuple
 
 
 def _is_quantized(parts: Mapping[str, Stored]) -> bool:
-    return any(one.dtype in _PACKED for one in parts.values())
+    return any(one.dtype in PACKED for one in parts.values())
 
 
-def _expert_parts(name: str, module: torch.nn.Module, parts: Mapping[str, Stored]) -> dict[str, Stored]:
+def _expert_parts(module: torch.nn.Module, parts: Mapping[str, Stored]) -> dict[str, Stored]:
     """The tensors of an experts module that are not its parameters.  Raises ValueError for one that has no place."""
     taken = {}
     for part, one in parts.items():
@@ -132,7 +133,7 @@ def _expert_parts(name: str, module: torch.nn.Module, parts: Mapping[str, Stored
             taken[part] = one
         elif part not in dict(module.named_parameters()):
             raise ValueError(
-                f"{name}.{part} is there, which {type(module).__name__} would leave out; expected tensors of "
+                f"{one.key} is there, which {type(module).__name__} would leave out; expected tensors of "
                 "gate_up_proj, or of gate_proj and up_proj, and of down_proj"
             )
     return taken
@@ -156,7 +157,7 @@ def _refuse_if_changed(key: str, name: str, converters: list[WeightConverter]) -
             raise ValueError(f"{key} is quantized; expected floats, which transformers would change: {', '.join(done)}")
 
 
-def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, list[str]]:
+def hold(model: torch.nn.Module, stored: Iterable[Stored]) -> tuple[Places, list[str]]:
     """Puts a Held in the place of each quantized layer.  Returns where their tensors go, and the linear layers that
     stay floats, by the checkpoint's names.
 
@@ -169,17 +170,15 @@ def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, 
     layers = {name: one for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) or is_experts(one)}
     unneeded = [re.compile(one) for one in model._keys_to_ignore_on_load_unexpected or ()]
     found: dict[str, dict[str, Stored]] = defaultdict(dict)
-    names: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)  # of each part: in the files, and renamed
-    for key, one in stored.items():
-        renamed, _ = rename_source_key(key, renamings, [])
+    for one in stored:
+        renamed, _ = rename_source_key(one.key, renamings, [])
         owner = _owner(renamed, model.base_model_prefix, layers)
         if owner:
-            found[owner[0]][owner[1]] = one
-            names[owner[0]][owner[1]] = key, renamed
-        elif one.dtype in _PACKED and not any(pattern.search(renamed) for pattern in unneeded):
+            found[owner[0]][owner[1]] = one._replace(renamed=renamed)
+        elif one.dtype in PACKED and not any(pattern.search(renamed) for pattern in unneeded):
             raise ValueError(
-                f"{key} is quantized ({one.dtype}), and {type(model).__name__} has no torch.nn.Linear or experts for "
-                "it; expected a model of transformers whose quantized layers are of these kinds"
+                f"{one.key} is quantized ({one.dtype}), and {type(model).__name__} has no torch.nn.Linear or experts "
+                "for it; expected a model of transformers whose quantized layers are of these kinds"
             )
     places, floats = {}, []
     tied = {name for pair in model.all_tied_weights_keys.items() for name in pair}
@@ -187,13 +186,13 @@ def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, 
         layer = layers[name]
         if not _is_quantized(parts):
             if type(layer) is torch.nn.Linear:
-                floats.append(names[name]["weight"][0].removesuffix(".weight") if "weight" in names[name] else name)
+                floats.append(parts["weight"].key.removesuffix(".weight") if "weight" in parts else name)
             continue
         if f"{name}.weight" in tied:
             raise ValueError(f"{name} is quantized and its weight is tied to another one; expected a float weight")
         if is_experts(layer):
-            parts = _expert_parts(name, layer, parts)
-            held, at = Held(parts, name), f"{name}.{HELD}"
+            parts = _expert_parts(layer, parts)
+            held, at = Held(parts), f"{name}.{HELD}"
             held.hidden = width_of(layer)
             layer.add_module(HELD, held)
             for one in parameter_names(layer):
@@ -204,7 +203,7 @@ def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, 
         elif type(layer) is torch.nn.Linear:
             parts = {part: one for part, one in parts.items() if part != "bias"}
             refuse_if_read(model, name)
-            held, at = Held(parts, name, layer.bias), name
+            held, at = Held(parts, layer.bias), name
             model.set_submodule(name, held)
         else:
             raise ValueError(
@@ -212,7 +211,7 @@ def hold(model: torch.nn.Module, stored: Mapping[str, Stored]) -> tuple[Places, 
                 "linear layer; expected a torch.nn.Linear"
             )
         for part, buffer in held.parts.items():
-            key, renamed = names[name][part]
-            _refuse_if_changed(key, renamed.removesuffix(part) + _float_part(part), converters)
-            places[renamed] = f"{at}.{buffer}"
+            one = parts[part]
+            _refuse_if_changed(one.key, one.renamed.removesuffix(part) + _float_part(part), converters)
+            places[one.renamed] = f"{at}.{buffer}"
     return Places(places), floats

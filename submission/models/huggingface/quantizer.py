@@ -15,7 +15,7 @@ from ..weights import CALIBRATED, TOKEN, QuantizedLinear, quantize_linear
 from .config import SIXTEEN_BIT, Nvfp4GemmConfig, is_ignored
 from .experts import HELD, Experts, install, is_experts, parameter_names, quantize_experts, read_experts
 from .fusion import FusedMLP, fuse, unpadded
-from .placement import Held, Places, hold, refuse_if_read, stored_tensors
+from .placement import PACKED, Held, Places, hold, refuse_if_read, stored_tensors
 
 logger = logging.get_logger(__name__)
 _INPUTS = ("input_scale", "input_global_scale")
@@ -76,8 +76,8 @@ class Nvfp4GemmQuantizer(HfQuantizer):
     def _process_model_before_weight_loading(
         self, model: torch.nn.Module, checkpoint_files: list[str] | None = None, **others: object
     ) -> None:
-        stored = stored_tensors(checkpoint_files) if checkpoint_files else {}
-        if not self.pre_quantized and not any(one.dtype in ("U8", "F8_E4M3") for one in stored.values()):
+        stored = stored_tensors(checkpoint_files or ())
+        if not self.pre_quantized and not any(one.dtype in PACKED for one in stored):
             self._choose(model)
             return
         self.pre_quantized = True  # also a checkpoint whose config.json does not say so, as ModelOpt's older ones
@@ -174,6 +174,7 @@ class Nvfp4GemmQuantizer(HfQuantizer):
         config.ignore = [name for name, module in modules.items() if type(module) is torch.nn.Linear]
         config.kinds = {_kind_of(one) for one in modules.values() if isinstance(one, (Linear, Experts))}
         fuse(model)
+        model.requires_grad_(False)  # there are no derivatives, and nothing then records a call for them
 
     def get_state_dict_and_metadata(self, model: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict]:
         """The tensors by compressed-tensors' names, one linear layer for each projection and expert."""

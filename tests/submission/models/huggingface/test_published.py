@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from submission import GatedMLP
 from tests.submission.models.huggingface.published_kit import (
     MODELS,
+    TOKENS,
     AutoModelForCausalLM,
     Nvfp4GemmConfig,
     Published,
@@ -131,6 +132,12 @@ def test_generated_tokens_follow_the_reference(tmp_path):
     prompt = torch.tensor([[5, 9, 14, 3]])
     options = {"max_new_tokens": 8, "do_sample": False}
     assert torch.equal(model.generate(prompt, **options), published.reference().generate(prompt, **options))
+
+
+@pytest.mark.parametrize("name", ["llama4_text", "gpt_oss"])
+def test_a_call_that_may_record_derivatives(tmp_path, name):
+    model = AutoModelForCausalLM.from_pretrained(Published(tmp_path, name).folder, dtype=torch.bfloat16)
+    assert torch.equal(model(TOKENS, use_cache=False).logits.double(), logits(model))
 
 
 def test_experts_elsewhere_add_nothing(tmp_path):
