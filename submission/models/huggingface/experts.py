@@ -199,7 +199,7 @@ def _activation(module: torch.nn.Module) -> dict[str, object] | None:
     if not _trait(module, "has_gate"):
         name = known_activation(module.act_fn)
         return None if name is None else {"activation": name}
-    gate = torch.linspace(-20, 20, 161, dtype=torch.float64)
+    gate = torch.linspace(-20, 20, 161, dtype=torch.float64, device="cpu")
     up = gate.roll(57) - 0.3
     try:
         wanted = _between(module, [gate, up])

@@ -62,7 +62,7 @@ class _Tracer(fx.Tracer):
 
 def known_activation(module: torch.nn.Module) -> str | None:
     """The name of ACTIVATIONS whose numbers a module without weights gives."""
-    x = torch.linspace(-20, 20, 81, dtype=torch.float64)
+    x = torch.linspace(-20, 20, 81, dtype=torch.float64, device="cpu")
     try:
         found = module(x)
     except Exception:  # a module of another kind, such as one with weights
