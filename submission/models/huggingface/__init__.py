@@ -3,11 +3,11 @@
     import nvfp4_gemm.models.huggingface
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained("a folder", dtype="auto", device_map="cuda")
+    model = AutoModelForCausalLM.from_pretrained("a folder", dtype="auto").to("cuda")
 
 After the import, from_pretrained() takes checkpoints of ModelOpt and of compressed-tensors (nvfp4-pack-quantized), and
 with quantization_config=Nvfp4GemmConfig() it quantizes a 16-bit model.  Linear layers become this package's Linear;
-gate and up with SiLU become one product; experts go through transformers' interface for experts.  FP8 layers are
+gate and up of an MLP become one product; experts go through transformers' interface for experts.  FP8 layers are
 dequantized to the model's dtype, float layers stay.  What the package cannot compute is refused by name.
 save_pretrained() writes the names of compressed-tensors.  A folder whose config.json does not speak of quantization, as
 ModelOpt's older ones, needs quantization_config=Nvfp4GemmConfig() too.
