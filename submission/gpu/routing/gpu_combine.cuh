@@ -21,15 +21,15 @@ static __device__ __forceinline__ uint4 load_columns(const struct combine_params
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-template <bool aligned>
+template <int type, bool aligned>
 static __device__ __forceinline__ void store_columns(const struct combine_params &p, int64_t row, int32_t first,
                                                      const float (&sums)[COMBINE_COLUMNS]) {
     uint16_t *to = (uint16_t *)p.c + row * p.n + first;
     uint32_t words[COMBINE_COLUMNS / 2];
 #pragma unroll
     for (int i = 0; i < COMBINE_COLUMNS / 2; i++) {
-        words[i] = p.type == CUSTOM_KERNEL_BF16 ? cvt_rn_bf16x2_f32(sums[2 * i], sums[2 * i + 1])
-                                                : cvt_rn_f16x2_f32(sums[2 * i], sums[2 * i + 1]);
+        words[i] = type == CUSTOM_KERNEL_BF16 ? cvt_rn_bf16x2_f32(sums[2 * i], sums[2 * i + 1])
+                                              : cvt_rn_f16x2_f32(sums[2 * i], sums[2 * i + 1]);
     }
     if constexpr (aligned) {
         *(uint4 *)to = make_uint4(words[0], words[1], words[2], words[3]);
@@ -45,7 +45,7 @@ static __device__ __forceinline__ void store_columns(const struct combine_params
 
 /* CTA (x, y): part y of the columns of token x.  Lane i has the row and the weight of choice i, and several
  * rows are loaded before any is added. */
-template <bool aligned>
+template <int type, bool aligned>
 static __global__ void __launch_bounds__(COMBINE_THREADS)
     combine_kernel(const __grid_constant__ combine_params p) {
     constexpr int at_once = 8;
@@ -74,13 +74,13 @@ static __global__ void __launch_bounds__(COMBINE_THREADS)
             const uint32_t pairs[COMBINE_COLUMNS / 2] = {words[i].x, words[i].y, words[i].z, words[i].w};
 #pragma unroll
             for (int j = 0; j < COMBINE_COLUMNS && row[i] >= 0; j++) {
-                const float number = float_of_bits16((uint16_t)(pairs[j / 2] >> j % 2 * 16), p.type);
+                const float number = float_of_bits16((uint16_t)(pairs[j / 2] >> j % 2 * 16), type);
                 sums[j] = __fadd_rn(sums[j], __fmul_rn(weight, number));
             }
         }
     }
     if (first < p.n) {
-        store_columns<aligned>(p, blockIdx.x, first, sums);
+        store_columns<type, aligned>(p, blockIdx.x, first, sums);
     }
 }
 

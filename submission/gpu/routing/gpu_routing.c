@@ -51,7 +51,7 @@ int32_t gpu_run_route(const struct routing *routing, const char *backend,
 }
 
 int32_t gpu_run_combine(const struct combination *combination, const char *backend,
-                        const void *const kernels[2], const char *pdl_variable) {
+                        const void *const kernels[COMBINE_TYPES][2], const char *pdl_variable) {
     const struct problem *problem = &combination->problem;
     const int64_t cta_columns = COMBINE_THREADS * COMBINE_COLUMNS;
     const struct limit limits[] = {{"m", problem->m, MAX_DIMENSION},
@@ -65,10 +65,9 @@ int32_t gpu_run_combine(const struct combination *combination, const char *backe
     params.m = (int32_t)problem->m;
     params.n = (int32_t)problem->n;
     params.choices = combination->choices;
-    params.type = combination->type;
     params.weights_type = combination->weights_type;
     const struct launch launch = {
-        .kernel = kernels[problem->n % COMBINE_COLUMNS == 0],
+        .kernel = kernels[combination->type][problem->n % COMBINE_COLUMNS == 0],
         .grid = {problem->m, ceil_div(problem->n, cta_columns), 1},
         .threads = COMBINE_THREADS,
         .cluster = 1,

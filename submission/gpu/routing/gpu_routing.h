@@ -17,6 +17,7 @@ enum {
     ROUTE_KINDS = 2,                        /* any logits; those of 16 bits */
     ROUTE_SORTED_LOGITS = 8,                /* of a lane, at most */
 
+    COMBINE_TYPES = CUSTOM_KERNEL_BF16 + 1,
     COMBINE_THREADS = 128,
     COMBINE_COLUMNS = 8, /* of a thread: 16 bytes */
 };
@@ -44,15 +45,15 @@ struct combine_params {
     const int32_t *rows;
     void *c;
     int32_t m, n, choices;
-    int32_t type, weights_type;
+    int32_t weights_type;
 };
 
 /* Launch a backend's kernels: those of route by the number of a lane's logits and their kind, those of combine
- * for any n and for a multiple of COMBINE_COLUMNS. */
+ * by type (enum custom_kernel_output), for any n and for a multiple of COMBINE_COLUMNS. */
 int32_t gpu_run_route(const struct routing *routing, const char *backend,
                       const void *const kernels[ROUTE_LANE_SIZES][ROUTE_KINDS], const char *pdl_variable);
 int32_t gpu_run_combine(const struct combination *combination, const char *backend,
-                        const void *const kernels[2], const char *pdl_variable);
+                        const void *const kernels[COMBINE_TYPES][2], const char *pdl_variable);
 
 #ifdef __cplusplus
 }

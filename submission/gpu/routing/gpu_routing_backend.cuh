@@ -6,7 +6,8 @@
 #include "gpu_combine.cuh"
 #include "gpu_route.cuh"
 
-#define ROUTE_KERNEL(size, joint) (const void *)route_kernel<ROUTE_LANE_LOGITS(size), joint>
+#define COMBINE_KERNEL(type, aligned) (const void *)combine_kernel<type, aligned>
+#define ROUTE_KERNEL(size, joint)     (const void *)route_kernel<ROUTE_LANE_LOGITS(size), joint>
 
 #define GPU_ROUTING_BACKEND(name, pdl_variable)                                                                \
     int32_t name##_run_route(const struct routing *routing) {                                                  \
@@ -18,8 +19,10 @@
         return gpu_run_route(routing, #name, kernels, pdl_variable);                                           \
     }                                                                                                          \
     int32_t name##_run_combine(const struct combination *combination) {                                        \
-        const void *const kernels[] = {(const void *)combine_kernel<false>,                                    \
-                                       (const void *)combine_kernel<true>};                                    \
+        const void *const kernels[COMBINE_TYPES][2] = {                                                        \
+            {COMBINE_KERNEL(CUSTOM_KERNEL_FP16, false), COMBINE_KERNEL(CUSTOM_KERNEL_FP16, true)},             \
+            {COMBINE_KERNEL(CUSTOM_KERNEL_BF16, false), COMBINE_KERNEL(CUSTOM_KERNEL_BF16, true)},             \
+        };                                                                                                     \
         return gpu_run_combine(combination, #name, kernels, pdl_variable);                                     \
     }
 
