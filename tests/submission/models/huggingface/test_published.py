@@ -93,6 +93,14 @@ def test_float_and_fp8_layers_beside_nvfp4(tmp_path):
         assert relative(model.get_submodule(at).weight, reference.get_submodule(at).weight) < 3e-4
 
 
+@pytest.mark.parametrize("modelopt", [True, False])
+def test_float_experts_beside_nvfp4_ones(tmp_path, modelopt):
+    published = Published(tmp_path, "mixtral", modelopt=modelopt, ignore=lambda key: "layers.0.block_sparse_moe" in key)
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    errors = errors_of_layers(model, published.reference())
+    assert max(errors.values()) < 1e-3 and {f"model.layers.{number}.mlp.experts" for number in (0, 1)} < errors.keys()
+
+
 def test_the_base_model_of_a_causal_checkpoint(tmp_path):
     published = Published(tmp_path, "qwen2", inputs=False)
     whole = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
