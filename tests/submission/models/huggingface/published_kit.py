@@ -172,7 +172,7 @@ class Published:
             at = self._layer(key, tensor)
             left = at is None or tensor.dim() < 2 or at == "lm_head" or ignore(key)
             if left or fp8(key):
-                for one in (at, f"{at}.first", f"{at}.between"):
+                for one in (at, *((f"{at}.first", f"{at}.between") if left else ())):
                     self.activations.largest.pop(one, None)
             if left:
                 self.tensors[key], self.meaning[key] = tensor.to(torch.bfloat16), tensor.to(torch.bfloat16).double()
