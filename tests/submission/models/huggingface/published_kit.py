@@ -300,7 +300,7 @@ def write_checkpoint(
 def logits(model: torch.nn.Module) -> torch.Tensor:
     """Of the tests' tokens, in float64."""
     with torch.no_grad():
-        return model(TOKENS, use_cache=False).logits.double()
+        return model(TOKENS.to(model.device), use_cache=False).logits.double().cpu()
 
 
 def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
@@ -316,7 +316,7 @@ def errors_of_layers(model: torch.nn.Module, reference: torch.nn.Module) -> dict
 
     def see(name: str, args: tuple, output: torch.Tensor) -> None:
         if not any(name.startswith(f"{other}.") for other in seen):
-            seen[name] = args, output.clone()
+            seen[name] = [one.cpu() for one in args], output.cpu().clone()
 
     hooks = []
     for name, module in model.named_modules():

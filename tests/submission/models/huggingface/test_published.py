@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from submission import GatedMLP
+from submission import GatedMLP, backends
 from tests.submission.models.huggingface.published_kit import (
     MODELS,
     TOKENS,
@@ -21,6 +21,7 @@ from tests.submission.models.huggingface.published_kit import (
     transformers,
 )
 
+CARDS = torch.cuda.is_available() and {one.name for one in backends() if one.available} - {"cpu"}
 BOTH = [(name, number % 2 == 0) for number, name in enumerate(MODELS)]
 BOTH += [(name, number % 2 == 1) for number, name in enumerate(MODELS) if name in ("llama", "mixtral", "gpt_oss")]
 
@@ -38,6 +39,15 @@ def test_a_model_computes_what_its_checkpoint_stands_for(tmp_path, name, modelop
     wanted = logits(reference)
     rounded = relative(logits(published.reference(dtype=torch.float16)), wanted)  # torch in the model's dtype
     assert relative(logits(model), wanted) < 1.25 * rounded < relative(published.plain, wanted)
+
+
+@pytest.mark.skipif(not CARDS, reason="no card that a backend supports")
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_on_a_card(tmp_path, name):
+    published = Published(tmp_path, name)
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16).to("cuda")
+    # A GPU's exponential is approximate, so that a few numbers between two products get the next code.
+    assert max(errors_of_layers(model, published.reference()).values()) < 0.01
 
 
 @pytest.mark.parametrize("name", ["mixtral", "nemotron_h"])
