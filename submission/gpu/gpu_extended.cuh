@@ -42,10 +42,12 @@ static __device__ __forceinline__ float scaled(float acc, float factor, float bi
 }
 
 /* c of a column's accumulators of gate and up. */
+template <bool silu = false>
 static __device__ __forceinline__ float finish_gated(const struct extended_params &p, float gate, float up,
                                                      const struct row_factors &factors,
                                                      const struct column_bias &bias) {
-    return activate_gated(p.activation, scaled(gate, factors.gate, bias.gate), scaled(up, factors.up, bias.up));
+    return activate_gated<silu>(p.activation, scaled(gate, factors.gate, bias.gate),
+                                scaled(up, factors.up, bias.up));
 }
 
 /* Two outputs as bits of fp16 or bf16. */

@@ -42,7 +42,8 @@ int32_t hopper_choose_tiles(const struct problem *problem, const struct hopper_g
                                   problem->l,
                                   sms,
                                   a_type_of(problem),
-                                  2 * interleave_of(problem) + columns_in_one(problem)};
+                                  4 * interleave_of(problem) + 2 * (problem->extension != NULL) +
+                                      columns_in_one(problem) - 1};
     if (!cache_find(&cache, &key, choice, sizeof *choice)) {
         uint32_t allowed = 0;
         for (int i = 0; i < HOPPER_TILES; i++) {
@@ -81,15 +82,10 @@ static int32_t check_limits(const struct hopper_plan *plan, const struct hopper_
         {"the size of a in bytes", problem->l * problem->m * (problem->k / 2), INT64_MAX / 16},
     };
     RETURN_IF_FAILED(gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits));
-    const struct limit line[] = {
-        {"the number of tiles", count_tiles(plan, config, columns), INT32_MAX - plan->sms},
-        {"the stages of two rounds of tiles", ceil_div(problem->k, STAGE_K) * 2 * plan->sms, INT32_MAX},
-    };
-    if (config->sharing == EQUAL_SHARES) {
-        return gpu_check_limits("hopper", config->name, line, 2);
-    }
-    return kind->kernel(tile, problem, false) != NULL ? CUSTOM_KERNEL_OK
-                                                      : gpu_check_limits("hopper", config->name, line, 1);
+    const struct limit tiles = {"the number of tiles", count_tiles(plan, config, columns),
+                                INT32_MAX - plan->sms};
+    const bool one_each = config->sharing != EQUAL_SHARES && kind->kernel(tile, problem, false) != NULL;
+    return one_each ? CUSTOM_KERNEL_OK : gpu_check_limits("hopper", config->name, &tiles, 1);
 }
 
 static int32_t make_plan(const struct problem *problem, const struct hopper_gemm_kind *kind,

@@ -16,11 +16,19 @@ static __device__ __forceinline__ float activated(const struct activation &a, fl
     return a.function == CUSTOM_KERNEL_ACTIVATION_RELU2 ? __fmul_rn(positive, positive) : x * sigmoid;
 }
 
-/* c of gate and up. */
+/* True if activated(a, x) is x * sigmoid(alpha * x), as nearly always. */
+static __device__ __forceinline__ bool is_silu(const struct activation &a) {
+    return a.cubic == 0.0f && a.function != CUSTOM_KERNEL_ACTIVATION_RELU2;
+}
+
+/* c of gate and up.  silu: is_silu(a), whose fewer operations give the same bits. */
+template <bool silu = false>
 static __device__ __forceinline__ float activate_gated(const struct activation &a, float gate, float up) {
     gate = min_nan_f32(gate, a.limit);
     up = max_nan_f32(min_nan_f32(up, a.limit), -a.limit);
-    return activated(a, gate) * __fadd_rn(up, a.beta);
+    const float of_gate =
+        silu ? gate * rcp_approx(1.0f + ex2_approx(-LOG2_E * (a.alpha * gate))) : activated(a, gate);
+    return of_gate * __fadd_rn(up, a.beta);
 }
 
 /* c of a plain product's numbers.  A branch for all: most plain products have no activation. */

@@ -9,14 +9,11 @@
 
 namespace hopper {
 
-/* The outputs of a column in `pairs` pairs of neighbouring rows of A, or in the first `count` of them, from
- * each pair's accumulators [gate, gate, up, up]; of a plain product, whose operands are two parts of its
- * columns, those of part `part`. */
-template <bool plain, int pairs>
+template <bool plain, bool silu, int pairs>
 static __device__ __forceinline__ void
-finish_pairs(float (&outputs)[2 * pairs], const float *acc, int part, const struct row_factors (*factors)[2],
-             const struct column_bias &bias, const struct extended_params &p, float correction,
-             int count = pairs) {
+finish_pairs_as(float (&outputs)[2 * pairs], const float *acc, int part, const struct row_factors (*factors)[2],
+                const struct column_bias &bias, const struct extended_params &p, float correction,
+                int count = pairs) {
 #pragma unroll
     for (int i = 0; i < 2 * pairs; i++) {
         const float *pair = acc + i / 2 * 4;
@@ -26,11 +23,28 @@ finish_pairs(float (&outputs)[2 * pairs], const float *acc, int part, const stru
         } else if constexpr (plain) {
             outputs[i] = scaled(pair[2 * part + i % 2] * correction, of_row.gate, bias.gate);
         } else {
-            outputs[i] = finish_gated(p, pair[i % 2] * correction, pair[2 + i % 2] * correction, of_row, bias);
+            outputs[i] =
+                finish_gated<silu>(p, pair[i % 2] * correction, pair[2 + i % 2] * correction, of_row, bias);
         }
     }
     if constexpr (plain) {
         activate_plain(p.activation, outputs);
+    }
+}
+
+/* The outputs of a column in `pairs` pairs of neighbouring rows of A, or in the first `count` of them, from
+ * each pair's accumulators [gate, gate, up, up]; of a plain product, whose operands are two parts of its
+ * columns, those of part `part`.  A branch for all: with the general activation gated products take 2 to 6 %
+ * longer (measured:H200). */
+template <bool plain, int pairs>
+static __device__ __forceinline__ void
+finish_pairs(float (&outputs)[2 * pairs], const float *acc, int part, const struct row_factors (*factors)[2],
+             const struct column_bias &bias, const struct extended_params &p, float correction,
+             int count = pairs) {
+    if (!plain && is_silu(p.activation)) {
+        finish_pairs_as<plain, true, pairs>(outputs, acc, part, factors, bias, p, correction, count);
+    } else {
+        finish_pairs_as<plain, false, pairs>(outputs, acc, part, factors, bias, p, correction, count);
     }
 }
 

@@ -37,14 +37,7 @@ def gemms(fake):
     return [(template_numbers(line[1], 6), line[2:5]) for line in fake.log("launch") if "dual_tile" in line[1]]
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        (17, 9216, 16384),  # a narrow tile is cheaper than the first of two tiles would be alone, but not than the best
-        (512, 14336, 4096),
-        (128, 4096, 7168),
-    ],
-)
+@pytest.mark.parametrize("shape", [(512, 14336, 4096), (128, 4096, 7168)])
 def test_an_extended_gemm_has_the_dual_gemms_tiles(fake, shape):
     assert fake.call(HOPPER, None, *shape, 1)[0] == OK
     dual = gemms(fake)
@@ -53,6 +46,32 @@ def test_an_extended_gemm_has_the_dual_gemms_tiles(fake, shape):
     m, n, k = shape
     assert call(fake, m, 2 * n, k, **PLAIN)[0] == OK
     assert gemms(fake) == dual, "a plain product's tiles have twice the columns"
+
+
+@pytest.mark.parametrize("shape", [(256, 3072, 4096), (17, 9216, 16384)])
+def test_no_gemm_takes_a_tile_of_the_other_alone(fake, shape):
+    """One after the other, by the same thread, which keeps choices: the best tile of either is one that it alone has."""
+    for _ in range(2):
+        assert fake.call(HOPPER, None, *shape, 1)[0] == OK
+        dual = [line[1] for line in fake.log("launch") if "dual_tile" in line[1]]
+        assert dual and all("dual_gemm_kernel" in kernel for kernel in dual)
+        assert call(fake, *shape)[0] == OK
+        kernels = [line[1] for line in fake.log("launch") if "dual_tile" in line[1]]
+        assert kernels and all("extended" in kernel for kernel in kernels)
+
+
+def test_equal_shares_launch_a_cta_an_sm_and_zero_a_word_for_each_shared_tile(fake, monkeypatch):
+    """80 tiles of 128 columns; 12 stages of K are fewer than the SMs."""
+    with_tile(monkeypatch, HOPPER, "m128n64s")
+    a, sums = 128 * 8192 * 2, SMS * 128 * 128 * 4
+    for m, n, k, ctas, scratch in (
+        (128, 10240, 8192, SMS, a + sums + 80 * 4),
+        (1, 128, 1536, 12, 1536 * 2 + 12 * 128 * 128 * 4 + 4),
+    ):
+        status, message = call(fake, m, n, k, **PLAIN)
+        assert status == OK, message
+        assert [grid for _, grid in gemms(fake)] == [[ctas, 1, 1]]
+        assert fake.log("malloc")[0][1] == scratch
 
 
 def test_a_tile_that_no_launch_has_sets_no_limit(fake, monkeypatch):
