@@ -209,6 +209,30 @@ def experts(data: dict[str, Any]) -> str:
     return table(["128 experts: time / bf16's", *(f"{t} tokens" for t in tokens)], rows)
 
 
+def experts_layer(data: dict[str, Any]) -> str:
+    """A whole layer of experts beside torch's in bf16: us, and the host's part of an eager call."""
+    rows = [
+        [str(row["tokens"]), *(f"{row[name]:.0f}" for name in ("us", "16-bit", "bf16", "host", "bf16 host"))]
+        for row in data["rows"]
+    ]
+    head = ["tokens", "4-bit, us", "16-bit, us", "bf16, us", "host, us", "bf16's host, us"]
+    return f"{data['device']}, torch {data['torch']}:\n\n" + table(head, rows)
+
+
+def model(data: dict[str, Any]) -> str:
+    """A step and a prefill of a Llama, as times over bf16's, and memory."""
+    rows = [
+        [f"{name}{', compiled' if how == 'compiled' else ''}", f"{bf16:.2f}", *(
+            f"{data[how][kind][name] / bf16:.2f}" if kind in data[how] else "" for kind in ("W4A16", "W4A4", "token")
+        )]
+        for how in ("graph", "compiled")
+        for name, bf16 in data[how]["bf16"].items()
+        if how == "graph" or name.startswith("decode")
+    ]  # fmt: skip
+    head = [f"Llama {data['size']}", "bf16", "16-bit / bf16", "4-bit / bf16", "4-bit, a scale a token / bf16"]
+    return f"{data['chip']}, torch {data['torch']}:\n\n" + table(head, rows)
+
+
 def simulated_experts(data: dict[str, Any]) -> str:
     """The same products on the clocks of two chips, and the time of reading the weights once."""
     chips = {"blackwell": "B200", "geforce": "RTX 5090"}
@@ -250,6 +274,8 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "group-host": ("shark_tank/data/group_gemm_host.json", group_host),
     "modules": ("shark_tank/data/h200_modules.json", modules),
     "experts": ("shark_tank/data/h200_experts.json", experts),
+    "experts-layer": ("shark_tank/data/h200_experts_layer.json", experts_layer),
+    "model": ("shark_tank/data/h200_model.json", model),
     "simulated-experts": ("simulator/calibration/data/experts_calls.json", simulated_experts),
     "experts-peers": ("shark_tank/data/h200_experts_peers.json", experts_peers),
     "host": ("shark_tank/data/host_cost.json", host),
