@@ -40,8 +40,8 @@ stage_strip(const float (&acc)[T::m_blocks][T::accs], int first, uint32_t output
         struct row_factors factors[4][2];
         float two[8];
         find_lane_factors(factors, p, scalars.gate, scalars.up, coord.m + first);
-        finish_pairs<plain, 4>(two, &acc[0][first / 8 * 4], part, factors, bias[part], p, correction,
-                               min(4, most - first / 8));
+        finish_pairs<plain ? PLAIN : GATED, 4>(two, &acc[0][first / 8 * 4], part, factors, bias[part], p,
+                                               correction, min(4, most - first / 8));
 #pragma unroll
         for (int i = 0; i < 4 && first + i * 8 < T::tile_m; i++) {
             if constexpr (fp32) {

@@ -101,14 +101,14 @@ template <class T> struct experts_work {
     __device__ __forceinline__ void store_tile(const float (&acc)[T::m_blocks][T::accs],
                                                const struct experts_coord &coord, storage *storage) const {
         const int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
-        with_outputs(p.epilogue, [&](auto plain, auto nvfp4) {
+        with_outputs<GATED>(p.epilogue, [&](auto kind, auto nvfp4) {
+            constexpr bool plain = kind.value == PLAIN;
             if constexpr (T::large) {
-                finish_large_tile<T, plain.value, nvfp4.value>(acc,
-                                                               storage->output + warpgroup * LARGE_OUTPUT_BYTES,
-                                                               warpgroup, coord, p.epilogue, p.correction);
+                finish_large_tile<T, plain, nvfp4.value>(acc, storage->output + warpgroup * LARGE_OUTPUT_BYTES,
+                                                         warpgroup, coord, p.epilogue, p.correction);
             } else {
-                finish_tile<T, plain.value, nvfp4.value>(acc, storage->output, warpgroup, coord, p.epilogue,
-                                                         p.correction);
+                finish_tile<T, plain, nvfp4.value>(acc, storage->output, warpgroup, coord, p.epilogue,
+                                                   p.correction);
             }
         });
     }

@@ -52,8 +52,9 @@ stage_large_strip(const float (&acc)[T::m_blocks][T::accs], int first, int part,
 #pragma unroll
     for (int block = 0; block < T::m_blocks; block++) {
         const int32_t column = first_column + block * WGMMA_M_BLOCK_B_ROWS + warp * 8 + lane / 4;
-        finish_pairs<plain, 4>(two[block], &acc[block][first / 8 * 4], part, factors,
-                               find_bias(p, column, expert), p, correction, min(4, most - first / 8));
+        finish_pairs<plain ? PLAIN : GATED, 4>(two[block], &acc[block][first / 8 * 4], part, factors,
+                                               find_bias(p, column, expert), p, correction,
+                                               min(4, most - first / 8));
     }
     bar_sync(barrier, WARPGROUP_THREADS); /* the rows before have been read */
 #pragma unroll

@@ -98,11 +98,11 @@ template <class T, int columns_, bool fp32> struct staged : T {
 };
 
 /* Accumulators -> outputs in shared memory, [row of A][column of C], over stages that are free. */
-template <class T, bool plain, bool fp32>
+template <class T, int kind, bool fp32>
 static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][T::accs], uint32_t output,
                                                       int warpgroup, int32_t tile_row, int32_t tile_column,
                                                       const struct extended_params &p, float correction) {
-    constexpr int parts = plain ? 2 : 1; /* of tile_n columns */
+    constexpr int parts = kind == PLAIN ? 2 : 1; /* of tile_n columns */
     using S = staged<T, parts * T::tile_n, fp32>;
     static_assert(output_fits<S>, "received accumulators and the staged output fit over the stages");
     const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
@@ -119,9 +119,9 @@ static __device__ __forceinline__ void stage_extended(float (&acc)[T::m_blocks][
             constexpr int most = T::output_m / 8;
             uint32_t packed[4] = {0, 0, 0, 0};
             float two[8];
-            finish_pairs<plain, 4>(two, &acc[block][row / 8 * 4], part, factors,
-                                   find_bias(p, tile_column + column + lane / 4), p, correction,
-                                   min(4, most - row / 8));
+            finish_pairs<kind, 4>(two, &acc[block][row / 8 * 4], part, factors,
+                                  find_bias(p, tile_column + column + lane / 4), p, correction,
+                                  min(4, most - row / 8));
 #pragma unroll
             for (int i = 0; i < 4 && row + i * 8 < T::output_m; i++) {
                 if constexpr (fp32) {
@@ -161,13 +161,13 @@ static __device__ __forceinline__ void store_nvfp4(const unsigned char *output, 
     }
 }
 
-template <class T, bool plain, bool nvfp4>
+template <class T, int kind, bool nvfp4>
 static __device__ __forceinline__ void
 finish_extended(float (&acc)[T::m_blocks][T::accs], unsigned char *output, int warpgroup,
                 const struct tile_coord &tile, const struct hopper_extended_params &p) {
-    using S = staged<T, plain ? 2 * T::tile_n : T::tile_n, nvfp4>;
-    stage_extended<T, plain, nvfp4>(acc, cvta_to_shared(output), warpgroup, tile.m + tile.rank * T::output_m,
-                                    tile.n, p.epilogue, p.correction);
+    using S = staged<T, kind == PLAIN ? 2 * T::tile_n : T::tile_n, nvfp4>;
+    stage_extended<T, kind, nvfp4>(acc, cvta_to_shared(output), warpgroup, tile.m + tile.rank * T::output_m,
+                                   tile.n, p.epilogue, p.correction);
     bar_sync(CONSUMER_BARRIER, T::finishers);
     if constexpr (nvfp4) {
         store_nvfp4<S>(output, tile, p.epilogue);
@@ -226,8 +226,8 @@ template <class T> struct extended_tile_work : one_tile<T> {
         unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
         struct tile_coord tile = this->coord;
         tile.n = this->coord.column;
-        with_outputs(this->p.epilogue, [&](auto plain, auto nvfp4) {
-            finish_extended<T, plain.value, nvfp4.value>(acc, output, warpgroup, tile, this->p);
+        with_outputs<GATED_SILU>(this->p.epilogue, [&](auto kind, auto nvfp4) {
+            finish_extended<T, kind.value, nvfp4.value>(acc, output, warpgroup, tile, this->p);
         });
     }
 };

@@ -125,8 +125,9 @@ static __device__ __forceinline__ void stage_vector(const struct hopper_extended
     for (int i = 0; i < (plain ? 2 : 1); i++) {
         const int column = (half + i) * 8 + coord.quad;
         float outputs[2];
-        finish_pairs<plain, 1>(outputs, sum, i, &factors.of, find_bias(p.epilogue, first_column + column),
-                               p.epilogue, p.correction);
+        finish_pairs<plain ? PLAIN : GATED, 1>(outputs, sum, i, &factors.of,
+                                               find_bias(p.epilogue, first_column + column), p.epilogue,
+                                               p.correction);
         const uint32_t to = place + coord.quad_lane * 2 * GROUP_ROW_BYTES + column * 4;
         st_shared_f32(to, outputs[0]);
         st_shared_f32(to + GROUP_ROW_BYTES, outputs[1]);
@@ -174,7 +175,8 @@ finish_vectors(uint32_t shared, const struct hopper_extended_narrow_params &p, c
                 const struct extended_params &e = p.epilogue;
                 const int32_t column = column_of(p.columns, vector.unit, vector.sub + part, coord.quad);
                 float two[2];
-                finish_pairs<plain, 1>(two, sum[0], part, &factors.of, find_bias(e, column), e, p.correction);
+                finish_pairs<plain ? PLAIN : GATED, 1>(two, sum[0], part, &factors.of, find_bias(e, column), e,
+                                                       p.correction);
                 store_two_rows((uint16_t *)e.c + (int64_t)vector.row * e.n + column,
                                two_halves(e, two[0], two[1]), vector.row, e.m, column, e.n);
             }

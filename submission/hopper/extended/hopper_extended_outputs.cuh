@@ -9,42 +9,47 @@
 
 namespace hopper {
 
-template <bool plain, bool silu, int pairs>
+/* What an epilogue computes.  A tile with many outputs has code of its own for SiLU: the general activation's
+ * in between, though skipped, has to be fetched.  GATED asks for each column's outputs which of the two it is.
+ */
+enum outputs_kind { PLAIN, GATED, GATED_SILU, GATED_OTHER };
+
+template <int kind, int pairs>
 static __device__ __forceinline__ void
 finish_pairs_as(float (&outputs)[2 * pairs], const float *acc, int part, const struct row_factors (*factors)[2],
-                const struct column_bias &bias, const struct extended_params &p, float correction,
-                int count = pairs) {
+                const struct column_bias &bias, const struct extended_params &p, float correction, int count) {
 #pragma unroll
     for (int i = 0; i < 2 * pairs; i++) {
         const float *pair = acc + i / 2 * 4;
         const struct row_factors &of_row = factors[i / 2][i % 2];
         if (i >= 2 * count) {
             outputs[i] = 0.0f;
-        } else if constexpr (plain) {
+        } else if constexpr (kind == PLAIN) {
             outputs[i] = scaled(pair[2 * part + i % 2] * correction, of_row.gate, bias.gate);
         } else {
-            outputs[i] =
-                finish_gated<silu>(p, pair[i % 2] * correction, pair[2 + i % 2] * correction, of_row, bias);
+            outputs[i] = finish_gated<kind == GATED_SILU>(p, pair[i % 2] * correction,
+                                                          pair[2 + i % 2] * correction, of_row, bias);
         }
     }
-    if constexpr (plain) {
+    if constexpr (kind == PLAIN) {
         activate_plain(p.activation, outputs);
     }
 }
 
 /* The outputs of a column in `pairs` pairs of neighbouring rows of A, or in the first `count` of them, from
  * each pair's accumulators [gate, gate, up, up]; of a plain product, whose operands are two parts of its
- * columns, those of part `part`.  A branch for all: with the general activation gated products take 2 to 6 %
- * longer (measured:H200). */
-template <bool plain, int pairs>
+ * columns, those of part `part`. */
+template <int kind, int pairs>
 static __device__ __forceinline__ void
 finish_pairs(float (&outputs)[2 * pairs], const float *acc, int part, const struct row_factors (*factors)[2],
              const struct column_bias &bias, const struct extended_params &p, float correction,
              int count = pairs) {
-    if (!plain && is_silu(p.activation)) {
-        finish_pairs_as<plain, true, pairs>(outputs, acc, part, factors, bias, p, correction, count);
+    if (kind != GATED) {
+        finish_pairs_as<kind, pairs>(outputs, acc, part, factors, bias, p, correction, count);
+    } else if (is_silu(p.activation)) {
+        finish_pairs_as<GATED_SILU, pairs>(outputs, acc, part, factors, bias, p, correction, count);
     } else {
-        finish_pairs_as<plain, false, pairs>(outputs, acc, part, factors, bias, p, correction, count);
+        finish_pairs_as<GATED_OTHER, pairs>(outputs, acc, part, factors, bias, p, correction, count);
     }
 }
 
@@ -88,14 +93,21 @@ static __device__ __forceinline__ float4 ld_shared_floats(uint32_t address) {
                        __uint_as_float(four.w));
 }
 
-/* Calls work(plain, nvfp4), two types with a constant bool `value`: code for each kind of outputs. */
-template <class Work>
+/* Calls work(kind, nvfp4), types with a constant `value` of outputs_kind and bool: code for each kind of
+ * outputs.  `gated`: GATED, or GATED_SILU for two kinds of gated ones. */
+template <int gated, class Work>
 static __device__ __forceinline__ void with_outputs(const struct extended_params &p, Work work) {
-    const bool nvfp4 = p.output == CUSTOM_KERNEL_NVFP4;
+    const auto with_kind = [&](auto kind) {
+        p.output == CUSTOM_KERNEL_NVFP4 ? work(kind, std::true_type()) : work(kind, std::false_type());
+    };
     if (p.plain) {
-        nvfp4 ? work(std::true_type(), std::true_type()) : work(std::true_type(), std::false_type());
+        with_kind(std::integral_constant<int, PLAIN>());
+    } else if constexpr (gated == GATED) {
+        with_kind(std::integral_constant<int, GATED>());
+    } else if (is_silu(p.activation)) {
+        with_kind(std::integral_constant<int, GATED_SILU>());
     } else {
-        nvfp4 ? work(std::false_type(), std::true_type()) : work(std::false_type(), std::false_type());
+        with_kind(std::integral_constant<int, GATED_OTHER>());
     }
 }
 

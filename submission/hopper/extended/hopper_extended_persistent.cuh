@@ -50,14 +50,15 @@ static __device__ __forceinline__ struct column_bias bias_of_lane(const struct e
 }
 
 /* OUTPUT_STRIP_ROWS rows of C from `first` on, in 16 bits. */
-template <bool plain>
+template <int kind>
 static __device__ __forceinline__ void
 finish_strip(const float *acc, int part, int32_t first, const struct row_factors (&factors)[4][2],
-             const struct strip_place &place, const struct hopper_extended_params &all) {
+             const struct column_bias &bias, const struct strip_place &place,
+             const struct hopper_extended_params &all) {
     const struct extended_params &p = all.epilogue;
     float outputs[8];
     uint32_t packed[4];
-    finish_pairs<plain, 4>(outputs, acc, part, factors, bias_of_lane(p, place), p, all.correction);
+    finish_pairs<kind, 4>(outputs, acc, part, factors, bias, p, all.correction);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         packed[i] = two_halves(p, outputs[2 * i], outputs[2 * i + 1]);
@@ -66,18 +67,18 @@ finish_strip(const float *acc, int part, int32_t first, const struct row_factors
 }
 
 /* The same in NVFP4: FP32_STRIP_ROWS rows, of which each of a warp's threads quantizes a group. */
-template <bool plain>
+template <int kind>
 static __device__ __forceinline__ void
-quantize_strip(const float *acc, int part, int32_t first, const struct row_factors (*factors)[2], float scale_c,
-               const struct strip_place &place, const struct hopper_extended_params &all) {
+quantize_strip(const float *acc, int part, int32_t first, const struct row_factors (*factors)[2],
+               const struct column_bias &bias, float scale_c, const struct strip_place &place,
+               const struct hopper_extended_params &all) {
     const struct extended_params &p = all.epilogue;
     constexpr int groups = WGMMA_M_BLOCK_B_ROWS / NVFP4_GROUP_ELEMS;
     static_assert(FP32_STRIP_ROWS * groups == WARP_THREADS, "a warp quantizes a strip");
     const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
     const uint32_t strip = cvta_to_shared(place.strip);
     float outputs[FP32_STRIP_ROWS / 4];
-    finish_pairs<plain, FP32_STRIP_ROWS / 8>(outputs, acc, part, factors, bias_of_lane(p, place), p,
-                                             all.correction);
+    finish_pairs<kind, FP32_STRIP_ROWS / 8>(outputs, acc, part, factors, bias, p, all.correction);
     bar_sync(place.barrier, WARPGROUP_THREADS);
     const int column = warp * 8 + lane / 4;
 #pragma unroll
@@ -101,29 +102,36 @@ quantize_strip(const float *acc, int part, int32_t first, const struct row_facto
 }
 
 /* A warpgroup's accumulators -> C. */
-template <class T, bool plain, bool nvfp4>
+template <class T, int kind, bool nvfp4>
 static __device__ __forceinline__ void store_extended_strips(float (&acc)[T::m_blocks][T::accs],
                                                              const struct strip_place &place,
                                                              const struct hopper_extended_params &all) {
     const struct extended_params &p = all.epilogue;
     const float scale_gate = number_or_one(p.scale_gate), scale_up = number_or_one(p.scale_up),
                 scale_c = number_or_one(p.scale_c);
+    constexpr int parts = kind == PLAIN ? 2 : 1;
+    struct strip_place places[parts];
+    struct column_bias bias[parts];
+#pragma unroll
+    for (int part = 0; part < parts; part++) {
+        places[part] = place;
+        places[part].column += part * T::tile_n;
+        bias[part] = bias_of_lane(p, places[part]);
+    }
 #pragma unroll
     for (int first = 0; first < T::tile_m; first += OUTPUT_STRIP_ROWS) {
         struct row_factors factors[4][2];
         find_lane_factors(factors, p, scale_gate, scale_up, place.row + first);
 #pragma unroll
-        for (int part = 0; part < (plain ? 2 : 1); part++) {
-            struct strip_place of_part = place;
-            of_part.column += part * T::tile_n;
+        for (int part = 0; part < parts; part++) {
             if constexpr (nvfp4) {
 #pragma unroll
                 for (int row = 0; row < OUTPUT_STRIP_ROWS; row += FP32_STRIP_ROWS) {
-                    quantize_strip<plain>(&acc[0][(first + row) / 2], part, first + row, &factors[row / 8],
-                                          scale_c, of_part, all);
+                    quantize_strip<kind>(&acc[0][(first + row) / 2], part, first + row, &factors[row / 8],
+                                         bias[part], scale_c, places[part], all);
                 }
             } else {
-                finish_strip<plain>(&acc[0][first / 2], part, first, factors, of_part, all);
+                finish_strip<kind>(&acc[0][first / 2], part, first, factors, bias[part], places[part], all);
             }
         }
     }
@@ -138,8 +146,8 @@ store_tile_in_strips(float (&acc)[T::m_blocks][T::accs], const struct joint_coor
     const struct strip_place place = {strips + warpgroup * OUTPUT_STRIP_ROWS * OUTPUT_STRIP_BYTES,
                                       STORE_BARRIER + warpgroup, coord.m, coord.first_row,
                                       coord.column + warpgroup * WGMMA_M_BLOCK_B_ROWS};
-    with_outputs(all.epilogue, [&](auto plain, auto nvfp4) {
-        store_extended_strips<T, plain.value, nvfp4.value>(acc, place, all);
+    with_outputs<GATED_SILU>(all.epilogue, [&](auto kind, auto nvfp4) {
+        store_extended_strips<T, kind.value, nvfp4.value>(acc, place, all);
     });
     if (all.epilogue.output == CUSTOM_KERNEL_NVFP4 && coord.first_row + T::tile_m >= all.epilogue.m) {
         pad_scales(all.epilogue, coord.column, all.epilogue.plain ? 2 * T::tile_n : T::tile_n,
