@@ -29,26 +29,30 @@ from .weights import (
 
 
 def layer_of(linears: Sequence[QuantizedLinear], name: str = "") -> tuple[QuantizedLinear, ...]:
-    """Gate, up and down of the layer `name`, checked, with an intermediate width that is no multiple of 64 padded.
+    """Gate, up and down of the layer `name`, or up and down, checked, with an intermediate width that is no multiple of
+    64 padded.
 
     Gate and up share their input, which is quantized with the smaller of their scales, so that neither saturates.
     """
-    gate, up, down = (
+    names = PROJECTIONS[-len(linears) :]
+    *firsts, down = (
         named(one, f"{name}{projection}", k_name)
-        for one, projection, k_name in zip(linears, PROJECTIONS, K_NAMES, strict=True)
+        for one, projection, k_name in zip(linears, names, K_NAMES[-len(linears) :], strict=True)
     )
-    rows, half_k = gate.codes.shape
-    check_width("intermediate", rows, f"{name}gate_proj has codes of shape {(rows, half_k)}: ")
-    for projection, codes, shape in (("up", up.codes, (rows, half_k)), ("down", down.codes, (2 * half_k, rows // 2))):
-        if codes.shape != shape or codes.device != gate.codes.device:
+    rows, half_k = firsts[0].codes.shape
+    check_width("intermediate", rows, f"{name}{names[0]} has codes of shape {(rows, half_k)}: ")
+    for projection, one in zip(names, (*firsts, down), strict=True):
+        shape = (2 * half_k, rows // 2) if one is down else (rows, half_k)
+        if one.codes.shape != shape or one.codes.device != firsts[0].codes.device:
             raise ValueError(
-                f"{name}{projection}_proj has codes of shape {tuple(codes.shape)} on {codes.device}; expected {shape} "
-                f"on {gate.codes.device}, as {name}gate_proj's have {(rows, half_k)}"
+                f"{name}{projection} has codes of shape {tuple(one.codes.shape)} on {one.codes.device}; expected "
+                f"{shape} on {firsts[0].codes.device}, as {name}{names[0]}'s have {(rows, half_k)}"
             )
-    if gate.input_scale is not None and up.input_scale is not None:
-        shared = torch.minimum(gate.input_scale, up.input_scale)
-        gate, up = gate._replace(input_scale=shared), up._replace(input_scale=shared)
-    return padded(gate, K_MULTIPLE), padded(up, K_MULTIPLE), padded(down)
+    scales = [one.input_scale for one in firsts]
+    if None not in scales:
+        shared = torch.cat(scales).amin(0, keepdim=True)
+        firsts = [one._replace(input_scale=shared) for one in firsts]
+    return *(padded(one, K_MULTIPLE) for one in firsts), padded(down)
 
 
 def biases_of(
@@ -57,10 +61,10 @@ def biases_of(
     layer: Sequence[QuantizedLinear],
     name: str = "",
 ) -> list[torch.Tensor | None]:
-    """The biases of gate, up and down, checked, and padded as the layer that layer_of() made of `linears`."""
+    """The biases of these projections, checked, and padded as the layer that layer_of() made of `linears`."""
     return [
         bias_of(bias, one.codes.shape[0], f"{name}{projection}", padded_one.codes.shape[0])
-        for bias, one, padded_one, projection in zip(biases, linears, layer, PROJECTIONS, strict=True)
+        for bias, one, padded_one, projection in zip(biases, linears, layer, PROJECTIONS[-len(layer) :], strict=True)
     ]
 
 

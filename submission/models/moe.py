@@ -7,16 +7,14 @@ from typing import Self
 
 import torch
 
-from ..experts_operator import swizzle_expert_scales
 from ..operators import OF_GATE, SILU, STACKED, activation_of
 from ..routing_operator import route_ids, route_logits
-from ..scale_layouts import linear_scales
-from .checkpoint import PROJECTIONS, Source, Tensors
+from .checkpoint import Source, Tensors
 from .config import Config
-from .experts import Experts, run_experts
-from .gated_mlp import GatedMLP, biases_of, layer_of, random_layer
+from .experts import Experts
+from .gated_mlp import GatedMLP, random_layer
 from .layer import Errors, Layer
-from .weights import CALIBRATED, GROUP, TOKEN, QuantizedLinear, takes_input_scale
+from .weights import CALIBRATED, QuantizedLinear, takes_input_scale
 
 
 class MoE(Layer):
@@ -48,64 +46,22 @@ class MoE(Layer):
         alpha, beta: gated_gemm()'s.  quantize, scale: Linear's.
         """
         super().__init__()
-        calibrated = takes_input_scale(quantize, scale)
         if not 1 <= top_k <= len(experts) or router.shape[:1] != (len(experts),):
             raise ValueError(
                 f"top_k is {top_k} and router has shape {tuple(router.shape)}, with {len(experts)} experts; expected 1 "
                 "to that many, and a row for each"
             )
-        layers = [layer_of(one, f"experts.{number}.") for number, one in enumerate(experts)]
-        self.intermediate, self.hidden = experts[0][0].codes.shape[0], 2 * experts[0][0].codes.shape[1]
-        for number, one in enumerate(experts):
-            if one[0].codes.shape != experts[0][0].codes.shape:
-                raise ValueError(
-                    f"experts.{number}.gate_proj has codes of shape {tuple(one[0].codes.shape)}; expected "
-                    f"{tuple(experts[0][0].codes.shape)}, as experts.0.gate_proj's"
-                )
+        activation_of(activation, OF_GATE)
+        how = {"activation": activation, "limit": limit, "alpha": alpha, "beta": beta}
+        self.experts = Experts(experts, biases, activation=how, quantize=quantize, scale=scale)
+        self.intermediate, self.hidden = self.experts.intermediate, self.experts.hidden
         if router.shape[1:] != (self.hidden,) or not router.is_floating_point():
             raise ValueError(
                 f"router has dtype {router.dtype} and shape {tuple(router.shape)}; expected floating-point "
                 f"{(len(experts), self.hidden)}"
             )
-        activation_of(activation, OF_GATE)
-        self.top_k, self.normalize, self.activation = top_k, normalize, activation
-        self.quantize, self.scale = quantize, scale
-        self.limit, self.alpha, self.beta = limit, alpha, beta
-        biases = [(None,) * 3] * len(experts) if biases is None else biases
-        biases = [
-            biases_of(*one, f"experts.{number}.")
-            for number, one in enumerate(zip(biases, experts, layers, strict=True))
-        ]
+        self.top_k, self.normalize = top_k, normalize
         self.register_buffer("router", router.clone())
-        inputs: list[torch.Tensor | None] = [None] * 3
-        if calibrated:
-            lacks = next((number for number, one in enumerate(layers) for lin in one if lin.input_scale is None), None)
-            if lacks is not None:
-                raise ValueError(
-                    f"experts.{lacks} has no input_scale; expected one, scale={TOKEN!r}, or quantize=False"
-                )
-            # A token is quantized once for all its experts, so that none saturates that one of them would not.
-            inputs[0] = inputs[1] = torch.cat([one[0].input_scale for one in layers]).amin(0, keepdim=True)
-            inputs[2] = torch.cat([one[2].input_scale for one in layers])
-        self.register_buffer("input_scale", inputs[0])
-        self.register_buffer("between_scale", inputs[2])
-        for place, name in enumerate(PROJECTIONS):
-            all_of = [one[place] for one in layers]
-            self.register_buffer(f"{name}_codes", torch.stack([one.codes for one in all_of]))
-            factors = torch.stack([one.factors for one in all_of])
-            self.register_buffer(f"{name}_factors", swizzle_expert_scales(factors))
-            scale = torch.cat([one.weight_scale for one in all_of])
-            scale = scale / inputs[place] if calibrated else scale
-            if not (scale.is_meta or scale.isfinite().all()):
-                raise ValueError(
-                    f"{name}'s weight_scale and the experts' input_scale give {scale.tolist()}; expected finite numbers"
-                )
-            self.register_buffer(f"{name}_scale", scale)
-            of_name = [one[place] for one in biases]
-            without = [number for number, one in enumerate(of_name) if one is None]
-            if 0 < len(without) < len(of_name):
-                raise ValueError(f"experts.{without[0]}.{name} has no bias; expected one, as other experts have")
-            self.register_buffer(f"{name}_bias", None if without else torch.stack(of_name))
 
     @classmethod
     def load(
@@ -155,29 +111,13 @@ class MoE(Layer):
 
     def expert(self, number: int) -> GatedMLP:
         """One of the experts as a module of its own, with the scale that all share for their input."""
-        linears = []
-        for name in PROJECTIONS:
-            codes, factors = (getattr(self, f"{name}_{field}")[number] for field in ("codes", "factors"))
-            factors = linear_scales(factors, codes.shape[0], codes.shape[1] * 2 // GROUP)
-            if name != "down_proj":
-                codes, factors = codes[:, : self.hidden // 2], factors[:, : -(-self.hidden // GROUP)]
-            scale, inputs = getattr(self, f"{name}_scale")[number : number + 1], self.input_scale
-            if inputs is not None:
-                inputs = self.between_scale[number : number + 1] if name == "down_proj" else inputs
-                scale = scale * inputs
-            linears.append(QuantizedLinear(codes, factors, scale, inputs))
-        of_all = [getattr(self, f"{name}_bias") for name in PROJECTIONS]
-        biases = [None if one is None else one[number] for one in of_all]
-        how = {"quantize": self.quantize, "scale": self.scale}
-        return GatedMLP(*linears, biases=biases, **how, **self._activation())
-
-    def _activation(self) -> dict[str, float | str]:
-        return {"activation": self.activation, "limit": self.limit, "alpha": self.alpha, "beta": self.beta}
+        weights, biases = zip(*self.experts.expert(number).values(), strict=True)
+        how = {"quantize": self.experts.quantize, "scale": self.experts.scale, **self.experts.activation}
+        return GatedMLP(*weights, biases=biases, **how)
 
     def extra_repr(self) -> str:
-        return (
-            f"hidden={self.hidden}, intermediate={self.intermediate}, experts={len(self.router)}, scale={self.scale!r}"
-        )
+        shape = f"hidden={self.hidden}, intermediate={self.intermediate}, experts={len(self.router)}"
+        return f"{shape}, scale={self.experts.scale!r}"
 
     def errors(self, x: torch.Tensor) -> Errors:
         """As GatedMLP.errors(), the larger ones of its experts, each with the tokens that choose it."""
@@ -221,11 +161,4 @@ class MoE(Layer):
             choices = ids.shape[-1]
             placed = route_ids(ids.reshape(-1, choices), self.router.shape[0])
             weights = None if weights is None else weights.detach().reshape(-1, choices)
-        of = Experts(
-            self.gate_proj_codes, self.gate_proj_factors, self.gate_proj_scale, self.down_proj_codes,
-            self.down_proj_factors, self.down_proj_scale, self.input_scale, self.between_scale, self.up_proj_codes,
-            self.up_proj_factors, self.up_proj_scale, gate_bias=self.gate_proj_bias, up_bias=self.up_proj_bias,
-            down_bias=self.down_proj_bias,
-        )  # fmt: skip
-        found = run_experts(rows, of, placed, weights, dtype, self.quantize, **self._activation())
-        return self._with_shape_of(x, found)
+        return self._with_shape_of(x, self.experts(rows, placed, weights, dtype))

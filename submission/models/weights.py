@@ -52,8 +52,8 @@ def _has_numbers(tensor: torch.Tensor) -> bool:
 
 
 def _is_scale(tensor: torch.Tensor) -> bool:
-    """True if the number and its reciprocal are normal numbers of float32, or if there is none to look at."""
-    return not _has_numbers(tensor) or _LEAST_SCALE <= tensor.item() <= 1 / _LEAST_SCALE
+    """True if the numbers and their reciprocals are normal ones of float32, or if there is none to look at."""
+    return not _has_numbers(tensor) or bool(((tensor >= _LEAST_SCALE) & (tensor <= 1 / _LEAST_SCALE)).all())
 
 
 def number_of(name: str, value: torch.Tensor | float, device: torch.device) -> torch.Tensor:
@@ -65,12 +65,13 @@ def number_of(name: str, value: torch.Tensor | float, device: torch.device) -> t
 
 
 def product_scale(linear: QuantizedLinear, names: Sequence[str]) -> torch.Tensor:
-    """The scale of a product of the codes with those of the input.  names: those of the two scales."""
+    """The scale of a product of the codes with those of the input, or those of all experts.  names: those of the two
+    scales.
+    """
     found = linear.weight_scale / linear.input_scale
     if not _is_scale(found):
-        raise ValueError(
-            f"{names[0]} and {names[1]} give products the scale {found.item()}; expected a positive finite number"
-        )
+        shown = ", ".join(map(str, found.tolist()))
+        raise ValueError(f"{names[0]} and {names[1]} give products the scale {shown}; expected positive finite numbers")
     return found
 
 

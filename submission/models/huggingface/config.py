@@ -26,6 +26,11 @@ _MIXED = "MIXED_PRECISION"
 _FORMAT = "nvfp4-pack-quantized"  # compressed-tensors' name
 
 
+def options_of(kind: str) -> dict[str, object]:
+    """Linear()'s options for a kind of activations."""
+    return {"quantize": False} if kind == SIXTEEN_BIT else {"scale": kind}
+
+
 def is_ignored(name: str, patterns: Iterable[str]) -> bool:
     """True if a pattern names the module or a module around it: "re:" and a regular expression that matches at the
     start, as compressed-tensors has them, or a name or glob, as ModelOpt has them.

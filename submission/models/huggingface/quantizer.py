@@ -10,10 +10,11 @@ from transformers.quantizers.base import HfQuantizer
 from transformers.utils import logging
 
 from ..checkpoint import PROJECTIONS
+from ..experts import Experts
 from ..linear import Linear
 from ..weights import CALIBRATED, TOKEN, QuantizedLinear, quantize_linear
-from .config import SIXTEEN_BIT, Nvfp4GemmConfig, is_ignored
-from .experts import HELD, Experts, install, is_experts, parameter_names, quantize_experts, read_experts
+from .config import SIXTEEN_BIT, Nvfp4GemmConfig, is_ignored, options_of
+from .experts import HELD, install, is_experts, parameter_names, quantize_experts, read_experts
 from .fusion import FusedMLP, fuse, unpadded
 from .placement import PACKED, Held, Places, hold, refuse_if_read, stored_tensors
 
@@ -150,7 +151,7 @@ class Nvfp4GemmQuantizer(HfQuantizer):
             return _from_fp8(parts, held.bias, name, model.dtype)
         bias = {} if held.bias is None else {f"{name}.bias": held.bias.detach()}
         source = {f"{name}.{part}": tensor for part, tensor in parts.items()} | bias
-        return Linear.load(source, name, **_options(self._kind(parts)))
+        return Linear.load(source, name, **options_of(self._kind(parts)))
 
     def _process_model_after_weight_loading(self, model: torch.nn.Module, **others: object) -> None:
         for name, module in list(model.named_modules()):
@@ -166,13 +167,14 @@ class Nvfp4GemmQuantizer(HfQuantizer):
             module = model.get_submodule(name)
             if is_experts(module):
                 layers = list(zip(*(found[one] for one in PROJECTIONS if one in found), strict=True))
-                install(module, layers, kind, name, [None] * len(found))
+                install(module, layers, kind, name)
             else:
-                model.set_submodule(name, Linear(found[""], bias=module.bias, name=name, **_options(kind)))
+                model.set_submodule(name, Linear(found[""], bias=module.bias, name=name, **options_of(kind)))
         self.quantized.clear()
         config, modules = self.quantization_config, dict(model.named_modules())
         config.ignore = [name for name, module in modules.items() if type(module) is torch.nn.Linear]
-        config.kinds = {_kind_of(one) for one in modules.values() if isinstance(one, (Linear, Experts))}
+        ours = [one for one in modules.values() if isinstance(one, (Linear, Experts))]
+        config.kinds = {one.scale if one.quantize else SIXTEEN_BIT for one in ours}
         fuse(model)
         model.requires_grad_(False)  # there are no derivatives, and nothing then records a call for them
 
@@ -185,7 +187,12 @@ class Nvfp4GemmQuantizer(HfQuantizer):
             elif isinstance(module, FusedMLP):
                 found = {f"{name}.{one}": pair for one, pair in module.published().items()}
             elif isinstance(module, Experts):
-                found = {f"{name.removesuffix(HELD)}{one}": pair for one, pair in module.published().items()}
+                at = name.removesuffix(HELD)
+                found = {
+                    f"{at}{number}.{one}": pair
+                    for number in range(module.count)
+                    for one, pair in module.expert(number).items()
+                }
             else:
                 continue
             for one in module.state_dict():
@@ -205,15 +212,6 @@ class Nvfp4GemmQuantizer(HfQuantizer):
     @property
     def is_compileable(self) -> bool:
         return True
-
-
-def _options(kind: str) -> dict[str, object]:
-    """Linear()'s options for a kind of activations."""
-    return {"quantize": False} if kind == SIXTEEN_BIT else {"scale": kind}
-
-
-def _kind_of(module: Linear | Experts) -> str:
-    return module.kind if isinstance(module, Experts) else module.scale if module.quantize else SIXTEEN_BIT
 
 
 def _from_fp8(

@@ -297,7 +297,7 @@ def test_a_mixture_without_scales_of_inputs_takes_other_activations():
     with pytest.raises(KeyError, match=r"gate_proj\.input_scale is missing; expected it, .*quantize=False"):
         MoE.load(tensors, PREFIX, 2)
     for options in ({"quantize": False}, {"scale": "token"}):
-        assert MoE.load(tensors, PREFIX, 2, **options).input_scale is None
+        assert MoE.load(tensors, PREFIX, 2, **options).experts.up_proj.input_scale is None
 
 
 def test_a_layer_by_itself_reads_the_config_too(tmp_path):
