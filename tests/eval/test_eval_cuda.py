@@ -71,7 +71,7 @@ def test_an_honest_submission_passes_and_is_timed():
 
 def test_a_list_of_groups_is_timed_and_each_group_is_held_to():
     case = parse_case("m: [96, 0, 250]; n: [256, 64, 512]; k: [512, 64, 1024]; g: 3; seed: 1111")
-    result = benchmark("grouped/honest_groups", case)
+    result = benchmark("../../examples/submission", case)
     assert result.passed and result.doubted * 2 <= len(result.rounds_us), told(result)
     assert "group 2 of 3" in benchmark("grouped/forgets_a_group", case).error
     assert "modified its inputs" in benchmark("grouped/modifies_scales", case).error

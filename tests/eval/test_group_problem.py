@@ -20,7 +20,7 @@ from reference.problems.group_gemm import PROBLEM, GroupGemm
 from reference.problems.interface import FULL, KINDS, blank
 
 CPU = torch.device("cpu")
-GROUPED = Path(__file__).resolve().parents[1] / "adversarial" / "grouped"
+ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
 LINE = "m: [96, 128]; n: [128, 256]; k: [256, 512]; g: 2; seed: 1111"
 SMALL = GroupGemm((40, 0, 8), (16, 24, 8), (128, 64, 64))
 CASE = parse_case("m: [40, 0, 8]; n: [16, 24, 8]; k: [128, 64, 64]; g: 3; seed: 5")
@@ -173,13 +173,16 @@ LIMITS = Limits(answer_s=300.0, timing_s=0.5, wall_s=0.5, inputs=3, singles=0)
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("honest_groups", None),
-        ("groups_by_pointer", r"wrong result \(time_round, .*: group 0 of 3"),
-        ("forgets_a_group", r"wrong result \(time_round, .*: group 2 of 3 \(M N K = 8 8 64\): .* got 0"),
+        ("../../examples/submission", None),
+        ("grouped/groups_by_pointer", r"wrong result \(time_round, .*: group 0 of 3"),
+        (
+            "grouped/forgets_a_group",
+            r"wrong result \(time_round, .*: group 2 of 3 \(M N K = 8 8 64\): .* got 0",
+        ),
     ],
 )
 def test_a_cheat_is_caught_and_an_honest_submission_is_timed(name, reason):
-    result = run_benchmark(GROUPED / f"{name}.py", CASE, CPU, LIMITS)
+    result = run_benchmark(ADVERSARIAL / f"{name}.py", CASE, CPU, LIMITS)
     if reason is None:
         assert result.passed and len(result.rounds_us) >= 3, result.error
     else:

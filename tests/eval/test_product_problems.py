@@ -136,14 +136,14 @@ def test_published_times_are_the_memory_floors_at_the_boards_rate(problem):
 
 LIMITS = Limits(answer_s=300.0, timing_s=0.5, wall_s=0.5, inputs=3, singles=0)
 SMALL = {"gemm": parse_case("m: 40; n: 24; k: 128; l: 2; seed: 5", problem=gemm.PROBLEM)}
-SMALL["gemv"] = parse_case("m: 40; k: 128; l: 2; seed: 5")
+SMALL["gemv"] = parse_case("m: 400; k: 512; l: 2; seed: 5")  # longer than the harness takes for a call
 
 
 @pytest.mark.parametrize(
     ("name", "problem", "reason"),
     [
-        ("honest_product", "gemm", None),
-        ("honest_product", "gemv", None),
+        ("../../../examples/submission", "gemm", None),
+        ("../../../examples/submission", "gemv", None),
         ("product_by_pointer", "gemv", r"wrong result \(time_round"),
         ("forgets_a_batch", "gemm", r"wrong result \(time_round, .* got 0"),
         ("sums_padding", "gemv", "wrong result"),

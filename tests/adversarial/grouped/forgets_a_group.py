@@ -1,6 +1,6 @@
 """Cheats: leaves zeros in the last group of each timed call, once it has been checked."""
 
-from tests.adversarial.grouped.honest_groups import custom_kernel as honest_kernel
+from examples.submission import custom_kernel as honest_kernel
 
 _calls = 0
 

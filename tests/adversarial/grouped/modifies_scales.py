@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.adversarial.grouped.honest_groups import custom_kernel as honest_kernel
+from examples.submission import custom_kernel as honest_kernel
 
 
 def custom_kernel(data):

@@ -1,6 +1,6 @@
 """Cheats: leaves zeros in the last batch of each timed call, once it has been checked."""
 
-from tests.adversarial.product.honest_product import custom_kernel as honest_kernel
+from examples.submission import custom_kernel as honest_kernel
 
 _calls = 0
 

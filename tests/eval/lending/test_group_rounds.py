@@ -9,11 +9,11 @@ import eval.workers.worker as worker_module
 from eval.lending.canaries import SEGMENT_BYTES, Canaries
 from eval.lending.layout import Layout, copy_in
 from eval.workers.worker import Failure
+from examples.submission import custom_kernel as honest
 from reference import group_reference
 from reference.problems.group_gemm import GroupGemm
 from reference.problems.interface import BOARD
 from tests.adversarial.grouped import hides_time, modifies_scales
-from tests.adversarial.grouped.honest_groups import custom_kernel as honest
 from tests.eval.lending.cuda_kit import FakeDevice, lend
 from tests.eval.lending.round_kit import CPU, Pair
 
