@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval.cases import read_cases
 from eval.hardware import chip
@@ -17,7 +17,7 @@ from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.measured import read
 from scripts.rounds.pages.words import BASELINES
-from simulator.calibration.calls.board_times import alone_text, board_text
+from simulator.calibration.calls.board_times import alone_text, board_text, means, of_published, span
 from simulator.calibration.calls.experts import floor_us
 from simulator.python.markdown import table
 
@@ -53,25 +53,28 @@ SERIES = {
 }
 
 
-def series_row(name: str) -> list[str]:
-    """A problem's benchmarks on a card: our times, the peer's, and the floor that the chip's data sheet gives."""
-    heading, file, peer, described = SERIES[name]
-    problem, path = PROBLEMS[name], ROOT / "shark_tank/data" / file
-    if not path.is_file():
-        return [heading, "not measured yet", described, "", "", "", ""]
-    record = read(path)
+class Benchmarks(NamedTuple):
+    """A problem's benchmarks on a card, in the case file's order: ours, the peer's, the floor of the data sheet; us."""
+
+    ours: list[float]
+    peers: list[float]
+    floors: list[float]
+
+    def ratio(self, other: list[float]) -> float:
+        """Ours over the other, in geometric mean."""
+        return geometric_mean(self.ours) / geometric_mean(other)
+
+
+def benchmarks(name: str) -> Benchmarks:
+    """The recorded comparison of a problem."""
+    _, file, peer, _ = SERIES[name]
+    record = read(ROOT / "shark_tank/data" / file)
     ours, theirs = record["median_us"]["auto"], record["median_us"][peer]
-    shapes = [case.shape for case in read_cases(ROOT / problem.cases / "benchmark.txt")]
+    shapes = [case.shape for case in read_cases(ROOT / PROBLEMS[name].cases / "benchmark.txt")]
     floors = [chip.speed_of_light(shape, record["chip"]) for shape in shapes]
     if len(ours) != len(shapes) or list(ours) != list(theirs) or None in floors:
         raise ValueError(f"{file} has other shapes than the benchmarks of {name}, or of an unknown chip")
-    floor_us = [floor.us for floor in floors if floor is not None]
-    columns = (list(ours.values()), list(theirs.values()), floor_us)
-    ratios = [geometric_mean(columns[0]) / geometric_mean(other) for other in columns[1:]]
-    return [
-        heading, f"**{values(columns[0])}**", described, values(columns[1]), values(floor_us),
-        f"{ratios[0]:.3f}", f"{ratios[1]:.2f}",
-    ]  # fmt: skip
+    return Benchmarks([*ours.values()], [*theirs.values()], [floor.us for floor in floors if floor is not None])
 
 
 def values(times: Iterable[float]) -> str:
@@ -80,11 +83,36 @@ def values(times: Iterable[float]) -> str:
 
 
 def series(data: dict[str, Any]) -> str:
-    """All problems on a card, each beside its peer and its floor."""
+    """All problems on a card by shape, each beside its peer and its floor."""
     head = ["us a call", "this package", "peer", "its times", "floor", "our time / its", "our time / floor"]
+    rows = []
+    for name, (heading, _, _, described) in SERIES.items():
+        found = benchmarks(name)
+        cells = [heading, f"**{values(found.ours)}**", described, values(found.peers), values(found.floors)]
+        rows.append([*cells, f"{found.ratio(found.peers):.3f}", f"{found.ratio(found.floors):.2f}"])
     floor = chip.peak(data["chip"])
     said = f"{data['chip']}, driver {data['driver']}; floor: {floor.source}" if floor else data["chip"]
-    return f"{said}; ratios in geometric mean:\n\n" + table(head, [series_row(name) for name in SERIES])
+    return f"{said}; ratios in geometric mean:\n\n" + table(head, rows)
+
+
+ON_THE_BOARDS_CLOCK = {"dual_gemm": "dual", "group_gemm": "grouped", "gemm": "gemm"}  # problems in board_times.py
+
+
+def front(data: dict[str, Any]) -> str:
+    """A row a problem: geometric means of the benchmarks, measured on a card and simulated for the leaderboard's."""
+    card = data["chip"].removeprefix("NVIDIA ")
+    head = ["us, geometric mean of the benchmarks", f"{card}, **measured**", "its peer there", "ours / peer"]
+    head += ["B200, **simulated**", "best published, B200", "ours / published"]
+    rows = []
+    for name, (heading, _, _, described) in SERIES.items():
+        found = benchmarks(name)
+        measured = [f"**{geometric_mean(found.ours):.1f}**", f"{geometric_mean(found.peers):.1f}, {described}"]
+        simulated = ["not simulated", "", ""]
+        if name in ON_THE_BOARDS_CLOCK:
+            on_board = means(ON_THE_BOARDS_CLOCK[name])
+            simulated = [span(on_board.ours), f"{on_board.published:.1f}", of_published(on_board)]
+        rows.append([heading, *measured, f"{found.ratio(found.peers):.2f}", *simulated])
+    return table(head, rows)
 
 
 def sweep(data: dict[str, Any]) -> str:
@@ -263,6 +291,7 @@ def experts_peers(data: dict[str, Any]) -> str:
 # Name -> the measurements, and the function that writes the block.
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "blackwell-summary": ("simulator/calibration/data/public_kernels.json", blackwell_summary),
+    "front": ("shark_tank/data/hopper_comparison.json", front),
     "series": ("shark_tank/data/hopper_comparison.json", series),
     "hopper": ("shark_tank/data/hopper_comparison.json", hopper),
     "sweep": ("shark_tank/data/h200_sweep_now.json", sweep),

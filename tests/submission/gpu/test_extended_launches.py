@@ -50,7 +50,7 @@ def test_an_extended_gemm_has_the_dual_gemms_tiles(fake, shape):
 
 @pytest.mark.parametrize("shape", [(256, 3072, 4096), (17, 9216, 16384)])
 def test_no_gemm_takes_a_tile_of_the_other_alone(fake, shape):
-    """One after the other, by the same thread, which keeps choices: the best tile of either is one that it alone has."""
+    """One after the other, by the same thread, which keeps choices: the best tile of either is one that only it has."""
     for _ in range(2):
         assert fake.call(HOPPER, None, *shape, 1)[0] == OK
         dual = [line[1] for line in fake.log("launch") if "dual_tile" in line[1]]
