@@ -134,7 +134,7 @@ KINDS = {
     ),
     "group_gemm": Kind(
         lambda: group_submission.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours,
-        grouped.baseline, grouped.check, grouped.BASELINES, "groups/group_variants.py", tuple(grouped.BASELINES),
+        grouped.baseline, grouped.check, grouped.BASELINES, "groups/group_variants.py", grouped.DEFAULTS,
         grouped.INPUTS, ";",
     ),
     **{

@@ -7,8 +7,10 @@ import json
 import pytest
 import torch
 
+from reference import nvfp4
 from reference.problems.gemv import Gemv
 from scripts.bench import compare
+from scripts.bench.groups import group_variants
 from scripts.bench.products import product_checks, product_variants
 
 SHAPES = {"gemm": "40x24x128x2", "gemv": "40x128x3"}
@@ -61,3 +63,25 @@ def test_the_checks_of_a_gpu_run_on_the_cpu(name, library_path, monkeypatch):
     assert len(found) == 5 and all(ok for _, ok, _ in found), found
     assert set(product_checks.checks(name)) == {"leaderboard", "full", "repeats", "rings"}
     assert torch.isnan(product_checks.poisoned(Gemv(8, 64, 1), 1, "board")[-1]).all()
+
+
+def emulated(a, b, sfa, sfb, out_dtype, out):
+    """torch._scaled_mm as a chip with fp4 tensor cores would compute it: scale factors in blocks of 128 rows x 4."""
+    k = 2 * a.shape[1]
+
+    def decoded(codes, factors):
+        tiles = factors.view(-(-codes.shape[0] // 128), k // 64, 32, 4, 4, 1).permute(2, 3, 0, 4, 1, 5)
+        return nvfp4.decode(codes, nvfp4.from_blocked(tiles, codes.shape[0], k // 16)[..., 0])
+
+    out.copy_(decoded(a, sfa) @ decoded(b.t(), sfb).t())
+
+
+@pytest.mark.parametrize("kind", ["gemm", "groups"])
+def test_torchs_scaled_product_gets_each_operand_with_its_factors(kind, monkeypatch):
+    monkeypatch.setattr(torch, "_scaled_mm", emulated)
+    if kind == "gemm":
+        module, problem = product_variants, product_variants.Problem("gemm", 130, 48, 128, 2, 2, "cpu")
+    else:
+        module, problem = group_variants, group_variants.Problem("40,130", 48, 128, 2, "cpu")
+    call = module.baseline(problem, "scaled_mm")
+    assert module.check(problem, "scaled_mm", call, module.wanted(problem)) == ""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from reference import nvfp4
-from scripts.bench.baselines.variant import Call
+from scripts.bench.baselines.variant import Call, in_memory_order
 from scripts.bench.dual.dual_problem import Problem
 
 BASELINES = {
@@ -78,13 +78,8 @@ def _triton(problem: Problem) -> Call:
     return lambda i: dual_gemm(problem.data[i])
 
 
-def _in_memory_order(blocked: torch.Tensor) -> torch.Tensor:
-    """Blocked scale factors of one batch as the flat tensor that torch._scaled_mm takes."""
-    return blocked.permute(5, 2, 4, 0, 1, 3).reshape(-1)
-
-
 def _scaled_mm(problem: Problem) -> Call:
-    scales = [[_in_memory_order(scale) for scale in data[6:9]] for data in problem.data]
+    scales = [[in_memory_order(scale) for scale in data[6:9]] for data in problem.data]
 
     def call(i: int) -> None:
         a, b1, b2 = (code[..., 0] for code in problem.data[i][:3])
@@ -101,7 +96,7 @@ def _scaled_one_gemm(problem: Problem) -> Call:
     stacked = []
     for data in problem.data:
         fp4 = torch.cat([code[..., 0].view(torch.uint8) for code in data[1:3]]).view(torch.float4_e2m1fn_x2)
-        sfa, sfb1, sfb2 = (_in_memory_order(scale).view(torch.uint8) for scale in data[6:9])
+        sfa, sfb1, sfb2 = (in_memory_order(scale).view(torch.uint8) for scale in data[6:9])
         stacked.append((fp4, sfa.view(torch.float8_e4m3fn), torch.cat((sfb1, sfb2)).view(torch.float8_e4m3fn)))
 
     def call(i: int) -> None:

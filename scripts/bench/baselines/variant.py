@@ -81,6 +81,25 @@ def run_into_nan(call: Call, i: int, outputs: list[torch.Tensor]) -> None:
         torch.cuda.synchronize()
 
 
+def in_memory_order(blocked: torch.Tensor) -> torch.Tensor:
+    """Blocked scale factors of one batch as the flat tensor that torch._scaled_mm takes."""
+    return blocked.permute(5, 2, 4, 0, 1, 3).reshape(-1)
+
+
+def scaled_mm(products: list[list[tuple[torch.Tensor, ...]]]) -> Call:
+    """torch._scaled_mm of a, b, their blocked scale factors and c, all of one batch, for each product of each input."""
+    work = [
+        [(a, b.t(), *map(in_memory_order, scales), c) for a, b, *scales, c in products_of_one]
+        for products_of_one in products
+    ]
+
+    def call(i: int) -> None:
+        for a, b, sfa, sfb, c in work[i]:
+            torch._scaled_mm(a, b, sfa, sfb, out_dtype=torch.half, out=c)
+
+    return call
+
+
 def rounding_error(output: torch.Tensor, want: torch.Tensor) -> float:
     """A baseline's error, which may sum in any order, relative to the largest output."""
     return ((output.float() - want.float()).abs().max() / want.float().abs().max()).item()

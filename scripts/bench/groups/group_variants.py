@@ -24,8 +24,10 @@ CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
 INPUTS = PROBLEM.inputs
 BASELINES = {
     "cublas_groups": "one cuBLAS fp16 GEMM a group on operands dequantized beforehand",
+    "scaled_mm": "torch._scaled_mm from NVFP4 in blocks, a call a group; wants fp4 tensor cores",
     "grouped_mm": "one torch._grouped_mm in bf16 on operands dequantized beforehand; groups of one N and K",
 }
+DEFAULTS = ("cublas_groups", "grouped_mm")
 TOLERANCE = 2e-2  # a baseline's error, relative to the largest output of a group
 
 
@@ -86,7 +88,15 @@ def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], 
 
 def baseline(problem: Problem, name: str) -> Call:
     """A baseline's call on input i."""
-    return {"cublas_groups": _cublas_groups, "grouped_mm": _grouped_mm}[name](problem)
+    return {"cublas_groups": _cublas_groups, "grouped_mm": _grouped_mm, "scaled_mm": _scaled_mm}[name](problem)
+
+
+def _scaled_mm(problem: Problem) -> Call:
+    def products(data: Any) -> list[tuple[torch.Tensor, ...]]:
+        groups = zip(data[0], data[2], strict=True)
+        return [(a[..., 0], b[..., 0], sfa, sfb, c[..., 0]) for (a, b, c), (sfa, sfb) in groups]
+
+    return variant.scaled_mm([products(data) for data in problem.data])
 
 
 def _cublas_groups(problem: Problem) -> Call:

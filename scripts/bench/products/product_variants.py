@@ -23,9 +23,10 @@ CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
 BASELINES = {
     "cublas_product": "cuBLAS fp16 on operands dequantized beforehand",
     "copy": "a copy that reads and writes as many bytes as the problem has: the memory floor; computes nothing",
+    "scaled_mm": "torch._scaled_mm from NVFP4 in blocks, a call a batch; wants fp4 tensor cores",
     "plain_gemm": "this package's plain_gemm, the extended GEMM, a call a batch",
 }
-DEFAULTS = {"gemm": tuple(BASELINES), "gemv": ("cublas_product", "copy")}
+DEFAULTS = {"gemm": ("cublas_product", "copy", "plain_gemm"), "gemv": ("cublas_product", "copy")}
 TOLERANCE = 2e-2  # a baseline's error, relative to the largest output
 INPUTS = 24
 
@@ -76,7 +77,18 @@ def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], 
 
 def baseline(problem: Problem, name: str) -> Call:
     """A baseline's call on input i."""
-    return {"cublas_product": _cublas, "copy": _copy, "plain_gemm": _plain_gemm}[name](problem)
+    makers = {"cublas_product": _cublas, "copy": _copy, "scaled_mm": _scaled_mm, "plain_gemm": _plain_gemm}
+    return makers[name](problem)
+
+
+def _scaled_mm(problem: Problem) -> Call:
+    batches, n = range(problem.shape.l), problem.shape.n
+    return variant.scaled_mm(
+        [
+            [(a[..., j], b[:n, :, j], sfa[..., j : j + 1], sfb[..., j : j + 1], c[..., j]) for j in batches]
+            for a, b, _, _, sfa, sfb, c in problem.data
+        ]
+    )
 
 
 def _batches(codes: torch.Tensor, scales: torch.Tensor, rows: int) -> torch.Tensor:
