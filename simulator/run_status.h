@@ -14,6 +14,7 @@ struct run_status {
     atomic_uint_fast64_t times[SIM_INCOMPLETE + 1];   /* by verdict */
     atomic_uint_fast64_t hidden[RUN_RULES];           /* by suppression */
     atomic_bool unchecked[SIM_UNCHECKED];
+    atomic_int signal;            /* that has ended the run; 0: none */
     struct sim_progress progress; /* of the process that simulated last */
 };
 

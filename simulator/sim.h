@@ -56,7 +56,7 @@ enum sim_status {
 struct sim_progress {
     uint64_t ctas; /* of its grid; 0: no launch runs */
     uint64_t ended;
-    uint64_t instructions; /* warp instructions so far; only with simulated time */
+    uint64_t instructions; /* warp instructions so far */
     uint64_t began_ns;     /* CLOCK_MONOTONIC */
     char kernel[200];      /* as in the PTX, cut off */
 };
@@ -203,6 +203,11 @@ SIM_API void sim_event_free(struct sim_event *event);
 
 SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                        const struct sim_launch_attributes *attributes);
+/* May be called at any time, by any thread and by a signal's handler: ends the launch that runs, and every
+ * later one before it begins.  From then on the verdict is incomplete, whatever was found. */
+SIM_API void sim_interrupt(struct sim *sim, int signal);
+SIM_API int sim_interrupted(const struct sim *sim); /* that signal; 0: none */
+
 /* ---- the smallest set of delays that shows a finding ---- */
 
 /* A delayed asynchronous operation; in mode random also the fact that warps take turns at random. */
@@ -269,6 +274,8 @@ SIM_API uint64_t sim_findings_unlisted(const struct sim *sim);
 /* True if a launch that ran had an error or was incomplete, listed or not.  A refused launch has not run. */
 SIM_API bool sim_run_failed(const struct sim *sim);
 SIM_API void sim_clear_findings(struct sim *sim);
+/* While another thread's launch runs, its findings may be read and printed between true and false. */
+SIM_API void sim_hold_findings(struct sim *sim, bool hold);
 
 /* A rule that hides findings which the user has judged: from the list, the verdict and its counts.  Findings
  * that end a run, and what is not modelled, are never hidden. */

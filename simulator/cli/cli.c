@@ -5,10 +5,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 int cli_fail(const char *what, const char *detail) {
     (void)fprintf(stderr, "ptxsim: %s%s%s\n", what, detail[0] != '\0' ? ": " : "", detail);
     return EXIT_NOT_RUN;
+}
+
+void cli_warn_of_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CPU, &limit) == 0 && limit.rlim_max != RLIM_INFINITY && limit.rlim_max > 1 &&
+        limit.rlim_cur >= limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max - 1;
+        (void)setrlimit(RLIMIT_CPU, &limit);
+    }
 }
 
 char *cli_read_file(const char *name, size_t *bytes) {

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -24,18 +25,31 @@ static void print_duration(double seconds) {
     (void)fprintf(stderr, scales[i].format, seconds / scales[i].unit);
 }
 
+/* Prints the launch that runs and how far it has come; false if none runs. */
+static bool print_launch(const struct run_status *status) {
+    const struct sim_progress *progress = &status->progress;
+    const uint64_t ctas = __atomic_load_n(&progress->ctas, __ATOMIC_ACQUIRE);
+    char kernel[sizeof progress->kernel], name[200];
+    if (ctas == 0) {
+        return false;
+    }
+    (void)snprintf(kernel, sizeof kernel, "%.*s", (int)sizeof kernel - 1, progress->kernel);
+    (void)fprintf(
+        stderr, ", launch %llu, %s: %llu of %llu CTAs, %.1f M warp instructions",
+        (unsigned long long)atomic_load(&status->launches) + 1, sim_short_name(kernel, name, sizeof name),
+        (unsigned long long)__atomic_load_n(&progress->ended, __ATOMIC_RELAXED), (unsigned long long)ctas,
+        (double)__atomic_load_n(&progress->instructions, __ATOMIC_RELAXED) / 1e6);
+    return true;
+}
+
 /* One line about what the program does: a simulation is thousands of times slower than a card, and silence
  * looks like a hang. */
 static void print_progress(const struct run_status *status, double seconds) {
     const struct sim_progress *progress = &status->progress;
-    const uint64_t ctas = __atomic_load_n(&progress->ctas, __ATOMIC_ACQUIRE);
-    const uint64_t ended = __atomic_load_n(&progress->ended, __ATOMIC_RELAXED);
-    const uint64_t launches = atomic_load(&status->launches);
-    char kernel[sizeof progress->kernel], name[200];
-    (void)snprintf(kernel, sizeof kernel, "%.*s", (int)sizeof kernel - 1, progress->kernel);
     (void)fputs("ptxsim: ", stderr);
     print_duration(seconds);
-    if (ctas == 0) {
+    if (!print_launch(status)) {
+        const uint64_t launches = atomic_load(&status->launches);
         (void)fprintf(stderr, ", %llu launch%s; the program runs on the host\n", (unsigned long long)launches,
                       launches == 1 ? "" : "es");
         return;
@@ -45,18 +59,19 @@ static void print_progress(const struct run_status *status, double seconds) {
     const double took =
         (double)((uint64_t)now.tv_sec * NS_OF_A_SECOND + (uint64_t)now.tv_nsec - progress->began_ns) /
         NS_OF_A_SECOND;
-    (void)fprintf(stderr, ", launch %llu, %s: %llu of %llu CTAs", (unsigned long long)launches + 1,
-                  sim_short_name(kernel, name, sizeof name), (unsigned long long)ended,
-                  (unsigned long long)ctas);
-    const uint64_t instructions = __atomic_load_n(&progress->instructions, __ATOMIC_RELAXED);
-    if (instructions > 0) {
-        (void)fprintf(stderr, ", %.1f M warp instructions", (double)instructions / 1e6);
-    }
-    if (ended > 0) {
+    const uint64_t ctas = __atomic_load_n(&progress->ctas, __ATOMIC_ACQUIRE);
+    const uint64_t ended = __atomic_load_n(&progress->ended, __ATOMIC_RELAXED);
+    if (ended > 0 && ended <= ctas) {
         (void)fputs(", about ", stderr);
-        print_duration(took * (double)(ctas - (ended < ctas ? ended : ctas)) / (double)ended);
+        print_duration(took * (double)(ctas - ended) / (double)ended);
         (void)fputs(" left in this launch", stderr);
     }
+    (void)fputc('\n', stderr);
+}
+
+void cli_print_interruption(const struct run_status *status) {
+    (void)fputs("ptxsim: interrupted", stderr);
+    (void)print_launch(status);
     (void)fputc('\n', stderr);
 }
 
@@ -73,11 +88,27 @@ static void woken(int number) {
     due = 1;
 }
 
+static pid_t program;
+
+/* A terminal sends its signals to the program, too. */
+static void pass_on(int number, siginfo_t *info, void *context) {
+    (void)context;
+    if (info->si_code != SI_KERNEL) {
+        (void)kill(program, number);
+    }
+}
+
 int cli_wait(const struct run_status *status, pid_t child, double first) {
+    static const int passed[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
     int waited = 0;
     double seconds = 0, next = first;
-    const struct sigaction interrupt = {.sa_handler = woken};
+    const struct sigaction interrupt = {.sa_handler = woken},
+                           pass = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO};
+    program = child;
     (void)sigaction(SIGALRM, &interrupt, NULL);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
+        (void)sigaction(passed[i], &pass, NULL);
+    }
     set_alarm(next);
     while (waitpid(child, &waited, 0) < 0 && errno == EINTR) {
         if (!due) {

@@ -1,10 +1,12 @@
 /* ptxsim: runs one kernel of a PTX file.  `ptxsim run` runs programs (run_program.c). */
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "arguments.h"
@@ -47,7 +49,7 @@ static const char usage[] =
     "                        element strides (default 1); FILL 1 reads NaN outside the tensor (default 0)\n"
     "exit status: 0 clean, 1 review, 2 error, 3 incomplete; 4 nothing was run, or not to its end (wrong "
     "usage,\n"
-    "unreadable PTX, a refused launch, out of memory)\n";
+    "unreadable PTX, a refused launch, out of memory); 6 a signal ended the run: what was found until then\n";
 
 struct job {
     const char *file, *kernel, *timeline;
@@ -334,7 +336,30 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
         }
         sim_print_summary(sim, stdout);
     }
-    return status != 0 ? status : (int)sim_verdict(sim);
+    return status != 0 ? status : sim_interrupted(sim) != 0 ? EXIT_INTERRUPTED : (int)sim_verdict(sim);
+}
+
+static struct sim *interruptible;
+
+static void interrupt(int number) {
+    static time_t first;
+    if (first != 0 && time(NULL) - first > 1) { /* not its copy for the group */
+        (void)signal(number, SIG_DFL);
+        (void)raise(number);
+    }
+    first = first == 0 ? time(NULL) : first;
+    sim_interrupt(interruptible, number);
+}
+
+static void catch_signals(struct sim *sim) {
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGALRM, SIGABRT};
+    interruptible = sim;
+    cli_warn_of_limit();
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
+        if (signal(ending[i], interrupt) == SIG_IGN) {
+            (void)signal(ending[i], SIG_IGN);
+        }
+    }
 }
 
 int main(int argc, char **argv) {
@@ -350,6 +375,7 @@ int main(int argc, char **argv) {
     if (sim == NULL) {
         return cli_fail("out of memory", "");
     }
+    catch_signals(sim);
     struct sim_time time;
     int status = job.options.chip != NULL && !sim_time(sim, &time) ? cli_fail("--time", sim_message(sim))
                                                                    : run(&job, sim, argc, argv, first);

@@ -36,7 +36,7 @@ static const char usage[] =
     "  --suppressions FILE   hide the findings that match the rules in FILE\n"
     "Reports go to standard error, the verdict last.\n"
     "exit status: 0 clean, 1 review, 2 error, 3 incomplete; 4 no kernel was run; 5 clean or review, but the\n"
-    "program itself failed\n";
+    "program itself failed; 6 a signal ended the run, whose report has what was found until then\n";
 
 struct run {
     const char *json, *rules, *timed, *timeline, *chip;
@@ -115,6 +115,7 @@ static void prepend(const char *variable, const char *value) {
 
 static void execute(const struct run *run, char **arguments) {
     char library[PATH_MAX];
+    cli_warn_of_limit();
     (void)snprintf(library, sizeof library, "%.4000s/%s", run->folder, SHIM);
     prepend("LD_PRELOAD", library);
     prepend("LD_LIBRARY_PATH", run->folder);
@@ -124,23 +125,36 @@ static void execute(const struct run *run, char **arguments) {
     _exit(EXIT_NOT_RUN);
 }
 
+/* A signal from outside, or the program's end while a launch ran, left the run without its end. */
+static bool interrupted_by(const struct run_status *status, int waited) {
+    static const int own[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPIPE};
+    const int number = WIFSIGNALED(waited) ? WTERMSIG(waited) : 0;
+    const bool in_launch = __atomic_load_n(&status->progress.ctas, __ATOMIC_ACQUIRE) != 0;
+    bool outside = number != 0;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        outside &= number != own[i];
+    }
+    return outside || in_launch || atomic_load(&status->signal) != 0;
+}
+
 /* The worst verdict of all processes. */
-static enum sim_verdict verdict_of(const struct run_status *status) {
-    return atomic_load(&status->times[SIM_ERROR]) > 0        ? SIM_ERROR
+static enum sim_verdict verdict_of(const struct run_status *status, bool interrupted) {
+    return interrupted                                       ? SIM_INCOMPLETE
+           : atomic_load(&status->times[SIM_ERROR]) > 0      ? SIM_ERROR
            : atomic_load(&status->times[SIM_INCOMPLETE]) > 0 ? SIM_INCOMPLETE
            : atomic_load(&status->times[SIM_REVIEW]) > 0     ? SIM_REVIEW
                                                              : SIM_CLEAN;
 }
 
 /* A JSON report for a program that ended before it could write its own. */
-static void write_short_report(const struct run *run, const char *ended) {
+static void write_short_report(const struct run *run, enum sim_verdict verdict, const char *ended) {
     FILE *file = fopen(run->json, "w");
     if (file == NULL) {
         (void)cli_fail(run->json, strerror(errno));
         return;
     }
     (void)fprintf(file, "{\"verdict\": \"%s\", \"ended\": \"%s\", \"findings\": [], \"found\": {",
-                  sim_verdict_name(verdict_of(run->status)), ended);
+                  sim_verdict_name(verdict), ended);
     for (int i = SIM_REVIEW; i <= SIM_INCOMPLETE; i++) {
         (void)fprintf(file, "%s\"%s\": %llu", i == SIM_REVIEW ? "" : ", ",
                       sim_verdict_name((enum sim_verdict)i),
@@ -169,16 +183,22 @@ static uint64_t print_stale_rules(const struct run *run) {
 static int summarize(const struct run *run, int waited) {
     static const enum sim_verdict order[] = {SIM_ERROR, SIM_INCOMPLETE, SIM_REVIEW};
     struct run_status *status = run->status;
-    enum sim_verdict verdict = verdict_of(status);
+    const bool interrupted = interrupted_by(status, waited);
+    enum sim_verdict verdict = verdict_of(status, interrupted);
     bool failed = !WIFEXITED(waited) || WEXITSTATUS(waited) != 0;
     char ended[80];
     (void)snprintf(ended, sizeof ended, WIFSIGNALED(waited) ? "signal %d" : "exit status %d",
                    WIFSIGNALED(waited) ? WTERMSIG(waited) : WEXITSTATUS(waited));
     if (run->json != NULL && atomic_load(&status->reports) == 0) {
-        write_short_report(run, ended);
+        write_short_report(run, verdict, ended);
     }
     uint64_t hidden = print_stale_rules(run), launches = atomic_load(&status->launches);
-    if (launches == 0 && verdict == SIM_CLEAN) {
+    if (launches == 0 && status->progress.kernel[0] == '\0' && verdict_of(status, false) == SIM_CLEAN) {
+        if (interrupted) {
+            (void)fprintf(stderr, "ptxsim: %s was interrupted before it launched a kernel (%s)\n", run->program,
+                          ended);
+            return EXIT_NOT_RUN;
+        }
         (void)fprintf(
             stderr,
             "ptxsim: no kernel was launched on the simulator (%s: %s); kernels of a library that holds its "
@@ -188,6 +208,9 @@ static int summarize(const struct run *run, int waited) {
     }
     if (failed) {
         (void)fprintf(stderr, "program: %s\n", ended);
+    }
+    if (interrupted) {
+        cli_print_interruption(status);
     }
     for (int i = 0; i < SIM_UNCHECKED; i++) {
         if (sim_unchecked(run->sim, i) || atomic_load(&status->unchecked[i])) {
@@ -206,7 +229,7 @@ static int summarize(const struct run *run, int waited) {
         (void)fprintf(stderr, ", %llu x suppressed", (unsigned long long)hidden);
     }
     (void)fputc('\n', stderr);
-    return verdict < SIM_ERROR && failed ? EXIT_PROGRAM_FAILED : (int)verdict;
+    return interrupted ? EXIT_INTERRUPTED : verdict < SIM_ERROR && failed ? EXIT_PROGRAM_FAILED : (int)verdict;
 }
 
 static int start(struct run *run, char **arguments) {
@@ -240,8 +263,6 @@ static int start(struct run *run, char **arguments) {
     if (child == 0) {
         execute(run, arguments);
     }
-    (void)signal(SIGINT, SIG_IGN); /* left to the program */
-    (void)signal(SIGQUIT, SIG_IGN);
     const int waited = child > 0 ? cli_wait(run->status, child, run->progress) : 0;
     (void)unlink(run->status_path);
     return child < 0 ? cli_fail("fork", strerror(errno)) : summarize(run, waited);

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "interruption.h"
 #include "run_status.h"
 #include "shim.h"
 
@@ -122,9 +123,15 @@ static void write_report(const char *path, uint64_t before, void (*print)(const 
 }
 
 static void at_end(void) {
+    static atomic_flag written = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&written)) {
+        (void)pause(); /* a signal ends the process once another thread has written the reports */
+    }
     const char *path = runtime_setting("NVFP4_SIMULATE_JSON");
     const char *counters = runtime_setting("NVFP4_SIMULATE_COUNTERS");
+    sim_hold_findings(the_sim, true);
     outcome_update(the_sim);
+    sim_hold_findings(the_sim, false);
     if (tried > 0 && !reported) {
         (void)fprintf(stderr, "shrunk: the mode shows no finding to shrink in %llu launch%s\n",
                       (unsigned long long)tried, tried == 1 ? "" : "es");
@@ -150,11 +157,14 @@ struct sim_progress *outcome_progress(void) {
     return shared == NULL ? NULL : &shared->progress;
 }
 
-void outcome_begin(struct sim *sim) {
+void outcome_begin(struct sim *sim, void (*look)(struct sim *)) {
     const char *rules = runtime_setting("NVFP4_SIMULATE_SUPPRESSIONS");
     the_sim = sim;
     if (rules != NULL) {
         read_suppressions(sim, rules);
     }
     (void)atexit(at_end);
+    if (shared != NULL) {
+        interruption_begin(sim, &shared->signal, look, at_end);
+    }
 }

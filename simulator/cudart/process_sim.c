@@ -1,16 +1,15 @@
 /* The one simulator of the process: its options, its lock, its findings, and the error that stays after one. */
 #include "chip_properties.h"
+#include "interruption.h"
 #include "outcome.h"
 #include "registry.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim *the_sim;
-static size_t reported; /* findings printed so far */
+static size_t reported; /* findings printed so far; held as the findings are */
 
 static void read_options(struct sim_options *options) {
     const char *mode = runtime_setting("NVFP4_SIMULATE_MODE"),
@@ -28,8 +27,24 @@ static void read_options(struct sim_options *options) {
     options->timeline = runtime_setting("NVFP4_SIMULATE_TIMELINE") != NULL;
 }
 
+/* Prints findings that are new. */
+static void print_new(struct sim *sim, const char *title) {
+    if (sim_finding_count(sim) > reported) {
+        (void)fputs(title, stderr);
+        sim_print_findings(sim, reported, stderr);
+        reported = sim_finding_count(sim);
+    }
+    outcome_update(sim);
+}
+
+static void look(struct sim *sim) {
+    sim_hold_findings(sim, true);
+    print_new(sim, "simulator, while the launch runs:\n");
+    sim_hold_findings(sim, false);
+}
+
 struct sim *runtime_lock(void) {
-    (void)pthread_mutex_lock(&lock);
+    process_lock();
     if (the_sim == NULL && !registry_lost()) {
         struct sim_options options = {.mode = SIM_EAGER};
         read_options(&options);
@@ -39,18 +54,18 @@ struct sim *runtime_lock(void) {
             refuse_setting("NVFP4_SIMULATE_TIME", options.chip, sim_message(the_sim));
         }
         if (the_sim != NULL) {
-            outcome_begin(the_sim);
+            outcome_begin(the_sim, look);
         }
     }
     if (the_sim == NULL || registry_lost()) {
-        (void)pthread_mutex_unlock(&lock);
+        runtime_unlock();
         return NULL;
     }
     return the_sim;
 }
 
 void runtime_unlock(void) {
-    (void)pthread_mutex_unlock(&lock);
+    process_unlock();
 }
 
 static _Atomic cudaError_t sticky; /* error of the first launch that failed */
@@ -71,14 +86,10 @@ static cudaError_t error_of(const struct sim *sim) {
 }
 
 void runtime_report(struct sim *sim) {
-    bool failed = sim_run_failed(sim), first = failed && atomic_load(&sticky) == cudaSuccess;
-    if (sim_finding_count(sim) > reported || first) {
-        (void)fputs("simulator:\n", stderr);
-        sim_print_findings(sim, reported, stderr);
-        reported = sim_finding_count(sim);
-    }
-    if (first) {
+    sim_hold_findings(sim, true);
+    print_new(sim, "simulator:\n");
+    sim_hold_findings(sim, false);
+    if (sim_run_failed(sim) && atomic_load(&sticky) == cudaSuccess) {
         atomic_store(&sticky, error_of(sim));
     }
-    outcome_update(sim);
 }

@@ -48,8 +48,7 @@ static bool start_next(struct worker *worker) {
 
 static void end_resident(struct worker *worker, uint32_t at) {
     struct cluster *cluster = worker->resident[at];
-    worker->counters.ctas += cluster->nctas;
-    launch_progress(worker->launch, cluster->nctas);
+    worker_progress(worker, launch_interrupted(worker->launch) ? 0 : cluster->nctas);
     if (cluster->failed) {
         atomic_store(&worker->launch->stop, true);
     }
@@ -89,7 +88,7 @@ static void run_clusters(struct worker *worker) {
     const uint32_t given_way = worker->room < MOST_BESIDE ? worker->room : MOST_BESIDE;
     bool more = true;
     enum pass pass = PASS_IDLE;
-    while (!atomic_load(&launch->stop)) {
+    while (!atomic_load(&launch->stop) && !launch_interrupted(launch)) {
         if (more && worker->active < (pass == PASS_GAVE_WAY ? given_way : worker->room)) {
             more = start_next(worker);
         }
@@ -143,6 +142,16 @@ static bool gives_way(const struct launch *launch) {
     return launch->mode == SIM_REVERSE && pc < launch->kernel->end_pc;
 }
 
+/* Whatever else was found, the run has not seen all that the program does. */
+static void note_interruption(struct launch *launch, uint64_t ended) {
+    const uint64_t ctas = launch->ncluster * launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+    char message[160];
+    (void)snprintf(message, sizeof message,
+                   "signal %d ended the launch after %llu of %llu CTAs; what the others do was not seen",
+                   atomic_load(launch->sim->interrupted), (unsigned long long)ended, (unsigned long long)ctas);
+    sim_note(launch, SIM_INCOMPLETE, "interrupted", NULL, -1, -1, NULL, NULL, message);
+}
+
 static int run_workers(struct sim *sim, struct launch *launch) {
     int count = sim->options.threads > 0 ? sim->options.threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
     count = count > MAX_WORKERS ? MAX_WORKERS : count < 1 ? 1 : count;
@@ -166,6 +175,7 @@ static int run_workers(struct sim *sim, struct launch *launch) {
     while (started < count && pthread_create(&workers[started].thread, NULL, work, &workers[started]) == 0) {
         started++; /* if a thread cannot be made, fewer workers do */
     }
+    const uint64_t earlier = sim->counters.ctas;
     (void)work(&workers[0]);
     add_counters(&sim->counters, &workers[0].counters);
     for (int i = 1; i < started; i++) {
@@ -174,6 +184,10 @@ static int run_workers(struct sim *sim, struct launch *launch) {
     }
     free(workers);
     free(residents);
+    if (launch_interrupted(launch)) {
+        note_interruption(launch, sim->counters.ctas - earlier);
+        return launch_refuse(sim, SIM_RUN_ERROR, launch->name, "the run was interrupted");
+    }
     if (atomic_load(&launch->no_memory)) {
         return launch_refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
     }
@@ -246,6 +260,9 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
     }
     if (workspace != NULL) {
         memset(workspace, 0, WORKSPACE_BYTES);
+    }
+    if (status == SIM_OK && launch_interrupted(&launch)) {
+        status = launch_refuse(sim, SIM_RUN_ERROR, kernel, "the run was interrupted");
     }
     if (status == SIM_OK) {
         char why[MESSAGE_BYTES] = "";

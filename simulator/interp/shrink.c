@@ -61,6 +61,9 @@ static bool run(struct search *search) {
     if (status != SIM_OK && status != SIM_RUN_ERROR) {
         return fail(search, status, status == SIM_NO_MEMORY ? no_memory : sim_message(search->trials.last));
     }
+    if (sim_interrupted(search->trials.sim) != 0) {
+        return fail(search, SIM_RUN_ERROR, "the search was interrupted");
+    }
     search->runs++;
     search->instructions += search->trials.last->counters.instructions;
     if (search->options.shows != NULL) {

@@ -31,6 +31,7 @@ struct sim *sim_create(const struct sim_options *options) {
         return NULL;
     }
     (void)pthread_mutex_init(&sim->lock, NULL);
+    sim->interrupted = &sim->interruption;
     if (sim->options.chip != NULL) {
         sim->timing =
             timing_make(sim->options.chip, sim->options.machine_code, sim->message, sizeof sim->message);
@@ -90,6 +91,14 @@ void sim_destroy(struct sim *sim) {
     suppressions_free(sim);
     (void)pthread_mutex_destroy(&sim->lock);
     free(sim);
+}
+
+void sim_interrupt(struct sim *sim, int signal) {
+    atomic_store(&sim->interruption, signal);
+}
+
+int sim_interrupted(const struct sim *sim) {
+    return atomic_load(sim->interrupted);
 }
 
 enum sim_status sim_status(const struct sim *sim) {

@@ -18,6 +18,9 @@ static struct sim *trial_make(const struct trials *trials) {
         options.max_instructions < trials->run_limit ? options.max_instructions : trials->run_limit;
     struct sim *trial = sim_create(&options);
     bool done = trial != NULL;
+    if (done) {
+        trial->interrupted = sim->interrupted;
+    }
     for (size_t i = 0; done && i < sim->nallocations; i++) {
         const struct allocation *own = &sim->allocations[i];
         done = own->bytes == 0 ||

@@ -295,6 +295,9 @@ const char *sim_verdict_name(enum sim_verdict verdict) {
 }
 
 enum sim_verdict sim_verdict(const struct sim *sim) {
+    if (atomic_load(sim->interrupted) != 0) {
+        return SIM_INCOMPLETE;
+    }
     enum sim_verdict worst = SIM_CLEAN;
     for (int i = SIM_REVIEW; i <= SIM_INCOMPLETE; i++) {
         worst = sim->times[i] > 0 ? worse(worst, (enum sim_verdict)i) : worst;
@@ -324,6 +327,10 @@ bool sim_unchecked(const struct sim *sim, int what) {
 
 bool sim_run_failed(const struct sim *sim) {
     return sim->run_failed;
+}
+
+void sim_hold_findings(struct sim *sim, bool hold) {
+    (void)(hold ? pthread_mutex_lock(&sim->lock) : pthread_mutex_unlock(&sim->lock));
 }
 
 size_t sim_finding_count(const struct sim *sim) {

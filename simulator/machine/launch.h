@@ -98,18 +98,12 @@ struct launch {
     struct schedule *schedule;     /* the operations that the mode delays (machine/schedule.h); NULL: all */
 };
 
-/* A cluster of the launch has ended. */
-static inline void launch_progress(const struct launch *launch, uint32_t ctas) {
-    if (launch->progress != NULL) {
-        (void)__atomic_fetch_add(&launch->progress->ended, ctas, __ATOMIC_RELAXED);
-    }
-}
-
 struct worker {
     struct launch *launch;
     pthread_t thread;
     uint32_t index;
     struct sim_counters counters;
+    uint64_t told; /* instructions of `counters` that the launch's progress has */
     const struct allocation *last[2];
     struct footprint *footprint; /* NULL: no time is simulated */
     struct cluster **resident;   /* the first `active` run or poll, the others are kept for reuse */
@@ -139,13 +133,32 @@ struct sim {
     bool run_failed;                /* a launch that ran had an error or was incomplete */
     struct sim_suppression *suppressions;
     size_t nsuppressions;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock;          /* of the findings */
+    const atomic_int *interrupted; /* the signal that ends its launches; 0: none */
+    atomic_int interruption;       /* what `interrupted` points to, but in a trial of sim_shrink */
     struct sim_counters counters;
     struct timing *timing;         /* NULL: no time is simulated */
     struct launch_sequence *order; /* the order of launches and copies (hazard/global/order.h) */
     struct schedule *schedule;     /* for its launches; NULL: the mode delays everything */
     struct shrinking *shrinking;   /* the last result of sim_shrink */
 };
+
+/* A signal ends the launch before its clusters have. */
+static inline bool launch_interrupted(const struct launch *launch) {
+    return atomic_load_explicit(launch->sim->interrupted, memory_order_relaxed) != 0;
+}
+
+/* Tells who reads the launch's progress what the worker has executed, and how many of its CTAs have ended. */
+static inline void worker_progress(struct worker *worker, uint32_t ended) {
+    struct sim_progress *progress = worker->launch->progress;
+    worker->counters.ctas += ended;
+    if (progress != NULL) {
+        (void)__atomic_fetch_add(&progress->ended, ended, __ATOMIC_RELAXED);
+        (void)__atomic_fetch_add(&progress->instructions, worker->counters.instructions - worker->told,
+                                 __ATOMIC_RELAXED);
+        worker->told = worker->counters.instructions;
+    }
+}
 
 struct sim_module {
     struct sim_module *next;

@@ -8,8 +8,8 @@
 #define MAX_WORD 500
 
 /* Kinds that end the run.  If one were hidden, the cut-off run would look complete. */
-static const char *const endings[] = {"deadlock", "divergent-aligned", "runaway", "launch-refused",
-                                      "no-mbarrier"};
+static const char *const endings[] = {"deadlock",       "divergent-aligned", "runaway",
+                                      "launch-refused", "no-mbarrier",       "interrupted"};
 
 static bool ends_the_run(const char *kind) {
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {

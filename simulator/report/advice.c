@@ -96,6 +96,7 @@ static const struct advice {
      "reconverge the warp first, or leave .aligned out"},
     {"assert", "CUDA C: assert", "end the launch with cudaErrorAssert", "correct what the assertion checks"},
     {"trap", "trap: ends the launch", "end the launch", "find the condition that leads to it"},
+    {"interrupted", "no rule: a signal ended the run", "run on", "give it more time, or a smaller problem"},
     {"runaway", "no rule: a limit of the simulator", "run on", "look for an endless loop, or raise --limit"},
     {"launch-refused", "CUDA driver API: limits of a launch", "refuse the launch",
      "correct the shape, memory or arguments named above"},

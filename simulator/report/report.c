@@ -53,6 +53,9 @@ void sim_print_json(const struct sim *sim, FILE *to) {
     char name[200], line[500];
     const struct sim_counters *c = sim_counters(sim);
     (void)fprintf(to, "{\"verdict\": \"%s\", ", sim_verdict_name(sim_verdict(sim)));
+    if (sim_interrupted(sim) != 0) {
+        (void)fprintf(to, "\"ended\": \"signal %d\", ", sim_interrupted(sim));
+    }
     time_json(sim, to);
     (void)fputs("\"counters\": {", to);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {

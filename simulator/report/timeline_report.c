@@ -87,5 +87,9 @@ void sim_print_timeline(const struct sim *sim, FILE *to) {
         (void)fprintf(to, ", \"clock_ghz\": %.3f, \"events_lost\": %llu", time.clock_ghz,
                       (unsigned long long)sim_spans_lost(sim));
     }
+    if (sim_interrupted(sim) != 0) {
+        (void)fprintf(to, ", \"verdict\": \"%s\", \"ended\": \"signal %d\"", sim_verdict_name(sim_verdict(sim)),
+                      sim_interrupted(sim));
+    }
     (void)fputs("}}\n", to);
 }

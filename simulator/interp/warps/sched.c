@@ -145,11 +145,14 @@ static void count_idle(struct cluster *cluster) {
 enum cluster_state run_cluster(struct cluster *cluster) {
     for (;;) {
         bool polling = false;
+        cluster->failed |= launch_interrupted(cluster->launch);
         if (cluster->failed || !cluster_live(cluster) || atomic_load(&cluster->launch->stop)) {
             cluster_finish(cluster);
             return CLUSTER_DONE;
         }
-        if (run_round(cluster, &polling) || cluster->failed) {
+        const bool ran = run_round(cluster, &polling);
+        worker_progress(cluster->worker, 0);
+        if (ran || cluster->failed) {
             cluster->idle = 0;
             cluster->changes = 0;
             (void)atomic_fetch_add(&cluster->launch->rounds, 1);

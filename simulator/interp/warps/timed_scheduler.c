@@ -60,8 +60,7 @@ static void collect(struct worker *worker) {
             continue;
         }
         cluster_finish(cluster);
-        worker->counters.ctas += cluster->nctas;
-        launch_progress(worker->launch, cluster->nctas);
+        worker_progress(worker, cluster->nctas);
         if (cluster->failed) {
             atomic_store(&worker->launch->stop, true);
         }
@@ -230,6 +229,22 @@ static ticks next_event(struct worker *worker) {
     return first;
 }
 
+/* An interrupted launch's time is that until then. */
+static void end_all(struct worker *worker, ticks at) {
+    for (uint32_t i = 0; i < worker->active; i++) {
+        struct cluster *cluster = worker->resident[i];
+        for (uint32_t j = 0; j < cluster->nctas * worker->launch->warps && !cluster->left; j++) {
+            struct warp *warp = &cluster->ctas[j / worker->launch->warps].warps[j % worker->launch->warps];
+            if (warp->nsplits > 0) {
+                time_warp_end(warp, at);
+            }
+        }
+        if (!cluster->left) {
+            end_cluster(cluster, at);
+        }
+    }
+}
+
 void run_timed(struct worker *worker) {
     struct launch *launch = worker->launch;
     struct timing *timing = launch->timing;
@@ -240,7 +255,7 @@ void run_timed(struct worker *worker) {
     }
     for (;;) {
         ticks first = next_event(worker), until = first - first % WINDOW + WINDOW;
-        if (worker->active == 0 || atomic_load(&launch->stop)) {
+        if (worker->active == 0 || atomic_load(&launch->stop) || launch_interrupted(launch)) {
             break;
         }
         if (first == NEVER) {
@@ -254,12 +269,13 @@ void run_timed(struct worker *worker) {
         time_settle(timing);
         timeline_window(timing, until - WINDOW, until);
         collect(worker);
-        if (launch->progress != NULL) { /* all CTAs of a wave end together, late */
-            __atomic_store_n(&launch->progress->instructions, worker->counters.instructions, __ATOMIC_RELAXED);
-        }
+        worker_progress(worker, 0);
         if (timing->no_memory) {
             launch_no_memory(launch);
         }
+    }
+    if (launch_interrupted(launch)) {
+        end_all(worker, timing->now);
     }
     time_launch_end(launch);
 }
