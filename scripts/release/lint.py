@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import importlib.util
 import json
 import re
@@ -19,6 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAX_BYTES = 1_000_000
+MOST_READ = 16 * MAX_BYTES  # of a file, which may have no end
+# Python's parser takes quadratic time on a long f-string, and deep nesting can end its process.
+LONG_BYTES, PARSE_LIMIT_S = 1 << 16, 10
+PARSE = "import ast, sys; ast.parse(sys.stdin.buffer.read())"
 FILTERED_WORD = "stream"
 ENTRY_POINT = "custom_kernel"
 # Modules on the leaderboard's runners besides the standard library: torch with triton, the packages of their images,
@@ -54,20 +59,19 @@ class Finding(NamedTuple):
 
 
 def lint_bytes(content: bytes) -> list[Finding]:
-    """Checks every offline rule; findings in the order of lines.  Text rules need valid UTF-8."""
-    findings = []
+    """Checks every offline rule; findings in the order of lines.  Other rules need a valid size, text rules UTF-8."""
     if len(content) >= MAX_BYTES:
-        findings.append(Finding(1, 1, "size", f"the file has {len(content)} bytes; expected fewer than {MAX_BYTES}"))
+        return [Finding(1, 1, "size", f"the file has {len(content)} bytes; expected fewer than {MAX_BYTES}")]
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         before = content[: error.start]
         line, column = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1
         byte = content[error.start]
-        return [*findings, Finding(line, column, "encoding", f"byte {byte:#04x} is not UTF-8 ({error.reason})")]
+        return [Finding(line, column, "encoding", f"byte {byte:#04x} is not UTF-8 ({error.reason})")]
     lines = text.split("\n")
-    findings += [*_check_directives(lines), *_check_words(lines), *_check_paths(lines), *_check_python(text, lines)]
-    return sorted(findings)
+    rules = (_check_directives(lines), _check_words(lines), _check_paths(lines), _check_python(text, lines))
+    return sorted(finding for rule in rules for finding in rule)
 
 
 def _check_directives(lines: list[str]) -> Iterator[Finding]:
@@ -103,7 +107,22 @@ def _check_paths(lines: list[str]) -> Iterator[Finding]:
             yield Finding(number, match.start() + 1, "absolute-path", f"{match.group()} need not exist on the runner")
 
 
+def _parses_in_time(text: str) -> bool:
+    """Whether Python parses a text, or refuses it, within PARSE_LIMIT_S."""
+    if len(text) <= LONG_BYTES:
+        return True
+    how = {"input": text.encode(), "capture_output": True, "timeout": PARSE_LIMIT_S, "check": False}
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return subprocess.run([sys.executable, "-c", PARSE], **how).returncode >= 0
+    return False
+
+
 def _check_python(text: str, lines: list[str]) -> Iterator[Finding]:
+    if not _parses_in_time(text):
+        yield Finding(
+            1, 1, "syntax", f"Python does not parse it within {PARSE_LIMIT_S} s: break up what is long or deep"
+        )
+        return
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -114,11 +133,14 @@ def _check_python(text: str, lines: list[str]) -> Iterator[Finding]:
         return
     if not any(ENTRY_POINT in _names_bound(node) for node in tree.body):
         yield Finding(1, 1, "entry-point", f"no top-level '{ENTRY_POINT}' is defined")
+    searched: set[tuple[int, int]] = set()  # the constants of an f-string all begin where it does
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from _check_import(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and C_TEXT.search(node.value):
-            yield from _check_pasting(node, lines)
+            if (begin := (node.lineno, node.col_offset)) not in searched:
+                searched.add(begin)
+                yield from _check_pasting(node, lines)
     yield from _check_pointer_keys(tree)
 
 
@@ -150,7 +172,8 @@ def _check_pasting(node: ast.Constant, lines: list[str]) -> Iterator[Finding]:
     for number in range(node.lineno, last + 1):
         line = lines[number - 1]
         start = node.col_offset if number == node.lineno else 0
-        for match in re.finditer(r"##|%:%:", line[start:]):
+        end = node.end_col_offset if number == last else len(line)
+        for match in re.finditer(r"##|%:%:", line[start:end]):
             yield Finding(number, start + match.start() + 1, "token-pasting", "names are to be written out")
 
 
@@ -159,6 +182,8 @@ class _PointerKeys(ast.NodeVisitor):
 
     def __init__(self) -> None:
         self.tainted: set[str] = set()
+        self.of_function: dict[ast.AST, set[str]] = {}  # what was tainted at its end
+        self.functions = 0  # around the node
         self.findings: set[Finding] = set()
 
     def _is_address(self, node: ast.AST) -> bool:
@@ -178,9 +203,14 @@ class _PointerKeys(ast.NodeVisitor):
         self.findings.add(Finding(node.lineno, node.col_offset + 1, "pointer-key", message))
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        outer = set(self.tainted)
-        for _ in range(2):  # the second pass sees names that a loop assigns after their use
+        outer = self.tainted
+        self.functions += 1
+        # The second pass sees names that a loop assigns after their use. It covers the functions inside.
+        for _ in range(2 if self.functions == 1 else 1):
+            self.tainted = outer | self.of_function.get(node, set())
             self.generic_visit(node)
+            self.of_function[node] = self.tainted
+        self.functions -= 1
         self.tainted = outer
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -284,7 +314,8 @@ def kernelguard_findings(content: bytes) -> list[Finding] | None:
 
 def lint(content: bytes) -> tuple[list[Finding], list[str]]:
     """Findings of all rules, and notes on checks that could not run here."""
-    findings, guard = lint_bytes(content), kernelguard_findings(content)
+    findings = lint_bytes(content)
+    guard = kernelguard_findings(content) if len(content) < MAX_BYTES else []
     if guard is None:
         return findings, ["kernelguard is not installed, so the leaderboard's detector was not run"]
     return findings + guard, []
@@ -298,9 +329,12 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     for path in options.files:
         try:
-            content = path.read_bytes()
+            with path.open("rb") as file:
+                content = file.read(MOST_READ + 1)
         except OSError as error:
             parser.error(f"cannot read {path}: {error.strerror}")
+        if len(content) > MOST_READ:
+            parser.error(f"{path} is longer than {MOST_READ} bytes; expected a submission")
         findings, notes = lint(content)
         for finding in findings:
             print(f"{path}:{finding.line}:{finding.column}: {finding.rule}: {finding.message}")

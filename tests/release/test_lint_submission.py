@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -237,7 +238,9 @@ def test_a_missing_file_is_wrong_usage(root, tmp_path):
 
 
 def test_a_file_that_kernelguard_never_ends_on_has_lints_own_findings_in_time(monkeypatch):
-    def sleeps(command, timeout, **_):
+    def sleeps(command, timeout, run=subprocess.run, **how):
+        if "kernelguard" not in command:
+            return run(command, timeout=timeout, **how)
         raise subprocess.TimeoutExpired(command, timeout)
 
     pytest.importorskip("kernelguard")
@@ -245,6 +248,31 @@ def test_a_file_that_kernelguard_never_ends_on_has_lints_own_findings_in_time(mo
     *own, guard = lint(b"CODE = '" + b"0123456789abcdef" * 25000 + b"'\n")[0]
     assert "entry-point" in {finding.rule for finding in own} and KERNELGUARD_LIMIT_S <= 30
     assert guard.rule == "kernelguard" and f"no verdict within {KERNELGUARD_LIMIT_S} s" in guard.message
+
+
+NESTED = "".join(f"{' ' * depth}def f{depth}():\n" for depth in range(90)) + " " * 90 + "pass\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [NESTED, "x = [" + '"#define a", ' * 60_000 + "]\n", "x = f'" + "{a}#define b " * 60_000 + "'\n"],
+    ids=["functions in functions", "constants in a line", "parts of an f-string"],
+)
+def test_own_rules_end_in_time_on_what_repeats(text):
+    begin = time.process_time()
+    places(CLEAN + text, "pointer-key")
+    assert time.process_time() - begin < 15
+
+
+def test_a_name_of_an_inner_function_is_known_in_its_loop_alone():
+    lines = ["def f():", "    while 1:", "        cache[a]", "        a = id(data)", "def g(a):", "    cache[a]"]
+    assert places(inside_kernel(*lines), "pointer-key") == [(17, 15)]
+
+
+def test_a_file_without_end_is_wrong_usage(root):
+    command = [sys.executable, "-m", "scripts.release.lint", "/dev/zero"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 2 and "/dev/zero is longer than 16000000 bytes; expected a submission" in done.stderr
 
 
 def test_an_expression_nested_too_deeply_is_a_finding():
