@@ -111,9 +111,10 @@ def _parses_in_time(text: str) -> bool:
     """Whether Python parses a text, or refuses it, within PARSE_LIMIT_S."""
     if len(text) <= LONG_BYTES:
         return True
-    how = {"input": text.encode(), "capture_output": True, "timeout": PARSE_LIMIT_S, "check": False}
+    command, raw = [sys.executable, "-c", PARSE], text.encode()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        return subprocess.run([sys.executable, "-c", PARSE], **how).returncode >= 0
+        done = subprocess.run(command, input=raw, capture_output=True, timeout=PARSE_LIMIT_S, check=False)
+        return done.returncode >= 0
     return False
 
 
@@ -137,10 +138,11 @@ def _check_python(text: str, lines: list[str]) -> Iterator[Finding]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from _check_import(node)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and C_TEXT.search(node.value):
-            if (begin := (node.lineno, node.col_offset)) not in searched:
-                searched.add(begin)
-                yield from _check_pasting(node, lines)
+            continue
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and C_TEXT.search(node.value)
+        if is_text and (begin := (node.lineno, node.col_offset)) not in searched:
+            searched.add(begin)
+            yield from _check_pasting(node, lines)
     yield from _check_pointer_keys(tree)
 
 
