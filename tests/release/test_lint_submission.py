@@ -266,7 +266,7 @@ def test_own_rules_end_in_time_on_what_repeats(text):
 
 def test_a_name_of_an_inner_function_is_known_in_its_loop_alone():
     lines = ["def f():", "    while 1:", "        cache[a]", "        a = id(data)", "def g(a):", "    cache[a]"]
-    assert places(inside_kernel(*lines), "pointer-key") == [(17, 15)]
+    assert places(inside_kernel(*lines), "pointer-key") == [(17, 13)]
 
 
 def test_a_file_without_end_is_wrong_usage(root):
