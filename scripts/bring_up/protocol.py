@@ -5,7 +5,9 @@
     make bring-up BRING_UP_ARGS='--dry blackwell'   # the same steps, small, on the simulator: no GPU, no times
 
 Each step is a process with a time limit: a step that fails or hangs is reported, and the next one starts.  The report
-is written after every step, so that a crash of the machine loses one step.
+is written after every step, so that a crash of the machine loses one step.  In this order: the machine, the library,
+the checks of all four problems, their benchmarks beside cuBLAS and torch._scaled_mm, every tile, the leaderboard's
+procedure, a model's products, compute-sanitizer.  Exit code 0: no step failed; 1: one did; 2: no CUDA device.
 """
 
 from __future__ import annotations
@@ -16,37 +18,53 @@ import json
 import os
 import sys
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from eval.cases import read_cases
-from eval.output.report import print_table, progress
-from eval.stats import relative_spread
-from reference.problems import DEFAULT
-from scripts.bring_up.steps import PASSED, SKIPPED, Outcome, Session, Step
+from eval.output.report import progress
+from reference.problems import DEFAULT, PROBLEMS
+from scripts.bring_up.report import SCHEMA, against_cost_model, print_report, schema_problems, times_of
+from scripts.bring_up.steps import FAILED, PASSED, SKIPPED, TIMED_OUT, Outcome, Session, Step
 from scripts.common import tile_table
 from scripts.common.gpu_backends import CHOICES, backend_of_major
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMAT = "bring-up-1"
-SCHEMA = ROOT / "shark_tank" / "bring_up.schema.json"
-COST_MODEL = ROOT / "simulator" / "calibration" / "data" / "blackwell_calls.json"
-CONFIG_CHECKS = "leaderboard,edges,full_benchmarks,nan_scales"
+FORMAT = "bring-up-2"
+# What is timed beside the library's own choice.
+PEERS = {
+    "dual_gemm": "cublas_one_gemm,scaled_mm,scaled_one_gemm",
+    "group_gemm": "cublas_groups,scaled_mm",
+    "gemm": "cublas_product,scaled_mm",
+    "gemv": "cublas_product,copy",
+}
+# Problems with tiles to choose from: the checks of each tile before it is timed, and the longer ones.
+TILES = {
+    "dual_gemm": (tile_table.names, "leaderboard,rings", "edges,full_benchmarks,nan_scales"),
+    "group_gemm": (tile_table.grouped_names, "leaderboard,rings", "full"),
+}
 PLAIN_CHECKS = "leaderboard,back_to_back"
-DRY_CHECKS = "rings,nan_scales"
-DRY_SHAPES = ("128x128x512",)
-DRY_CASE = "m: 128; n: 128; k: 512; l: 1; seed: 1111\n"
+# A dry run's checks, shapes and cases.
+DRY_CHECKS = {"dual_gemm": "rings,nan_scales", "group_gemm": "rings", "gemm": "rings", "gemv": "rings"}
+DRY_SHAPES = {"dual_gemm": "128x128x512", "group_gemm": "40,72x128x128", "gemm": "128x128x128x1", "gemv": "128x256x1"}
+DRY_CASES = {
+    "dual_gemm": "m: 128; n: 128; k: 512; l: 1; seed: 1111\n",
+    "group_gemm": "m: [40, 72]; n: [128, 128]; k: [128, 128]; g: 2; seed: 1111\n",
+    "gemm": "m: 128; n: 128; k: 128; l: 1; seed: 1111\n",
+    "gemv": "m: 128; k: 256; l: 1; seed: 1111\n",
+}
+# A model's products: names of programs of scripts/bench with the arguments that make them short.
+OF_A_MODEL = {"experts": ("--tokens", "1", "64", "1024"), "quantize": (), "modules": ()}
 SANITIZERS = ("memcheck", "racecheck", "synccheck")
-BASELINES = "cublas_one_gemm,cublas_two_gemms,triton,scaled_mm,scaled_one_gemm"
-STEPS_WITHOUT_FAULTS = 14
+SECONDS_A_SHAPE = "3"
+STEPS_WITHOUT_FAULTS = 27
 LIMITS = {  # seconds
     "environment": 60,
     "build": 600,
     "library": 60,
     "check": 300,
     "time": 120,
-    "eval": 240,
+    "eval": 120,
+    "model": 120,
     "sanitizer": 300,
 }
 
@@ -70,12 +88,12 @@ class Day:
             "backend": self.backend,
             "environment": None,
             "library": None,
-            "configs": [],
+            "configs": {},
             "steps": [],
             "checks": [],
             "times": [],
             "against_cost_model": [],
-            "benchmark": None,
+            "benchmarks": {},
         }
         self.session = Session(self.folder, options.minutes * 60, self.save, announce)
 
@@ -108,10 +126,20 @@ class Day:
     def run(self) -> None:
         """Runs all steps, the most important first."""
         self.prepare()
-        good = self.check()
-        self.time(good)
+        self.check()
+        for problem, peers in PEERS.items():
+            self.time("time", problem, "auto,auto+again", peers)
+        good = {problem: self.check_configs(problem) for problem in TILES}
+        for problem, names in good.items():
+            self.time("tiles", problem, ",".join(["auto", *names]), "", skip="" if names else "no tile that is right")
         self.judge()
-        self.sanitize(good)
+        self.model()
+        for problem, names in good.items():
+            command, _ = self.check_command(problem)
+            command = (*command, "--only", TILES[problem][2], "--configs", ",".join(names))
+            skip = "needs a card" if self.dry else "" if names else "no tile that is right"
+            self.collect_checks(self.step(f"check edges of {problem}", "check", *command, result=True, skip=skip))
+        self.sanitize(good[DEFAULT.name])
         self.report["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self.save()
 
@@ -127,45 +155,52 @@ class Day:
         if found and found["device"] and not self.dry:
             self.backend = backend_of_major(found["device"]["capability"][0]) or self.backend
         self.report["backend"] = self.backend
-        known = [] if self.backend == "cpu" else tile_table.names(self.backend)
-        wanted = [name for name in self.options.configs.split(",") if name]
-        self.report["configs"] = [name for name in known if name in wanted or not wanted]
         target = "simulator" if self.dry and self.backend != "cpu" else "build"
         self.step("build", "build", "make", f"-j{len(os.sched_getaffinity(0))}", target)
         path = self.folder / "library.json"
         settings = self.dry_environment() if self.dry else {}
         library = Step("library", (*script, "library", str(path)), LIMITS["library"], settings, path)
         self.report["library"] = self.session.run(library).result
+        wanted = [name for name in self.options.configs.split(",") if name]
+        for problem, (names, *_) in TILES.items():  # the program that knows them has just been built
+            try:
+                known = [] if self.backend == "cpu" else names(self.backend)
+            except FileNotFoundError:  # or the build failed
+                known = []
+            self.report["configs"][problem] = [name for name in known if name in wanted or not wanted]
 
-    def check(self) -> list[str]:
-        """Checks results against the reference and the float64 oracle; returns the configurations without an error."""
-        device = ("--device", "cpu" if self.dry else "cuda")
-        command = (sys.executable, "-m", "scripts.bench.check_gpu", *device)
-        only = ("--only", DRY_CHECKS) if self.dry else ()
-        everything = self.step("check auto", "check", *command, *only, result=True)
-        self.collect_checks(everything)
-        if everything.outcome not in (PASSED, SKIPPED):
-            # Does the fault come from overlapping calls?
-            variable = f"NVFP4_{self.backend.upper()}_DEPENDENT_LAUNCH"
-            only = ("--only", DRY_CHECKS if self.dry else PLAIN_CHECKS)
-            name = "check auto without dependent launch"
-            self.collect_checks(self.step(name, "check", *command, *only, result=True, **{variable: "0"}))
-        return self.check_configs([*command, "--only", DRY_CHECKS if self.dry else CONFIG_CHECKS])
+    def check(self) -> None:
+        """Checks all problems' results against the reference and the float64 oracle."""
+        for problem in PEERS:
+            command, dry = self.check_command(problem)
+            outcome = self.step(f"check {problem}", "check", *command, *dry, result=True)
+            self.collect_checks(outcome)
+            if outcome.outcome not in (PASSED, SKIPPED) and problem == DEFAULT.name:
+                # Does the fault come from overlapping calls?
+                variable = f"NVFP4_{self.backend.upper()}_DEPENDENT_LAUNCH"
+                name, plain = f"check {problem} without dependent launch", dry or ("--only", PLAIN_CHECKS)
+                self.collect_checks(self.step(name, "check", *command, *plain, result=True, **{variable: "0"}))
 
-    def check_configs(self, command: list[str]) -> list[str]:
-        """Checks all in one process, and if that fails each in its own, to find the faulty one."""
-        configs = self.report["configs"]
-        if not configs:
-            return []
-        together = self.step(
-            "check every configuration", "check", *command, "--configs", ",".join(configs), result=True
-        )
+    def check_command(self, problem: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The program that checks a problem, and the checks that a dry run is restricted to."""
+        command = (sys.executable, "-m", "scripts.bench.check_gpu", "--problem", problem)
+        dry = ("--only", DRY_CHECKS[problem]) if self.dry else ()
+        return (*command, "--device", "cpu" if self.dry else "cuda"), dry
+
+    def check_configs(self, problem: str) -> list[str]:
+        """Checks all tiles in one process, and if that fails each in its own; returns those without an error."""
+        configs = self.report["configs"].get(problem, [])
+        command, dry = self.check_command(problem)
+        command = (*command, *(dry or ("--only", TILES[problem][1])), "--configs")
+        skip = "" if configs else "no tiles here"
+        name = f"check tiles of {problem}"
+        together = self.step(name, "check", *command, ",".join(configs), result=True, skip=skip)
         self.collect_checks(together)
         if together.outcome in (PASSED, SKIPPED):
             return configs
         good = []
         for config in configs:
-            outcome = self.step(f"check {config}", "check", *command, "--configs", config, result=True)
+            outcome = self.step(f"check {config}", "check", *command, config, result=True)
             self.collect_checks(outcome)
             if outcome.outcome in (PASSED, SKIPPED):
                 good.append(config)
@@ -185,65 +220,42 @@ class Day:
             }
         )
 
-    def time(self, good: list[str]) -> None:
-        """Times every configuration and the baselines, interleaved, a step a shape; compares with the predictions."""
-        shapes = DRY_SHAPES if self.dry else [shape_key(case.shape) for case in read_cases(benchmark_cases())]
-        size = ("--device", "cpu", "--inputs", "2", "--repeats", "3") if self.dry else ("--seconds", "20")
-        variants = ",".join(["auto", "auto+again", *([] if self.backend == "cpu" else ["auto+plain"]), *good])
-        baselines = "cublas_one_gemm" if self.dry else BASELINES
-        for shape in shapes:
-            samples = self.folder / f"samples-{shape}.jsonl"
-            samples.unlink(missing_ok=True)
-            command = (
-                sys.executable,
-                "-m",
-                "scripts.bench.compare",
-                *size,
-                "--variants",
-                variants,
-                "--baselines",
-                baselines,
-            )
-            what = ("--shapes", shape, "--samples", str(samples))
-            outcome = self.step(f"time {shape}", "time", *command, *what, result=True)
-            self.collect_times(shape, samples, (outcome.result or {}).get("left_out", {}))
-        self.report["against_cost_model"] = against_cost_model(self.report["times"], self.backend)
-
-    def collect_times(self, shape: str, samples: Path, left_out: dict[str, str]) -> None:
-        """Adds a shape's samples by variant, and the variants without samples, to the report."""
-        found: dict[str, list[float]] = {}
-        for line in samples.read_text().splitlines() if samples.is_file() else []:
-            sample = json.loads(line)
-            found.setdefault(sample["variant"], []).append(round(sample["us"], 3))
-        for variant in sorted(found):
-            us = found[variant]
-            spread = relative_spread(us) if len(us) > 1 else 0.0
-            entry = {"shape": shape, "variant": variant, "median_us": round(median(us), 3), "spread": round(spread, 5)}
-            self.report["times"].append(entry | {"samples_us": us, "left_out": ""})
-        for variant, reason in left_out.items():
-            entry = {"shape": shape, "variant": variant, "median_us": None, "spread": None}
-            self.report["times"].append(entry | {"samples_us": [], "left_out": reason})
+    def time(self, kind: str, problem: str, variants: str, baselines: str, skip: str = "") -> None:
+        """Times variants and baselines, interleaved, at the problem's benchmarks."""
+        size = ("--device", "cpu", "--inputs", "2", "--repeats", "3", "--shapes", DRY_SHAPES[problem])
+        size = size if self.dry else ("--seconds", SECONDS_A_SHAPE)
+        baselines = baselines.split(",")[0] if self.dry else baselines
+        name = f"{kind} {problem}"
+        samples = self.folder / f"{kind}-{problem}.jsonl"
+        samples.unlink(missing_ok=True)
+        command = (sys.executable, "-m", "scripts.bench.compare", "--problem", problem, *size, "--variants", variants)
+        command = (*command, "--baselines", baselines, "--samples", str(samples))
+        outcome = self.step(name, "time", *command, result=True, skip=skip)
+        self.report["times"] += times_of(name, problem, samples, (outcome.result or {}).get("left_out", {}))
+        self.report["against_cost_model"] = against_cost_model(
+            [entry for entry in self.report["times"] if entry["step"] == f"tiles {DEFAULT.name}"], self.backend
+        )
 
     def judge(self) -> None:
-        """Runs the leaderboard's procedure: the ten tests, and the benchmarks with single-call times."""
-        cases = {name: ROOT / DEFAULT.cases / f"{name}.txt" for name in ("test", "benchmark")}
-        device: tuple[str, ...] = ()
-        if self.dry:
-            cases = dict.fromkeys(cases, self.folder / "dry_cases.txt")
-            cases["test"].write_text(DRY_CASE)
-            device = ("--device", "cpu")
-        for name, path in cases.items():
-            if self.dry and name == "benchmark" and self.backend != "cpu":
-                continue  # takes minutes on the simulator, and times nothing
-            command = (sys.executable, "eval/eval.py", name, str(path), *device)
-            outcome = self.step(f"eval {name}", "eval", *command, result=True)
-            if name == "benchmark":
-                self.report["benchmark"] = outcome.result
+        """Runs the leaderboard's procedure: each problem's benchmarks, and in a dry run a test."""
+        for problem in PEERS:
+            mode, path, device = "benchmark", ROOT / PROBLEMS[problem].cases / "benchmark.txt", ()
+            if self.dry:  # a benchmark takes minutes on the simulator, and times nothing
+                mode, path, device = "test", self.folder / f"{problem}.txt", ("--device", "cpu")
+                path.write_text(DRY_CASES[problem])
+            command = (sys.executable, "eval/eval.py", mode, str(path), "--problem", problem, *device)
+            self.report["benchmarks"][problem] = self.step(f"eval {problem}", "eval", *command, result=True).result
+
+    def model(self) -> None:
+        """Times a model's products and the quantizer, beside torch in bf16."""
+        skip = "needs a card" if self.dry else ""
+        for name, options in OF_A_MODEL.items():
+            self.step(name, "model", sys.executable, "-m", f"scripts.bench.{name}", *options, result=True, skip=skip)
 
     def sanitize(self, good: list[str]) -> None:
         """Runs compute-sanitizer, if installed, on every configuration with right results."""
         tool = (self.report["environment"] or {}).get("compute_sanitizer")
-        skip = "not on a simulator" if self.dry else "" if tool else "no compute-sanitizer here"
+        skip = "needs a card" if self.dry else "" if tool else "no compute-sanitizer here"
         options = ("--error-exitcode", "1", "--kernel-name-exclude", "kernel_substring=at::")
         check = (sys.executable, "-m", "scripts.bench.check_gpu", "--only", "rings", "--configs", ",".join(good))
         for name in SANITIZERS:
@@ -251,89 +263,8 @@ class Day:
             self.step(f"sanitizer {name}", "sanitizer", *command, skip=skip)
 
 
-def benchmark_cases() -> Path:
-    return ROOT / DEFAULT.cases / "benchmark.txt"
-
-
-def shape_key(shape: tuple[int, ...]) -> str:
-    """M, N and K as compare.py writes them."""
-    return "x".join(map(str, shape[:3]))
-
-
-def against_cost_model(times: list[dict[str, Any]], backend: str) -> list[dict[str, Any]]:
-    """Compares the library's choice and every tile with its predicted interval, at each predicted shape."""
-    try:
-        predicted = json.loads(COST_MODEL.read_text())["predictions"].get(backend, {})
-    except (OSError, ValueError, KeyError):
-        return []
-    rows = []
-    for entry in times:
-        found = predicted.get(entry["shape"], {})
-        tiles = {"auto": found["us"]} | found.get("tiles_us", {}) if found else {}
-        if entry["median_us"] and entry["variant"] in tiles:
-            us, expected = entry["median_us"], tiles[entry["variant"]]
-            low, high = (round(expected * found[end] / found["us"], 3) for end in ("low_us", "high_us"))
-            rows.append(
-                {
-                    "shape": entry["shape"],
-                    "variant": entry["variant"],
-                    "measured_us": us,
-                    "predicted_us": expected,
-                    "low_us": low,
-                    "high_us": high,
-                    "inside": low <= us <= high,
-                    "measured_over_predicted": round(us / expected, 4),
-                }
-            )
-    return rows
-
-
-def schema_problems(report: dict[str, Any]) -> list[str] | None:
-    """Violations of the report's schema; None without jsonschema."""
-    try:
-        import jsonschema
-    except ImportError:
-        return None
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
-    return [f"{'/'.join(map(str, error.absolute_path))}: {error.message}" for error in validator.iter_errors(report)]
-
-
-def print_report(report: dict[str, Any]) -> None:
-    """Prints a summary for a person."""
-    rows = []
-    for step in report["steps"]:
-        said = step["log_tail"].strip().splitlines()[-1:] if step["outcome"] != PASSED else []
-        rows.append([step["name"], step["outcome"], f"{step['seconds']:.1f}", *(line[:60] for line in said or [""])])
-    print_table(f"bring-up, {report['backend']} backend, {report['mode']}", ["step", "outcome", "s", "last line"], rows)
-    shapes = list(dict.fromkeys(entry["shape"] for entry in report["times"]))
-    medians = {(entry["variant"], entry["shape"]): entry["median_us"] for entry in report["times"]}
-    rows = [
-        [variant, *(f"{us:.2f}" if (us := medians.get((variant, shape))) else "-" for shape in shapes)]
-        for variant in dict.fromkeys(entry["variant"] for entry in report["times"])
-    ]
-    if rows:
-        title = "us a call, medians of interleaved rounds" + (" (dry run: without meaning)" * (report["mode"] == "dry"))
-        print_table(title, ["variant", *shapes], rows)
-    rows = [
-        [
-            row["shape"],
-            row["variant"],
-            f"{row['measured_us']:.2f}",
-            f"{row['predicted_us']:.2f}",
-            f"{row['low_us']:.2f} to {row['high_us']:.2f}",
-            "inside" if row["inside"] else "outside",
-        ]
-        for row in report["against_cost_model"]
-    ]
-    if rows:
-        print_table("against the clock", ["M N K", "tile", "measured us", "predicted us", "interval", ""], rows)
-    for check in report["checks"]:
-        for failure in check["failures"][:5]:
-            print(f"FAIL {check['step']}: {failure}")
-
-
 def main(arguments: list[str]) -> int:
-    """Runs the protocol; returns 0 if every step that ran passed, 2 without a device."""
+    """Runs the protocol; returns 0 if no step failed, 2 without a device."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bring_up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -366,5 +297,8 @@ def main(arguments: list[str]) -> int:
     if problems is None:
         print("jsonschema is not installed: the report's form was not checked")
     print(f"{options.json}: a rehearsal, nothing to send back" if options.dry else f"send back {options.json}")
-    bad = [outcome for outcome in day.session.outcomes if outcome.outcome not in (PASSED, SKIPPED)]
-    return 1 if bad or problems else 0
+    named = {kind: [one.name for one in day.session.outcomes if one.outcome == kind] for kind in (FAILED, TIMED_OUT)}
+    for kind, names in named.items():
+        if names:
+            print(f"{kind}: {', '.join(names)}")
+    return 1 if named[FAILED] or problems else 0

@@ -129,6 +129,8 @@ class Session:
                 command = shown(step.command, step.environment)
                 outcome = Outcome(step.name, command, FAILED, None, 0.0, step.limit_s, "interrupted")
         self.outcomes.append(outcome)
+        said = outcome.log_tail.strip().splitlines()[-1:] if outcome.outcome != PASSED else []
+        self._announce(step.name, ": ".join([outcome.outcome, *said]) + f" ({outcome.seconds:.1f} s)")
         self._save()
         return outcome
 

@@ -9,11 +9,11 @@ import sys
 import jsonschema
 import pytest
 
-from scripts.bring_up import protocol, steps
+from scripts.bring_up import protocol, report, steps
 from scripts.bring_up.steps import FAILED, PASSED, SKIPPED, TIMED_OUT, Session, Step
 from tests.waiting import alive, until
 
-SCHEMA = json.loads(protocol.SCHEMA.read_text())
+SCHEMA = json.loads(report.SCHEMA.read_text())
 
 
 def python(text):
@@ -30,7 +30,7 @@ def until_it_started(running, name, command):
 
 
 def session(folder, seconds=600.0):
-    return Session(folder, seconds, lambda: None, lambda name: None)
+    return Session(folder, seconds, lambda: None, lambda *said: None)
 
 
 def options(folder, **changes):
@@ -81,72 +81,68 @@ def test_a_step_that_does_not_fit_into_the_time_is_skipped_and_reported(tmp_path
     assert (outcome.outcome, outcome.log_tail) == (SKIPPED, "no time left")
 
 
-def test_a_configuration_whose_check_hangs_is_not_timed(tmp_path, monkeypatch):
-    day = protocol.Day(options(tmp_path), lambda name: None)
+def test_a_tile_whose_check_hangs_is_not_timed(tmp_path, monkeypatch):
+    day = protocol.Day(options(tmp_path), lambda *said: None)
     commands = {}
 
     def step(name, kind, *command, skip="", result=False, **environment):
         commands[name] = command
         hung = (TIMED_OUT, None)
-        kinds = {"check m256n64": hung, "check every configuration": hung, "check auto": (FAILED, {"checks": []})}
+        kinds = {"check m256n64": hung, "check tiles of dual_gemm": hung, "check dual_gemm": (FAILED, {"checks": []})}
         state, found = kinds.get(name, (PASSED, {"checks": [{"check": "edges", "passed": 2, "failures": ["x"]}]}))
         done = day.session.run(Step(name, python("pass"), 20))
         done.outcome, done.result = state, found
         return done
 
     monkeypatch.setattr(day, "step", step)
-    day.report["configs"] = ["m256n64", "m128n64"]
-    good = day.check()
-    assert good == ["m128n64"]
-    assert "check auto without dependent launch" in commands  # runs because auto failed
-    day.time(good)
-    variants = commands["time 256x4096x7168"][commands["time 256x4096x7168"].index("--variants") + 1]
-    assert variants == "auto,auto+again,auto+plain,m128n64"
-    assert [check["outcome"] for check in day.report["checks"]] == [FAILED, PASSED, TIMED_OUT, TIMED_OUT, PASSED]
-    assert day.report["checks"][-1]["failures"] == ["edges: x"]
-    day.save()
+    monkeypatch.setattr(day, "prepare", lambda: None)
+    day.report["configs"] = {"dual_gemm": ["m256n64", "m128n64"], "group_gemm": ["g1"]}
+    day.run()
+    assert "check dual_gemm without dependent launch" in commands  # runs because the first one failed
+    variants = [commands[f"tiles {name}"][commands[f"tiles {name}"].index("--variants") + 1] for name in protocol.TILES]
+    assert variants == ["auto,m128n64", "auto,g1"]
+    outcomes = {check["step"]: (check["outcome"], check["failures"]) for check in day.report["checks"]}
+    assert [outcomes[f"check {tile}"] for tile in ("m256n64", "m128n64")] == [(TIMED_OUT, []), (PASSED, ["edges: x"])]
+    assert "check g1" not in outcomes, "tiles that are right together are not checked one by one"
     jsonschema.validate(json.loads((tmp_path / "report.json").read_text()), SCHEMA)
 
 
-def test_configurations_that_pass_together_are_not_checked_one_by_one(tmp_path, monkeypatch):
-    day = protocol.Day(options(tmp_path), lambda name: None)
-    names = []
-
-    def step(name, kind, *command, **others):
-        names.append(name)
-        return day.session.run(Step(name, python("pass"), 20))
-
-    monkeypatch.setattr(day, "step", step)
-    day.report["configs"] = ["m256n64", "m128n64"]
-    assert day.check() == ["m256n64", "m128n64"]
-    assert names == ["check auto", "check every configuration"]
+def test_each_step_is_announced_with_its_outcome(tmp_path):
+    said = []
+    running = Session(tmp_path, 600.0, lambda: None, lambda *words: said.append(words))
+    running.run(Step("works", python("pass"), 100))
+    running.run(Step("breaks", python("print('one'); print('the reason'); raise SystemExit(1)"), 100))
+    running.run(Step("stays", python("pass"), 100, skip="needs a card"))
+    assert [words for words in said if len(words) == 1] == [("works",), ("breaks",), ("stays",)]
+    ends = [words[1].rsplit(" (", 1)[0] for words in said if len(words) == 2]
+    assert ends == ["passed", "failed: the reason", "skipped: needs a card"]
 
 
 def test_times_are_set_against_the_cost_model_s_intervals(tmp_path, monkeypatch):
     costs = {
         "predictions": {"blackwell": {"1x2x3": {"us": 10.0, "low_us": 9.0, "high_us": 11.0, "tiles_us": {"t64": 20.0}}}}
     }
-    monkeypatch.setattr(protocol, "COST_MODEL", tmp_path / "cost_model.json")
-    protocol.COST_MODEL.write_text(json.dumps(costs))
+    monkeypatch.setattr(report, "COST_MODEL", tmp_path / "cost_model.json")
+    report.COST_MODEL.write_text(json.dumps(costs))
     times = [
-        {"shape": "1x2x3", "variant": "auto", "median_us": 12.5},
-        {"shape": "1x2x3", "variant": "auto+again", "median_us": 10.0},
-        {"shape": "1x2x3", "variant": "t64", "median_us": 21.0},
-        {"shape": "4x5x6", "variant": "auto", "median_us": 1.0},
+        {"problem": "dual_gemm", "shape": "1x2x3", "variant": "auto", "median_us": 12.5},
+        {"problem": "dual_gemm", "shape": "1x2x3", "variant": "auto+again", "median_us": 10.0},
+        {"problem": "dual_gemm", "shape": "1x2x3", "variant": "t64", "median_us": 21.0},
+        {"problem": "dual_gemm", "shape": "4x5x6", "variant": "auto", "median_us": 1.0},
     ]
-    rows = protocol.against_cost_model(times, "blackwell")
+    rows = report.against_cost_model(times, "blackwell")
     assert [(row["variant"], row["predicted_us"], row["inside"]) for row in rows] == [
         ("auto", 10.0, False),
         ("t64", 20.0, True),
     ]
     assert [row["measured_over_predicted"] for row in rows] == [1.25, 1.05] and rows[1]["high_us"] == 22.0
-    assert protocol.against_cost_model(times, "hopper") == []
+    assert report.against_cost_model(times, "hopper") == []
     costs["predictions"]["blackwell"]["1x2x3"] |= {"low_us": 9.1234, "high_us": 11.2345}
-    protocol.COST_MODEL.write_text(json.dumps(costs))
-    found = protocol.against_cost_model([*times, times[0] | {"median_us": None}], "blackwell")
+    report.COST_MODEL.write_text(json.dumps(costs))
+    found = report.against_cost_model([*times, times[0] | {"median_us": None}], "blackwell")
     assert [(row["low_us"], row["high_us"]) for row in found] == [(9.123, 11.235), (18.247, 22.469)]
-    protocol.COST_MODEL.unlink()
-    assert protocol.against_cost_model(times, "blackwell") == []
+    report.COST_MODEL.unlink()
+    assert report.against_cost_model(times, "blackwell") == []
 
 
 def test_a_dry_run_of_the_protocol_gives_a_report_that_fits_the_schema(tmp_path, library_path, capsys, monkeypatch):
@@ -154,24 +150,32 @@ def test_a_dry_run_of_the_protocol_gives_a_report_that_fits_the_schema(tmp_path,
     # A busy machine takes minutes for steps that take seconds next to a card.
     monkeypatch.setattr(protocol, "LIMITS", dict.fromkeys(protocol.LIMITS, 500))
     path = tmp_path / "report.json"
-    words = ["--dry", "cpu", "--skip", "build,eval benchmark", "--json", str(path), "--folder", str(tmp_path / "logs")]
-    assert protocol.main(words) == 0, (capsys.readouterr().out, path.read_text())
-    report = json.loads(path.read_text())
-    jsonschema.validate(report, SCHEMA)
-    outcomes = {step["name"]: step["outcome"] for step in report["steps"]}
-    assert {outcomes[name] for name in ("build", "eval benchmark", "sanitizer memcheck")} == {SKIPPED}
-    assert {outcomes[name] for name in ("environment", "library", "check auto", "eval test")} == {PASSED}
-    assert report["checks"][0]["passed"] == 16
-    assert {entry["variant"] for entry in report["times"]} == {"auto", "auto+again", "cublas_one_gemm"}
-    assert all(len(entry["samples_us"]) == 3 for entry in report["times"])
-    assert "dry run" in capsys.readouterr().out
+    words = ["--dry", "cpu", "--skip", "build,eval group_gemm", "--json", str(path), "--folder", str(tmp_path / "logs")]
+    status = protocol.main(words)
+    said = capsys.readouterr()
+    assert status == 0, (said, path.read_text())
+    found = json.loads(path.read_text())
+    jsonschema.validate(found, SCHEMA)
+    assert len(found["steps"]) == protocol.STEPS_WITHOUT_FAULTS
+    outcomes = {step["name"]: step["outcome"] for step in found["steps"]}
+    assert {outcomes[name] for name in ("build", "eval group_gemm", "tiles dual_gemm", "experts")} == {SKIPPED}
+    every = [f"{kind} {problem}" for kind in ("check", "time", "eval") for problem in protocol.PEERS]
+    assert {outcomes[name] for name in every if name != "eval group_gemm"} == {PASSED}
+    assert found["checks"][0]["passed"] == 16
+    assert {(entry["problem"], entry["variant"]) for entry in found["times"]} == {
+        (problem, variant)
+        for problem, peers in protocol.PEERS.items()
+        for variant in ("auto", "auto+again", peers.split(",")[0])
+    }
+    assert all(len(entry["samples_us"]) == 3 for entry in found["times"])
+    assert "dry run" in said.out and "27/27: sanitizer synccheck: skipped: needs a card" in said.err
 
 
 @pytest.mark.parametrize("place", ["steps", "times", "environment"])
 def test_the_schema_refuses_a_report_that_lost_a_part(place, tmp_path):
-    day = protocol.Day(options(tmp_path, dry="cpu"), lambda name: None)
+    day = protocol.Day(options(tmp_path, dry="cpu"), lambda *said: None)
     day.session.run(Step("one", python("pass"), 20))
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert protocol.schema_problems(report) == []
-    del report[place]
-    assert protocol.schema_problems(report) != []
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert report.schema_problems(written) == []
+    del written[place]
+    assert report.schema_problems(written) != []

@@ -18,8 +18,9 @@ def python(text):
 
 def test_a_step_gets_the_lesser_of_its_limit_and_what_is_left(tmp_path, monkeypatch):
     limits = []
-    monkeypatch.setattr(steps, "run_step", lambda step, log, limit: limits.append((limit, log.name)) or step)
-    session = Session(tmp_path, 100.0, lambda: None, lambda name: None)
+    done = steps.Outcome("", "", steps.PASSED, 0, 0.0, 1.0, "")
+    monkeypatch.setattr(steps, "run_step", lambda step, log, limit: limits.append((limit, log.name)) or done)
+    session = Session(tmp_path, 100.0, lambda: None, lambda *said: None)
     session.run(Step("check a+b, C", (), 20.0))
     session.run(Step("x", (), 500.0))
     assert limits[0] == (20.0, "01-check-a-b-c.log")
@@ -35,7 +36,7 @@ def test_an_interrupt_ends_the_steps_but_not_the_day(tmp_path, monkeypatch):
     def interrupted(step, log, limit):
         raise KeyboardInterrupt
 
-    session = Session(tmp_path, 100.0, lambda: None, lambda name: None)
+    session = Session(tmp_path, 100.0, lambda: None, lambda *said: None)
     monkeypatch.setattr(steps, "run_step", interrupted)
     found = [session.run(Step(name, (), 20.0)) for name in "ab"]
     assert [(step.outcome, step.log_tail) for step in found] == [(FAILED, "interrupted"), (SKIPPED, "interrupted")]
