@@ -20,6 +20,7 @@ import torch
 from eval.cases import read_cases
 from reference.problems import DEFAULT, short_name
 from reference.reference import check_against_oracle, check_implementation, generate_input
+from scripts.bench.baselines.variant import REFUSAL
 from scripts.bench.dual import dual_variants
 from scripts.bench.groups import group_checks as check_groups
 from scripts.bench.groups import group_variants
@@ -33,7 +34,6 @@ EDGE_K = 17 * 64  # an odd number of scale tiles, and enough for every configura
 REPEATS = 1000
 # Each backend reads its own variable.
 CONFIG_VARIABLES = (*dual_variants.CONFIG_VARIABLES, group_variants.CONFIG_VARIABLE)
-REFUSAL = "for configuration"  # part of a backend's message that a named configuration does not take the shape
 Verdict = Iterator[tuple[str, bool, str]]
 device = "cuda"
 

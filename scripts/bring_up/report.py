@@ -132,7 +132,7 @@ def print_report(report: dict[str, Any]) -> None:
         rows.append([step["name"], step["outcome"], f"{step['seconds']:.1f}", *(line[:60] for line in said or [""])])
     print_table(f"bring-up, {report['backend']} backend, {report['mode']}", ["step", "outcome", "s", "last line"], rows)
     dry = " (dry run: without meaning)" * (report["mode"] == "dry")
-    if rows := mean_rows(report["times"], report["backend"]):
+    if rows := mean_rows(report["times"], "" if dry else report["backend"]):
         head = ["problem", "variant", "us a call by shape", "mean", "ours / it"]
         print_table(f"the benchmarks: medians of interleaved rounds{dry}", head, rows)
     if rows := tile_rows(report["times"], report["against_cost_model"]):

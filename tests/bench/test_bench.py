@@ -331,6 +331,8 @@ def test_only_a_variant_of_ours_that_is_left_out_fails(command):
     assert command("--device", "cpu", left_out={"triton": "no"}).status == 0
     done = command("--device", "cpu", left_out={"auto": "auto: bad", "triton": "no"})
     assert done.status == 1 and "left out: auto: bad\n" in done.said.out
+    refused = "k is 512; expected at least 832 on the blackwell backend with tile m256n192k4, which splits K among 4"
+    assert command("--device", "cpu", left_out={"m256n192k4": refused}).status == 0
 
 
 def test_without_a_device_it_says_so(command, monkeypatch):

@@ -18,6 +18,7 @@ from scripts.common.gpu_backends import GPU_BACKENDS
 Call = Callable[[int], object]  # runs the variant on input i
 
 BACKENDS = tuple(name.upper() for name in GPU_BACKENDS)  # each reads variables of its own
+REFUSAL = " backend with tile "  # part of a backend's message that a named tile does not take the shape
 CPU_ISAS = ("portable", "avx2", "avx512", "amx", "neon")
 
 

@@ -6,6 +6,7 @@ import ctypes
 
 import pytest
 
+from scripts.bench.baselines.variant import REFUSAL
 from tests.submission.cpu_kit import ARGUMENT, BLOCKED, INPUTS, OK, ROWS, UNAVAILABLE, UNSUPPORTED, Args
 from tests.submission.gpu.fake_gpu import (
     ADDRESS,
@@ -393,6 +394,7 @@ def test_a_k_with_fewer_stages_than_shares_is_refused(fake, tiles, monkeypatch, 
         f"k is {least - 64}; expected at least {least} on the blackwell backend with tile {tile}, "
         f"which splits K among {splits}"
     )
+    assert REFUSAL in message, "by which benches know that a tile does not take a shape"
     assert fake.log("launch") == []
 
 
@@ -430,6 +432,7 @@ def test_each_extent_has_its_limit(fake, monkeypatch, name, tile, what, most, ex
     beyond = most + (64 if what == "k" else 1)
     status, message = fake.call(name, None, *extents(beyond))
     limit = MOST if what == "k" else most
+    assert REFUSAL in message
     assert (status, message) == (
         UNSUPPORTED,
         f"{what} is {beyond}; expected at most {limit} on the {name} backend with tile {tile}",
