@@ -1,8 +1,7 @@
-"""What a submission may read: everything except where programs keep named pipes, devices and terminals.
+"""What a submission may read: the system's files, Python's, this checkout's, compilers', and what lies beside it.
 
-Reading a named pipe or a terminal takes something away from whoever waits for it. There are none among the system's and
-Python's files. In the folder for temporary files and its like a submission reads only what it needs, and beside itself,
-in the home folder and in the current one no pipe.
+Reading a named pipe or a terminal takes something away from whoever waits for it, and the user's other files are no
+business of a submission. There are no pipes among the files above, and beside itself it reads none.
 """
 
 from __future__ import annotations
@@ -13,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_OF_PROGRAMS = ("/dev", "/run", "/tmp", "/var/spool", "/var/tmp")
+_OF_SYSTEM = ("/bin", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/nix", "/opt", "/proc", "/sbin", "/sys", "/usr")
+# Other programs' files lie in these, so that a folder beside the submission there is not its own.
+_OF_ALL = ("/", "/dev", "/run", "/tmp", "/var/spool", "/var/tmp")
 _SEARCHED = (
-    "PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CUDA_HOME", "BUILD",
+    "PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CUDA_HOME",
+    "CUDA_PATH", "CUTLASS_PATH", "BUILD",
 )  # fmt: skip
 
 
@@ -40,25 +42,20 @@ def _needed() -> set[Path]:
 
 def readable(submission: Path, temporary: Path) -> list[Path]:
     """The files and folders that a submission may read; `temporary` is the folder for the user's temporary files."""
-    private = {Path(path).resolve() for path in (*_OF_PROGRAMS, temporary)}
-    listed = {Path(path).resolve() for path in (submission.parent, Path.home(), Path.cwd())}
-    above = {parent for path in private | listed for parent in path.parents}
+    beside = submission.resolve().parent
+    shared = {Path(path).resolve() for path in (*_OF_ALL, temporary, Path.home())}
     found: list[Path] = []
 
     def add(folder: Path) -> None:
-        if folder in private:
-            return
-        if folder not in listed | above:
+        if folder not in shared and not beside.is_relative_to(folder):
             found.append(folder)
             return
         for path, is_folder in _entries(folder):
-            if is_folder:
-                add(path)
-            else:
+            if not is_folder:
                 found.append(path)
+            elif folder not in shared:
+                add(path)
 
-    add(Path("/"))
-    for folder in listed | _needed():
-        if any(folder.is_relative_to(path) for path in private):
-            found += [path for path, is_folder in _entries(folder) if not is_folder or folder not in private]
+    for folder in {*map(Path, _OF_SYSTEM), *_needed(), beside}:
+        add(folder)
     return found

@@ -31,6 +31,7 @@ ELSEWHERE = {
 }  # fmt: skip
 PIPES = {
     "read from a pipe elsewhere", "read from a pipe beside it", "read from another program's temporary file",
+    "read from a pipe deep in the home folder", "read a file of the user",
 }  # fmt: skip
 ATTRIBUTES = {"change a mode elsewhere", "change times elsewhere"}
 
@@ -43,13 +44,14 @@ def attempt(root, how, user=None):
         listener.bind(f"\0{folder.name}")
         listener.listen()
         scratch, elsewhere, beside = folder / "run" / "scratch", folder / "elsewhere", folder / "submission"
-        for path in (scratch, elsewhere, beside / "more"):
+        home = folder / "home"
+        for path in (scratch, elsewhere, beside / "more", home / "deep" / "in"):
             path.mkdir(parents=True)
             path.chmod(0o777)
-        for path in (elsewhere / "pipe", beside / "pipe"):
+        for path in (elsewhere / "pipe", beside / "pipe", home / "deep" / "in" / "pipe"):
             os.mkfifo(path)
             path.chmod(0o666)
-        for path in (beside / "beside.py", beside / "more" / "file"):
+        for path in (beside / "beside.py", beside / "more" / "file", home / "deep" / "file"):
             path.write_text("")
         _, terminal = (stack.enter_context(os.fdopen(end, "r+b", buffering=0)) for end in os.openpty())
         os.fchmod(terminal.fileno(), 0o666)
@@ -62,7 +64,7 @@ def attempt(root, how, user=None):
         (elsewhere / "gone").write_text("")
         (elsewhere / "there").chmod(0o666)
         environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment |= {"TRITON_CACHE_DIR": str(elsewhere), "XDG_CACHE_HOME": str(elsewhere)}
+        environment |= {"HOME": str(home), "TRITON_CACHE_DIR": str(elsewhere), "XDG_CACHE_HOME": str(elsewhere)}
         # Another user may not reach a Python of ours; one of the system's will do.
         python = "/usr/bin/python3" if user else sys.executable
         done = subprocess.run(

@@ -236,26 +236,33 @@ def test_landlock_is_asked_for_what_its_version_knows(monkeypatch, tmp_path, ver
 # --- what may be read -------------------------------------------------------------------------------------------
 
 
-def test_everything_is_readable_but_what_programs_keep_and_pipes_beside_the_submission(monkeypatch, tmp_path):
+def test_only_what_a_submission_needs_is_readable_and_no_pipe_beside_it(monkeypatch, tmp_path):
     """tmp_path is the folder for temporary files here, and the other folders lie in it or beside it."""
     root, temporary = tmp_path / "root", tmp_path / "root" / "temporary"
-    for folder in ("system", "temporary/own/more", "temporary/python/bin", "temporary/other", "home/config", "work"):
+    for folder in (
+        "system/own/more", "system/other", "temporary/own/more", "temporary/python/bin", "temporary/other",
+        "home/config", "work",
+    ):  # fmt: skip
         (root / folder).mkdir(parents=True)
-    for file in ("file", "home/profile", "temporary/own/beside.py", "temporary/loose", "temporary/python/bin/cc"):
+    for file in ("system/file", "home/profile", "temporary/own/beside.py", "temporary/loose", "work/file"):
         (root / file).touch()
-    for pipe in ("pipe", "home/pipe", "temporary/own/pipe", "temporary/pipe"):
+    for pipe in ("system/pipe", "system/own/pipe", "home/pipe", "temporary/own/pipe", "temporary/pipe"):
         os.mkfifo(root / pipe)
-    (root / "link").symlink_to(temporary)
-    monkeypatch.setattr(places, "_OF_PROGRAMS", ())
+    (root / "temporary" / "own" / "link").symlink_to(root / "home")
+    monkeypatch.setattr(places, "_OF_SYSTEM", (str(root / "system"),))
     monkeypatch.setattr(places, "_needed", lambda: {temporary / "python", temporary})
     monkeypatch.setattr(places.Path, "home", lambda: root / "home")
     monkeypatch.chdir(root / "work")
-    found = places.readable(temporary / "own" / "kernel.py", temporary)
-    assert sorted(str(path.relative_to(root)) for path in found if path.is_relative_to(root)) == [
-        "file", "home/config", "home/profile", "system", "temporary/loose", "temporary/own/beside.py",
-        "temporary/own/more", "temporary/python/bin",
+
+    def found(beside):
+        return sorted(str(one.relative_to(root)) for one in set(places.readable(root / beside / "k.py", temporary)))
+
+    needed = ["temporary/loose", "temporary/python"]
+    assert found("temporary/own") == [
+        "system", needed[0], "temporary/own/beside.py", "temporary/own/more", needed[1],
     ]  # fmt: skip
-    assert Path("/usr") in found and not any(path in tmp_path.parents for path in found)
+    assert found("system/own") == ["system/file", "system/other", "system/own/more", *needed]
+    assert found("home") == ["home/profile", "system", *needed]
 
 
 def test_a_build_and_compilers_among_temporary_files_are_readable(monkeypatch, tmp_path):

@@ -160,6 +160,8 @@ TRIED = {
     "move it": move_it,
     "read from a pipe elsewhere": lambda: read_what_others_read(elsewhere / "pipe"),
     "read from a pipe beside it": lambda: read_what_others_read(Path(sys.argv[5]).with_name("pipe")),
+    "read from a pipe deep in the home folder": lambda: read_what_others_read(Path.home() / "deep" / "in" / "pipe"),
+    "read a file of the user": lambda: (Path.home() / "deep" / "file").read_text(),
     "read from a terminal": lambda: read_what_others_read(sys.argv[6]),
     "read from another program's temporary file": lambda: (elsewhere / "there").read_text(),
     "trace a child": trace,
