@@ -97,7 +97,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     found = machine() if options.what == "machine" else library()
     options.file.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
+    print(json.dumps(found, indent=2), flush=True)
+    if reason := found.get("reason"):
+        print(reason, file=sys.stderr)
     return 0 if options.what == "library" or found["device"] or options.without_device else 1
 
 

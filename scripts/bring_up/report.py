@@ -90,7 +90,7 @@ def mean_rows(times: list[dict[str, Any]], backend: str) -> list[list[str]]:
             if entry["median_us"]:
                 by.setdefault(entry["variant"], {})[entry["shape"]] = entry["median_us"]
         ours = by.get("auto", {})
-        for variant, us in by.items():
+        for variant, us in sorted(by.items(), key=lambda item: (item[0] != "auto", item[0])):
             ratio = geometric_mean(ours.values()) / geometric_mean(us.values()) if us.keys() == ours.keys() else None
             figures = [f"{one:.1f}" for one in us.values()]
             rows.append([problem, variant, ", ".join(figures), f"{geometric_mean(us.values()):.2f}"])

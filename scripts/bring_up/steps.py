@@ -116,11 +116,12 @@ class Session:
         """Runs a step, or skips it if it does not apply or no time is left."""
         left = self._end - time.monotonic()
         reason = step.skip or ("interrupted" if self._interrupted else "no time left" if left < LEAST_S else "")
-        self._announce(step.name)
         if reason:
             command = shown(step.command, step.environment)
             outcome = Outcome(step.name, command, SKIPPED, None, 0.0, step.limit_s, reason)
+            self._announce(f"{step.name}: {SKIPPED}: {reason}")
         else:
+            self._announce(step.name)
             log = self.folder / f"{len(self.outcomes) + 1:02d}-{re.sub(r'[^a-z0-9]+', '-', step.name.lower())}.log"
             try:
                 outcome = run_step(step, log, min(step.limit_s, left))
@@ -129,8 +130,9 @@ class Session:
                 command = shown(step.command, step.environment)
                 outcome = Outcome(step.name, command, FAILED, None, 0.0, step.limit_s, "interrupted")
         self.outcomes.append(outcome)
-        said = outcome.log_tail.strip().splitlines()[-1:] if outcome.outcome != PASSED else []
-        self._announce(step.name, ": ".join([outcome.outcome, *said]) + f" ({outcome.seconds:.1f} s)")
+        if not reason:
+            said = outcome.log_tail.strip().splitlines()[-1:] if outcome.outcome != PASSED else []
+            self._announce(step.name, ": ".join([outcome.outcome, *said]) + f" ({outcome.seconds:.1f} s)")
         self._save()
         return outcome
 

@@ -110,10 +110,12 @@ def test_the_device_is_torchs_first(monkeypatch):
     ],
 )
 def test_its_exit_status_says_whether_anything_can_be_measured(monkeypatch, tmp_path, capsys, words, device, status):
-    monkeypatch.setattr(environment, "machine", lambda: {"device": device})
+    reason = {} if device or words == ("library",) else {"reason": "no card"}
+    monkeypatch.setattr(environment, "machine", lambda: {"device": device, **reason})
     monkeypatch.setattr(environment, "library", lambda: {"backends": []})
     what, *rest = words
     assert environment.main([what, str(tmp_path / "x.json"), *rest]) == status
     written = json.loads((tmp_path / "x.json").read_text())
-    assert written == ({"device": device} if what == "machine" else {"backends": []})
-    assert json.loads(capsys.readouterr().out) == written
+    assert written == ({"device": device, **reason} if what == "machine" else {"backends": []})
+    said = capsys.readouterr()
+    assert json.loads(said.out) == written and said.err == ("no card\n" if reason else "")
