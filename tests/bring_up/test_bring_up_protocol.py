@@ -122,8 +122,8 @@ def test_the_benchmarks_are_summed_up_in_geometric_means():
     rows = report.mean_rows(times, "hopper")
     assert rows == [
         ["dual_gemm", "auto", "2.0, 8.0", "4.00", "1.000"],
-        ["dual_gemm", "peer", "4.0, 4.0", "4.00", "1.000"],
         ["dual_gemm", "half", "1.0", "1.00", "-"],
+        ["dual_gemm", "peer", "4.0, 4.0", "4.00", "1.000"],
     ]
     on_board = report.mean_rows(times, "blackwell")[3:]
     assert [row[1] for row in on_board] == ["simulated before", "best published, B200"] and len(on_board[1]) == 5
