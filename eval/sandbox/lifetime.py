@@ -39,13 +39,15 @@ class Interrupted(BaseException):
 
 # How much of its thread's own time removing the run's folder may take: on a busy machine it takes longer.
 REMOVE_S = 10.0
-# Of the disk, in bytes and files: if less is free, and less than at the start, what submissions wrote is removed.
-ROOM_BYTES, ROOM_FILES = 16 << 30, 100_000
+# Of the disk, in bytes and files. What submissions wrote is removed if it leaves less room than this, and if it takes
+# more than a compiler's cache does: the kernel would write it to the disk while the next process is timed.
+ROOM = 16 << 30, 100_000
+KEPT = 256 << 20, 20_000
 
 _folder: Path | None = None
 _scratch: dict[str, tuple[Path, int]] = {}  # by submission: its folder, and the folder's descriptor
 _descriptor = -1  # the folder's, opened before any submission can replace it
-_free = 0, 0  # bytes and files on its disk at the start
+_free: tuple[int, ...] = 0, 0  # bytes and files on its disk at the start
 _folder_owner = 0  # a fork of this process gets a folder of its own
 _folder_lock = threading.Lock()
 
@@ -87,21 +89,28 @@ def scratch_folder(submission: str) -> tuple[Path, int]:
 def _free_now() -> tuple[int, int]:
     """The bytes and files that are free on the disk of the run's folder."""
     free = os.fstatvfs(_descriptor)
-    return free.f_bavail * free.f_frsize, free.f_favail if free.f_files else ROOM_FILES
+    return free.f_bavail * free.f_frsize, free.f_favail if free.f_files else ROOM[1]
 
 
 def make_room() -> None:
-    """Removes what submissions wrote in this run if the next one would find less room on the disk than the first did.
+    """Removes what submissions wrote in this run if the next one would feel it: too little room, or files to write out.
 
-    Call it while none runs. Raises OSError.
+    Call it while none runs. Raises OSError, also if there are more files than can be removed in time.
     """
+    global _free
     with _folder_lock:
-        for _, opened in _scratch.values():
-            if any(
-                now < min(first, room)
-                for now, first, room in zip(_free_now(), _free, (ROOM_BYTES, ROOM_FILES), strict=True)
-            ):
-                _empty(opened)
+        now = _free_now()
+        if not any(
+            free < first - kept or free < min(first, room)
+            for free, first, room, kept in zip(now, _free, ROOM, KEPT, strict=True)
+        ):
+            return
+        for submission, (_, opened) in _scratch.items():
+            _empty(opened)
+            if os.listdir(opened):  # noqa: PTH208  (a descriptor)
+                raise OSError(errno.ENOSPC, "left more files than can be removed in time", submission)
+        # Others wrote the rest; a folder that is too full is emptied again all the same.
+        _free = tuple(min(pair) for pair in zip(_free, _free_now(), strict=True))
 
 
 def log_file() -> tuple[int, int]:

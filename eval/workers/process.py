@@ -42,7 +42,7 @@ class WorkerProcess:
         try:
             scratch, opened = lifetime.scratch_folder(str(submission))
         except OSError as error:
-            raise Failure(f"the submission's folder for writing is gone: {error}") from None
+            raise Failure(f"no folder for the submission to write to: {error}") from None
         self._log, log = lifetime.log_file()
         mine, theirs = channel.pair()
         self.channel = channel.Channel(mine)

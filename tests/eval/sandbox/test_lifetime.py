@@ -276,11 +276,12 @@ print("ignored behind it")
 @pytest.mark.parametrize(
     ("first", "now", "kept"),
     [
-        ((1 << 40, 0), (1 << 35, 0), True),  # bytes and files; files are not counted on this disk
-        ((1 << 40, 0), (1 << 33, 0), False),
+        ((1 << 40, 0), ((1 << 40) - (200 << 20), 0), True),  # bytes and files; files are not counted on this disk
+        ((1 << 40, 0), (1 << 35, 0), False),  # much to write out while the next one is timed
+        ((1 << 33, 0), ((1 << 33) - (1 << 20), 0), False),
         ((200 << 20, 0), (66 << 20, 0), False),  # a small disk: less is free than at the start
         ((66 << 20, 0), (67 << 20, 0), True),
-        ((1 << 40, 1 << 20), (1 << 40, 200_000), True),
+        ((1 << 40, 1 << 20), (1 << 40, (1 << 20) - 9000), True),
         ((1 << 40, 1 << 20), (1 << 40, 9), False),
     ],
 )
@@ -303,5 +304,12 @@ def test_what_takes_room_from_the_next_worker_goes_before_it_starts(tmp_path, mo
         free(now)
         assert lifetime.scratch_folder("other")[0] == written[1].parent
         assert [path.exists() for path in written] == [kept, kept]
+        if not kept:
+            written[0].write_text("more than can be removed")
+            free(tuple(count // 2 for count in now))
+            monkeypatch.setattr(lifetime, "REMOVE_S", -1.0)
+            with pytest.raises(OSError, match="left more files than can be removed in time: 'one'"):
+                lifetime.scratch_folder("other")
+            monkeypatch.setattr(lifetime, "REMOVE_S", 10.0)
     finally:
         lifetime.remove_run_folder()
