@@ -19,7 +19,7 @@ int32_t custom_kernel_extended_on_device(const struct custom_kernel_extended_arg
 int32_t custom_kernel_experts_on_device(const struct custom_kernel_experts_args *args);
 int32_t custom_kernel_quantize_on_device(const struct custom_kernel_quantize_args *args);
 
-static int ranges_of(const struct custom_kernel_args *args, struct range ranges[RANGES]) {
+static void ranges_of(const struct custom_kernel_args *args, struct range ranges[RANGES]) {
     int64_t groups = args->k / NVFP4_GROUP_ELEMS, l = args->l;
     const struct range all[RANGES] = {
         {"a", args->a, args->m * (args->k / 2) * l},
@@ -31,35 +31,40 @@ static int ranges_of(const struct custom_kernel_args *args, struct range ranges[
         {"c", args->c, args->m * args->n * 2 * l},
     };
     memcpy(ranges, all, sizeof all);
-    return RANGES;
 }
 
-bool register_ranges(const struct range *ranges, bool *registered, int64_t count) {
-    bool exhausted = false;
+int32_t register_ranges(struct range *ranges, int64_t count) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return false;
+    bool exhausted = sim == NULL;
+    for (int64_t i = 0; sim != NULL && i < count; i++) {
+        struct range *one = &ranges[i];
+        if (one->pointer != NULL && one->bytes > 0) {
+            const int status =
+                sim_register(sim, (void *)(uintptr_t)one->pointer, (size_t)one->bytes, one->name);
+            one->bytes = status == SIM_OK ? one->bytes : 0;
+            exhausted |= status == SIM_NO_MEMORY;
+        }
     }
-    for (int64_t i = 0; i < count; i++) {
-        int status =
-            sim_register(sim, (void *)(uintptr_t)ranges[i].pointer, (size_t)ranges[i].bytes, ranges[i].name);
-        registered[i] = status == SIM_OK;
-        exhausted |= status == SIM_NO_MEMORY;
+    if (sim != NULL) {
+        runtime_unlock();
     }
-    runtime_unlock();
-    return !exhausted;
+    return exhausted ? forget_ranges(ranges, count,
+                                     set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
+                                                 "the simulator has no memory to register the tensors with"))
+                     : CUSTOM_KERNEL_OK;
 }
 
-void forget_ranges(const struct range *ranges, const bool *registered, int64_t count) {
+int32_t forget_ranges(const struct range *ranges, int64_t count, int32_t status) {
     struct sim *sim = runtime_lock();
     for (int64_t i = 0; sim != NULL && i < count; i++) {
-        if (registered[i]) {
+        if (ranges[i].pointer != NULL && ranges[i].bytes > 0) {
             (void)sim_unregister(sim, (void *)(uintptr_t)ranges[i].pointer);
         }
     }
     if (sim != NULL) {
         runtime_unlock();
     }
+    return status;
 }
 
 /* True if the sizes are safe to compute with. If not, custom_kernel_on_device says why it rejects the call. */
@@ -103,7 +108,6 @@ bool on_cpu(int32_t wanted) {
 
 int32_t custom_kernel(const struct custom_kernel_args *args) {
     struct range ranges[RANGES];
-    bool registered[RANGES] = {false};
     choose_chip(); /* again: the variable may have changed since the library was loaded */
     if (args == NULL || args->struct_bytes < offsetof(struct custom_kernel_args, queue) ||
         args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
@@ -116,13 +120,9 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
     memcpy(&on_device, args, args->struct_bytes < sizeof on_device ? args->struct_bytes : sizeof on_device);
     on_device.struct_bytes = sizeof on_device;
     on_device.device = 0;
-    (void)ranges_of(&on_device, ranges);
-    int32_t status = register_ranges(ranges, registered, RANGES)
-                         ? custom_kernel_on_device(&on_device)
-                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                                       "the simulator has no memory to register the tensors with");
-    forget_ranges(ranges, registered, RANGES);
-    return status;
+    ranges_of(&on_device, ranges);
+    RETURN_IF_FAILED(register_ranges(ranges, RANGES));
+    return forget_ranges(ranges, RANGES, custom_kernel_on_device(&on_device));
 }
 
 /* plausible() and ranges_of() for the grouped GEMM: the number of ranges, or -1 if the sizes are not safe. */
@@ -159,7 +159,6 @@ static int64_t group_ranges_of(const struct custom_kernel_grouped_args *args, st
 
 int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
     struct range ranges[MOST_GROUPS * GROUP_RANGES];
-    bool registered[MOST_GROUPS * GROUP_RANGES] = {false};
     choose_chip();
     int64_t count = group_ranges_of(args, ranges);
     if (count < 0 || args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
@@ -168,19 +167,15 @@ int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
     struct custom_kernel_grouped_args on_device = *args;
     on_device.struct_bytes = sizeof on_device;
     on_device.device = 0;
-    int32_t status = register_ranges(ranges, registered, count)
-                         ? custom_kernel_grouped_on_device(&on_device)
-                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                                       "the simulator has no memory to register the tensors with");
-    forget_ranges(ranges, registered, count);
-    return status;
+    RETURN_IF_FAILED(register_ranges(ranges, count));
+    return forget_ranges(ranges, count, custom_kernel_grouped_on_device(&on_device));
 }
 
-/* ranges_of for the extended call. */
-static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args, struct range *ranges) {
+/* The same for the extended call: false if the sizes are not safe. */
+static bool extended_ranges_of(const struct custom_kernel_extended_args *args, struct range *ranges) {
     const int64_t limit = SIZE_LIMIT, m = args->m, n = args->n, k = args->k, l = args->l;
     if (m < 0 || n < 1 || k < 1 || l < 1 || m >= limit || n >= limit || k >= limit || l >= limit) {
-        return -1;
+        return false;
     }
     const bool nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
     const int64_t groups = k / NVFP4_GROUP_ELEMS, one = sizeof(float);
@@ -202,18 +197,12 @@ static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args
         {"c", args->c, m * (nvfp4 ? n / 2 : n * 2) * l},
         {"sfc", args->sfc, scale_tensor_bytes(args->scale_layout, m, n / NVFP4_GROUP_ELEMS) * l},
     };
-    int64_t count = 0;
-    for (int i = 0; i < EXTENDED_RANGES; i++) {
-        if (all[i].pointer != NULL) {
-            ranges[count++] = all[i];
-        }
-    }
-    return count;
+    memcpy(ranges, all, sizeof all);
+    return true;
 }
 
 int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
     struct range ranges[EXTENDED_RANGES];
-    bool registered[EXTENDED_RANGES] = {false};
     choose_chip();
     if (args == NULL || args->struct_bytes < offsetof(struct custom_kernel_extended_args, queue) ||
         args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
@@ -221,26 +210,20 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
     }
     struct custom_kernel_extended_args on_device = {0};
     memcpy(&on_device, args, args->struct_bytes < sizeof on_device ? args->struct_bytes : sizeof on_device);
-    int64_t count = extended_ranges_of(&on_device, ranges);
-    if (count < 0 || args->struct_bytes > sizeof on_device) {
+    if (!extended_ranges_of(&on_device, ranges) || args->struct_bytes > sizeof on_device) {
         return checked_sizes(custom_kernel_extended_on_device(args), args->m, args->n, args->k, args->l);
     }
     on_device.device = 0;
-    int32_t status = register_ranges(ranges, registered, count)
-                         ? custom_kernel_extended_on_device(&on_device)
-                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                                       "the simulator has no memory to register the tensors with");
-    forget_ranges(ranges, registered, count);
-    return status;
+    RETURN_IF_FAILED(register_ranges(ranges, EXTENDED_RANGES));
+    return forget_ranges(ranges, EXTENDED_RANGES, custom_kernel_extended_on_device(&on_device));
 }
 
 /* ranges_of for the products of experts. */
-static int64_t experts_ranges_of(const struct custom_kernel_experts_args *args, struct range *ranges) {
-    const int64_t limit = (int64_t)1 << 20, rows = args->rows, n = args->n, k = args->k,
-                  experts = args->experts;
+static bool experts_ranges_of(const struct custom_kernel_experts_args *args, struct range *ranges) {
+    const int64_t limit = SIZE_LIMIT, rows = args->rows, n = args->n, k = args->k, experts = args->experts;
     if (rows < 0 || n < 1 || k < 1 || experts < 1 || rows > limit || n > limit || k > limit ||
         args->a_rows > limit || experts > CUSTOM_KERNEL_MAX_EXPERTS) {
-        return -1;
+        return false;
     }
     const int64_t groups = k / NVFP4_GROUP_ELEMS, one = sizeof(float);
     const int64_t places = args->tokens == CUSTOM_KERNEL_TOKENS_PADDED ? experts : 1, all_rows = places * rows;
@@ -267,18 +250,12 @@ static int64_t experts_ranges_of(const struct custom_kernel_experts_args *args, 
         {"c", args->c, all_rows * (args->output == CUSTOM_KERNEL_NVFP4 ? n / 2 : n * 2)},
         {"sfc", args->sfc, all_rows * (n / NVFP4_GROUP_ELEMS)},
     };
-    int64_t count = 0;
-    for (int i = 0; i < EXPERTS_RANGES; i++) {
-        if (all[i].pointer != NULL) {
-            ranges[count++] = all[i];
-        }
-    }
-    return count;
+    memcpy(ranges, all, sizeof all);
+    return true;
 }
 
 int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
     struct range ranges[EXPERTS_RANGES];
-    bool registered[EXPERTS_RANGES] = {false};
     choose_chip();
     if (args == NULL || args->struct_bytes < offsetof(struct custom_kernel_experts_args, scale_gate) ||
         args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
@@ -286,25 +263,20 @@ int32_t custom_kernel_experts(const struct custom_kernel_experts_args *args) {
     }
     struct custom_kernel_experts_args on_device = {0};
     memcpy(&on_device, args, args->struct_bytes < sizeof on_device ? args->struct_bytes : sizeof on_device);
-    int64_t count = experts_ranges_of(&on_device, ranges);
-    if (count < 0 || args->struct_bytes > sizeof on_device) {
+    if (!experts_ranges_of(&on_device, ranges) || args->struct_bytes > sizeof on_device) {
         return custom_kernel_experts_on_device(args);
     }
     on_device.device = 0;
-    int32_t status = register_ranges(ranges, registered, count)
-                         ? custom_kernel_experts_on_device(&on_device)
-                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                                       "the simulator has no memory to register the tensors with");
-    forget_ranges(ranges, registered, count);
-    return status;
+    RETURN_IF_FAILED(register_ranges(ranges, EXPERTS_RANGES));
+    return forget_ranges(ranges, EXPERTS_RANGES, custom_kernel_experts_on_device(&on_device));
 }
 
 /* ranges_of for the quantizer. */
-static int64_t quantize_ranges_of(const struct custom_kernel_quantize_args *args, struct range *ranges) {
-    const int64_t limit = (int64_t)1 << 20, m = args->m, k = args->k;
+static bool quantize_ranges_of(const struct custom_kernel_quantize_args *args, struct range *ranges) {
+    const int64_t limit = SIZE_LIMIT, m = args->m, k = args->k;
     if (m < 0 || k < 1 || args->x_row < 0 || m > limit || k > limit || args->x_row > limit ||
         args->x_rows > limit) {
-        return -1;
+        return false;
     }
     const int64_t number = args->x_type == CUSTOM_KERNEL_FP32 ? sizeof(float) : sizeof(uint16_t);
     const int64_t row = args->form == CUSTOM_KERNEL_QUANTIZE_GATED ? 2 * k : k;
@@ -322,33 +294,22 @@ static int64_t quantize_ranges_of(const struct custom_kernel_quantize_args *args
         {"rows", args->rows, m * (int64_t)sizeof(int32_t)},
         {"token_scale", args->token_scale, m * (int64_t)sizeof(float)},
     };
-    int64_t count = 0;
-    for (int i = 0; i < QUANTIZE_RANGES; i++) {
-        if (all[i].pointer != NULL) {
-            ranges[count++] = all[i];
-        }
-    }
-    return count;
+    memcpy(ranges, all, sizeof all);
+    return true;
 }
 
 int32_t custom_kernel_quantize(const struct custom_kernel_quantize_args *args) {
     struct range ranges[QUANTIZE_RANGES];
-    bool registered[QUANTIZE_RANGES] = {false};
     choose_chip();
     if (args == NULL || args->struct_bytes != sizeof *args || args->device != CUSTOM_KERNEL_DEVICE_HOST ||
         on_cpu(args->backend)) {
         return custom_kernel_quantize_on_device(args);
     }
     struct custom_kernel_quantize_args on_device = *args;
-    int64_t count = quantize_ranges_of(args, ranges);
-    if (count < 0) {
+    if (!quantize_ranges_of(args, ranges)) {
         return custom_kernel_quantize_on_device(args);
     }
     on_device.device = 0;
-    int32_t status = register_ranges(ranges, registered, count)
-                         ? custom_kernel_quantize_on_device(&on_device)
-                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                                       "the simulator has no memory to register the tensors with");
-    forget_ranges(ranges, registered, count);
-    return status;
+    RETURN_IF_FAILED(register_ranges(ranges, QUANTIZE_RANGES));
+    return forget_ranges(ranges, QUANTIZE_RANGES, custom_kernel_quantize_on_device(&on_device));
 }

@@ -15,10 +15,10 @@ struct range {
     int64_t bytes;
 };
 
-/* Makes tensors the simulated device's memory for a call.  They may overlap; a range that overlaps a registered
- * one is left out.  False: out of memory. */
-bool register_ranges(const struct range *ranges, bool *registered, int64_t count);
-void forget_ranges(const struct range *ranges, const bool *registered, int64_t count);
+/* Makes tensors the simulated device's memory for a call.  Absent ones are left out, and one that overlaps a
+ * registered one, whose `bytes` become 0.  forget_ranges returns the call's `status`. */
+int32_t register_ranges(struct range *ranges, int64_t count);
+int32_t forget_ranges(const struct range *ranges, int64_t count, int32_t status);
 
 /* NVFP4_BACKEND decides the simulated chip, unless NVFP4_SIMULATE_CHIP names one. */
 void choose_chip(void);

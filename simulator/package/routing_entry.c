@@ -12,19 +12,7 @@ static int64_t number_bytes(int32_t type) {
     return type == CUSTOM_KERNEL_FP32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* Moves those that are there to the front; returns their number. */
-static int64_t present(struct range *ranges, int64_t count) {
-    int64_t kept = 0;
-    for (int64_t i = 0; i < count; i++) {
-        if (ranges[i].pointer != NULL && ranges[i].bytes > 0) {
-            ranges[kept++] = ranges[i];
-        }
-    }
-    return kept;
-}
-
 int32_t custom_kernel_route(const struct custom_kernel_route_args *args) {
-    bool registered[ROUTE_RANGES] = {false};
     choose_chip();
     if (args == NULL || args->struct_bytes != sizeof *args || args->device != CUSTOM_KERNEL_DEVICE_HOST ||
         on_cpu(args->backend) || args->m < 0 || args->m > SIZE_LIMIT || args->routed < 0 ||
@@ -42,19 +30,13 @@ int32_t custom_kernel_route(const struct custom_kernel_route_args *args) {
         {"tokens", args->tokens, all * one},
         {"weights", args->weights, all * one},
     };
-    const int64_t count = present(ranges, ROUTE_RANGES);
     struct custom_kernel_route_args on_device = *args;
     on_device.device = 0;
-    const int32_t status = register_ranges(ranges, registered, count)
-                               ? custom_kernel_route_on_device(&on_device)
-                               : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                                             "the simulator has no memory to register the tensors with");
-    forget_ranges(ranges, registered, count);
-    return status;
+    RETURN_IF_FAILED(register_ranges(ranges, ROUTE_RANGES));
+    return forget_ranges(ranges, ROUTE_RANGES, custom_kernel_route_on_device(&on_device));
 }
 
 int32_t custom_kernel_combine(const struct custom_kernel_combine_args *args) {
-    bool registered[COMBINE_RANGES] = {false};
     choose_chip();
     if (args == NULL || args->struct_bytes != sizeof *args || args->device != CUSTOM_KERNEL_DEVICE_HOST ||
         on_cpu(args->backend) || args->m < 0 || args->m > SIZE_LIMIT || args->n < 0 || args->n > SIZE_LIMIT ||
@@ -68,13 +50,8 @@ int32_t custom_kernel_combine(const struct custom_kernel_combine_args *args) {
         {"weights", args->weights, all * number_bytes(args->weights_type)},
         {"c", args->c, args->m * args->n * half},
     };
-    const int64_t count = present(ranges, COMBINE_RANGES);
     struct custom_kernel_combine_args on_device = *args;
     on_device.device = 0;
-    const int32_t status = register_ranges(ranges, registered, count)
-                               ? custom_kernel_combine_on_device(&on_device)
-                               : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                                             "the simulator has no memory to register the tensors with");
-    forget_ranges(ranges, registered, count);
-    return status;
+    RETURN_IF_FAILED(register_ranges(ranges, COMBINE_RANGES));
+    return forget_ranges(ranges, COMBINE_RANGES, custom_kernel_combine_on_device(&on_device));
 }

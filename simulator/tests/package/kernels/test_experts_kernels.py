@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scripts.common import tile_table
-from simulator.tests.package.kernels.test_extended_kernels import simulate
-from simulator.tests.sim_kit import nvcc
+from simulator.tests.package.kernels.simulated import BACKENDS, simulate
 
-BACKENDS = ("hopper", "blackwell", "geforce")
 PROGRAM = """
 import json, os, sys
 import torch
@@ -52,11 +50,6 @@ EVERY = [
     ("", (3, 130, 0), (192, 64), "nvfp4", -1, (True, False), "counts"),
     ("", (1, 1, 1), (64, 11 * 128), "float16", 0, (False, True), "counts"),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def needs_nvcc():
-    nvcc()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

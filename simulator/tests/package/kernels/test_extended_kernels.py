@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 
 import pytest
 
 from scripts.common import tile_table
-from simulator.python import forked
-from simulator.tests.sim_kit import built, nvcc
+from simulator.tests.package.kernels.simulated import BACKENDS, simulate
 
-BACKENDS = ("hopper", "blackwell", "geforce")
 WHOLE_K = {"hopper": "m128n64", "blackwell": "m256n64", "geforce": "m128n64"}  # tiles whose CTA takes all of K
 LAP_OF_K = {
     "hopper": 11 * 128,
@@ -54,28 +50,6 @@ print(json.dumps(wrong))
 """
 
 
-def simulate(backend, mode, runs, folder, program=PROGRAM, **variables):
-    """The runs with wrong values, and the simulator's report."""
-    environment = dict(
-        os.environ,
-        **variables,
-        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
-        NVFP4_BACKEND=backend,
-        NVFP4_SIMULATE="1",
-        NVFP4_SIMULATE_MODE=mode,
-        NVFP4_SIMULATE_JSON=str(folder / "report.json"),
-        TILE_VARIABLE=f"NVFP4_{backend.upper()}_CONFIG",
-    )
-    done = forked.run(program, [json.dumps(runs)], environment, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), json.loads((folder / "report.json").read_text())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def needs_nvcc():
-    nvcc()
-
-
 MODES = ["late", "reverse", "random:1", "poison"]
 
 
@@ -95,7 +69,7 @@ def test_every_layout_and_output_is_right_and_clean(backend, mode, tmp_path):
         (WHOLE_K[backend] if backend == "hopper" else "", (17, 64, LAP_OF_K[backend]), "nvfp4", 64, True),
     ]
     runs = [run for i, run in enumerate(every) if (i - MODES.index(mode)) % 4 < 2]
-    wrong, report = simulate(backend, mode, runs, tmp_path)
+    wrong, report = simulate(backend, mode, runs, tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
     assert report["counters"]["tensor_macs"] > 0
@@ -131,7 +105,7 @@ def runs_of_every_tile(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_tile_is_right_at_its_tails(backend, tmp_path):
-    wrong, report = simulate(backend, "eager", runs_of_every_tile(backend), tmp_path)
+    wrong, report = simulate(backend, "eager", runs_of_every_tile(backend), tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
 
@@ -166,7 +140,7 @@ ACTIVATED = {
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_activations_and_biases_are_right_and_clean(backend, tmp_path):
-    wrong, report = simulate(backend, "random:1", ACTIVATED[backend], tmp_path)
+    wrong, report = simulate(backend, "random:1", ACTIVATED[backend], tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
 
@@ -202,7 +176,7 @@ HALVES = [
 def test_few_rows_and_a_of_16_bits_are_right_and_clean(mode, tmp_path):
     """Each run in two of the modes."""
     runs = [run for i, run in enumerate([*NARROW, *HALVES]) if (i - ["eager", *MODES].index(mode)) % 5 < 2]
-    wrong, report = simulate("hopper", mode, runs, tmp_path)
+    wrong, report = simulate("hopper", mode, runs, tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
 
@@ -227,14 +201,14 @@ SEVERAL_TILES = [
 def test_several_tiles_of_a_cta_or_a_call_are_right_and_clean(mode, tmp_path):
     """Each run in one of the modes but the first, which has all."""
     runs = SEVERAL_TILES if mode == "eager" else SEVERAL_TILES[mode == "late" :: 2]
-    wrong, report = simulate("hopper", mode, runs, tmp_path, NVFP4_SIMULATE_SMS="3")
+    wrong, report = simulate("hopper", mode, runs, tmp_path, PROGRAM, NVFP4_SIMULATE_SMS="3")
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
 
 
 @pytest.mark.parametrize("backend", ["blackwell", "geforce"])
 def test_an_a_of_16_bits_is_refused_where_the_chip_wants_fp4(backend, tmp_path):
-    wrong, _ = simulate(backend, "eager", [("", (3, 64, 64), "bfloat16", 0, True, "bfloat16")], tmp_path)
+    wrong, _ = simulate(backend, "eager", [("", (3, 64, 64), "bfloat16", 0, True, "bfloat16")], tmp_path, PROGRAM)
     assert (
         len(wrong) == 1
         and f"a has 16 bits an element; expected e2m1 codes with scale factors (a_type 0) on backend {backend}"
@@ -253,7 +227,7 @@ REFUSALS = {
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_tiles_without_such_a_kernel_are_refused(backend, tmp_path):
     runs = [(tile, (3, 64, 64), "nvfp4", weights, True) for tile, weights in REFUSALS[backend]]
-    wrong, _ = simulate(backend, "eager", runs, tmp_path)
+    wrong, _ = simulate(backend, "eager", runs, tmp_path, PROGRAM)
     assert len(wrong) == len(runs)
     for found, (tile, _) in zip(wrong, REFUSALS[backend], strict=True):
         assert {tile, backend, "extended"} <= set(re.findall(r"\w+", found[-1])), found

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 
 import pytest
 
 from scripts.common import tile_table
-from simulator.python import forked
-from simulator.tests.sim_kit import built, nvcc
+from simulator.tests.package.kernels.simulated import simulate
+from simulator.tests.sim_kit import nvcc
 from simulator.validation.mutants.backends.hopper_mutants import (
     BARRIER_MUTANTS,
     FEW_ROWS,
@@ -73,17 +71,9 @@ def test_every_configuration_is_right_at_its_tails(tmp_path):
         for i, config in enumerate(tile_table.names("hopper"))
         for j, shape in enumerate(shapes)
     ]
-    environment = dict(
-        os.environ,
-        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
-        NVFP4_BACKEND="hopper",
-        NVFP4_SIMULATE="1",
-        NVFP4_SIMULATE_JSON=str(tmp_path / "report.json"),
-    )
-    done = forked.run(TAILS, [json.dumps(runs)], environment, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == []
-    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "clean"
+    wrong, report = simulate("hopper", "eager", runs, tmp_path, TAILS)
+    assert wrong == []
+    assert report["verdict"] == "clean"
 
 
 PERSISTENT = "m256n64"  # the tile that has a kernel for calls of several waves
@@ -103,18 +93,9 @@ def test_tiles_after_tiles_of_a_cta_are_right_and_clean(mode, tmp_path):
 def test_tiles_after_tiles_of_several_batches_are_right(tmp_path):
     shapes = [(270, 97, 320, 2), (30, 40, 1088, 9)]
     runs = [(PERSISTENT, shape, blocked, True) for shape in shapes for blocked in (True, False)]
-    environment = dict(
-        os.environ,
-        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
-        NVFP4_BACKEND="hopper",
-        NVFP4_SIMULATE="1",
-        NVFP4_SIMULATE_SMS="3",
-        NVFP4_SIMULATE_JSON=str(tmp_path / "report.json"),
-    )
-    done = forked.run(TAILS, [json.dumps(runs)], environment, timeout=500)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == []
-    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "clean"
+    wrong, report = simulate("hopper", "eager", runs, tmp_path, TAILS, NVFP4_SIMULATE_SMS="3")
+    assert wrong == []
+    assert report["verdict"] == "clean"
 
 
 PERSISTENT_MUTANTS = {
@@ -152,16 +133,8 @@ def test_mutants_of_tiles_after_tiles_are_reported(name, tmp_path):
 def test_a_chip_of_fewer_sms_than_a_cluster_has_ctas_gets_a_tile(tmp_path):
     """On one SM: choosing a tile divides by the number of clusters that run at a time."""
     runs = [("", shape, True, True) for shape in ((8, 130, 512, 1), (40, 64, 256, 1), (130, 64, 128, 1))]
-    environment = dict(
-        os.environ,
-        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
-        NVFP4_BACKEND="hopper",
-        NVFP4_SIMULATE="1",
-        NVFP4_SIMULATE_SMS="1",
-    )
-    done = forked.run(TAILS, [json.dumps(runs)], environment, timeout=500)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == []
+    wrong, _ = simulate("hopper", "eager", runs, tmp_path, TAILS, NVFP4_SIMULATE_SMS="1")
+    assert wrong == []
 
 
 @pytest.mark.parametrize("name", MUTANTS)
