@@ -6,9 +6,8 @@
  *     GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run,
  *                 GPU_GROUPED(hopper_run_grouped, hopper_check_grouped), GPU_EXTENDED(hopper_run_extended),
  *                 GPU_QUANTIZE(hopper_run_quantize, hopper_pad),
- *                 GPU_EXPERTS(hopper_run_experts, hopper_run_route, hopper_run_combine), false,
- * CAPABILITY_H100);
- */
+ *                 GPU_EXPERTS(hopper_run_experts, hopper_run_route, hopper_run_combine),
+ *                 false, CAPABILITY_H100); */
 #ifndef GPU_BACKEND_H
 #define GPU_BACKEND_H
 

@@ -229,7 +229,7 @@ static __device__ __forceinline__ float sum_of_row(struct norm_shared &shared, i
     for (int apart = threads / 2; apart > 0; apart /= 2) {
 #pragma unroll
         for (int i = 0; i < units; i++) {
-            part[i] = __fadd_rn(part[i], __shfl_xor_sync(ALL_LANES, part[i], apart));
+            part[i] = __fadd_rn(part[i], __shfl_xor_sync(~0u, part[i], apart));
         }
     }
     if (threadIdx.x % threads == 0 && threadIdx.x < PARTIAL_SUMS / units) {
@@ -354,30 +354,24 @@ static __device__ __forceinline__ struct unit<type, numbers> load_pass(const str
     return raw;
 }
 
-/* The largest of all threads' numbers; `shared` is another than for the row before. */
-static __device__ __forceinline__ float largest_of_row(float largest, float (&shared)[WARP_THREADS]) {
+/* The largest of all threads' magnitudes, whose bits are in their order, a NaN last; `shared` is another than
+ * for the row before. */
+static __device__ __forceinline__ float largest_of_row(float largest, uint32_t (&shared)[WARP_THREADS]) {
     const int32_t lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
-#pragma unroll
-    for (int apart = WARP_THREADS / 2; apart > 0; apart /= 2) {
-        largest = max_nan_f32(largest, __shfl_xor_sync(ALL_LANES, largest, apart));
-    }
+    const uint32_t of_warp = __reduce_max_sync(~0u, __float_as_uint(largest));
     if (lane == 0) {
-        shared[warp] = largest;
+        shared[warp] = of_warp;
     }
     __syncthreads();
-    largest = lane < (int32_t)blockDim.x / WARP_THREADS ? shared[lane] : 0.0f;
-#pragma unroll
-    for (int apart = WARP_THREADS / 2; apart > 0; apart /= 2) {
-        largest = max_nan_f32(largest, __shfl_xor_sync(ALL_LANES, largest, apart));
-    }
-    return largest;
+    return __uint_as_float(
+        __reduce_max_sync(~0u, lane < (int32_t)blockDim.x / WARP_THREADS ? shared[lane] : 0));
 }
 
 template <int type>
 static __global__ void __launch_bounds__(QUANTIZE_NORM_THREADS)
     quantize_tokens_kernel(const __grid_constant__ quantize_params p) {
     constexpr int numbers = type == CUSTOM_KERNEL_FP32 ? QUANTIZE_UNIT : NVFP4_GROUP_ELEMS;
-    __shared__ float shared[2][WARP_THREADS];
+    __shared__ uint32_t shared[2][WARP_THREADS];
     const int32_t pass_columns = blockDim.x * numbers, thread_column = threadIdx.x * numbers;
     int32_t row = blockIdx.x;
     griddepcontrol_wait();

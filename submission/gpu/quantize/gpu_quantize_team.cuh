@@ -12,8 +12,6 @@
 #include "../gpu_limits.h"
 #include "gpu_quantize.h"
 
-#define ALL_LANES 0xffffffffu
-
 /* ---- the types of x ---- */
 
 /* A thread's numbers as they are in memory. */
@@ -115,7 +113,7 @@ struct unit_place {
     bool exists;
 };
 
-/* The row of x that a row is of; -1 for a row of zeros. */
+/* The row of x that a row is of; negative for a row of zeros. */
 static __device__ __forceinline__ int32_t source_row(const struct quantize_params &p, int32_t row) {
     if (p.source == nullptr) {
         return row;
@@ -169,7 +167,7 @@ static __device__ __forceinline__ bool store_team(const struct quantize_params &
         largest = max_nan_f32(largest, fabsf(values[i]));
     }
     if constexpr (of_group == 2) {
-        largest = max_nan_f32(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
+        largest = max_nan_f32(largest, __shfl_xor_sync(~0u, largest, 1));
     }
     const float wanted = wanted_scale(largest, scale);
     const uint32_t found = scale_byte(wanted);
@@ -192,8 +190,8 @@ static __device__ __forceinline__ bool store_team(const struct quantize_params &
         }
     } else {
         uint32_t word = byte << lane / of_group * 8;
-        word |= __shfl_xor_sync(ALL_LANES, word, of_group);
-        word |= __shfl_xor_sync(ALL_LANES, word, 2 * of_group);
+        word |= __shfl_xor_sync(~0u, word, of_group);
+        word |= __shfl_xor_sync(~0u, word, 2 * of_group);
         if (lane == 0 && place.row < p.rows) {
             *(uint32_t *)(p.scales + word_offset(p, place.row, place.word)) = word;
         }
@@ -204,7 +202,7 @@ static __device__ __forceinline__ bool store_team(const struct quantize_params &
 /* Adds the warp's number of cut groups. */
 static __device__ __forceinline__ void count_saturated(const struct quantize_params &p, uint32_t count) {
     if (p.saturated != nullptr) {
-        const uint32_t sum = __reduce_add_sync(ALL_LANES, count);
+        const uint32_t sum = __reduce_add_sync(~0u, count);
         if (sum != 0 && threadIdx.x % WARP_THREADS == 0) {
             atomicAdd(p.saturated, (unsigned long long)sum);
         }

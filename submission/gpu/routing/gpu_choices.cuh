@@ -6,8 +6,6 @@
 #include "gpu_numbers.cuh"
 #include "gpu_routing.h"
 
-#define EVERY_LANE 0xffffffffu
-
 /* A number's place in the order of choice, above 0: zeros are equal, NaN is the largest.  Adding zero makes -0
  * a 0, and any NaN the largest one (PTX ISA, Floating Point Instructions). */
 static __device__ __forceinline__ uint32_t order_of(float number) {
@@ -40,7 +38,7 @@ static __device__ __forceinline__ float exponential(float number, float largest)
 static __device__ __forceinline__ float sum_of_lanes(float value) {
 #pragma unroll
     for (int apart = WARP_THREADS / 2; apart > 0; apart /= 2) {
-        value += __shfl_xor_sync(EVERY_LANE, value, apart);
+        value += __shfl_xor_sync(~0u, value, apart);
     }
     return value;
 }
@@ -123,11 +121,11 @@ static __device__ __forceinline__ int32_t joint_number(uint32_t key) {
 /* Takes the next choice out of sorted logits. */
 template <int numbers, bool joint>
 static __device__ __forceinline__ struct route_choice take_sorted(lane_logits<numbers, joint> &logits) {
-    const uint32_t largest = __reduce_max_sync(EVERY_LANE, logits.key[0]);
+    const uint32_t largest = __reduce_max_sync(~0u, logits.key[0]);
     uint32_t number = 0;
     bool own = logits.key[0] == largest;
     if constexpr (!joint) {
-        number = __reduce_min_sync(EVERY_LANE, own ? logits.number[0] : EVERY_LANE);
+        number = __reduce_min_sync(~0u, own ? logits.number[0] : UINT32_MAX);
         own = own && number == logits.number[0];
     }
 #pragma unroll
@@ -146,15 +144,15 @@ template <int numbers>
 static __device__ __forceinline__ struct route_choice take_searched(lane_logits<numbers, false> &logits,
                                                                     uint32_t &own) {
     const int32_t lane = threadIdx.x % WARP_THREADS;
-    const uint32_t largest = __reduce_max_sync(EVERY_LANE, own);
-    uint32_t number = EVERY_LANE;
+    const uint32_t largest = __reduce_max_sync(~0u, own);
+    uint32_t number = UINT32_MAX;
     if (own == largest) {
 #pragma unroll
         for (int i = numbers - 1; i >= 0; i--) {
             number = logits.key[i] == largest ? i * WARP_THREADS + lane : number;
         }
     }
-    number = __reduce_min_sync(EVERY_LANE, number);
+    number = __reduce_min_sync(~0u, number);
     if (number % WARP_THREADS == (uint32_t)lane) {
         own = 0;
 #pragma unroll
@@ -181,7 +179,7 @@ static __device__ __forceinline__ int32_t choose(const struct route_params &p, i
     for (int i = 1; i < numbers && !L::sorted; i++) {
         own = max(own, logits.key[i]);
     }
-    const float most = value_of(__reduce_max_sync(EVERY_LANE, own));
+    const float most = value_of(__reduce_max_sync(~0u, own));
     float part = 0;
 #pragma unroll
     for (int i = 0; i < numbers && !p.normalize; i++) {

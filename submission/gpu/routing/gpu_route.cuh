@@ -61,7 +61,7 @@ static __device__ __forceinline__ int32_t sum_before(int32_t value, struct route
     int32_t sum = value;
 #pragma unroll
     for (int apart = 1; apart < WARP_THREADS; apart *= 2) {
-        const int32_t other = __shfl_up_sync(EVERY_LANE, sum, apart);
+        const int32_t other = __shfl_up_sync(~0u, sum, apart);
         sum += lane >= apart ? other : 0;
     }
     if (lane == WARP_THREADS - 1) {
@@ -69,8 +69,8 @@ static __device__ __forceinline__ int32_t sum_before(int32_t value, struct route
     }
     __syncthreads();
     const int32_t of_warp = lane < warps ? shared.of_warp[lane] : 0;
-    *all = __reduce_add_sync(EVERY_LANE, of_warp);
-    const int32_t before = __reduce_add_sync(EVERY_LANE, lane < warp ? of_warp : 0);
+    *all = __reduce_add_sync(~0u, of_warp);
+    const int32_t before = __reduce_add_sync(~0u, lane < warp ? of_warp : 0);
     __syncthreads();
     return before + sum - value;
 }
@@ -110,7 +110,7 @@ static __device__ __forceinline__ void give_rows(const struct route_params &p, i
     const uint32_t before_lane = (1u << lane) - 1;
     for (int32_t some = begin; some < end; some += WARP_THREADS) {
         const int32_t at = some + lane, expert = at < end ? p.rows[at] : -1;
-        const uint32_t same = __match_any_sync(EVERY_LANE, expert);
+        const uint32_t same = __match_any_sync(~0u, expert);
         const int32_t before = __popc(same & before_lane);
         int32_t next = 0;
         if (expert >= 0) {
