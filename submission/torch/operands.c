@@ -85,8 +85,7 @@ int32_t check_activations(const struct torch_tensor *a, bool of_16_bits) {
                            (long long)k, NVFP4_GROUP_ELEMS);
     }
     const struct torch_shape shape = shape_like(a);
-    return check_tensor(a, of_16_bits ? DTYPE_SET(DTYPE_float16) | DTYPE_SET(DTYPE_bfloat16) : CODE_DTYPES,
-                        &shape, a);
+    return check_tensor(a, of_16_bits ? DTYPES_OF_16_BITS : CODE_DTYPES, &shape, a);
 }
 
 int32_t check_weight_codes(const struct torch_tensor *b, int64_t rows, int64_t k,

@@ -54,6 +54,16 @@ static inline float library_alpha(double alpha) {
     return (float)alpha == 0 ? FLT_TRUE_MIN : (float)alpha;
 }
 
+#define DTYPES_OF_16_BITS (DTYPE_SET(DTYPE_float16) | DTYPE_SET(DTYPE_bfloat16))
+#define FLOAT_DTYPES      (DTYPES_OF_16_BITS | DTYPE_SET(DTYPE_float32))
+
+/* enum custom_kernel_output of one of FLOAT_DTYPES. */
+static inline int32_t number_type(enum torch_dtype dtype) {
+    return dtype == DTYPE_float16    ? CUSTOM_KERNEL_FP16
+           : dtype == DTYPE_bfloat16 ? CUSTOM_KERNEL_BF16
+                                     : CUSTOM_KERNEL_FP32;
+}
+
 static inline bool is_16_bits(const struct torch_tensor *a) {
     return a->dtype == DTYPE_float16 || a->dtype == DTYPE_bfloat16;
 }

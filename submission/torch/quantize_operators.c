@@ -35,8 +35,7 @@ static int32_t read_kinds(int64_t options, struct custom_kernel_quantize_args *a
 static int32_t read_x(const struct torch_tensor *x, struct custom_kernel_quantize_args *args) {
     const bool gated = args->form == CUSTOM_KERNEL_QUANTIZE_GATED;
     const int64_t multiple = gated ? 2 * NVFP4_GROUP_ELEMS : NVFP4_GROUP_ELEMS;
-    RETURN_IF_FAILED(
-        check_dtype(x, DTYPE_SET(DTYPE_float16) | DTYPE_SET(DTYPE_bfloat16) | DTYPE_SET(DTYPE_float32)));
+    RETURN_IF_FAILED(check_dtype(x, FLOAT_DTYPES));
     if (x->dimensions != 2) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "x has shape %s; expected (M, %s)",
                            tensor_text(x).text, gated ? "2 K" : "K");
@@ -55,24 +54,15 @@ static int32_t read_x(const struct torch_tensor *x, struct custom_kernel_quantiz
     args->m = x->sizes[0];
     args->k = gated ? columns / 2 : columns;
     args->x_row = x->strides[0] > columns ? x->strides[0] : columns;
-    args->x_type = x->dtype == DTYPE_float16    ? CUSTOM_KERNEL_FP16
-                   : x->dtype == DTYPE_bfloat16 ? CUSTOM_KERNEL_BF16
-                                                : CUSTOM_KERNEL_FP32;
+    args->x_type = number_type(x->dtype);
     return CUSTOM_KERNEL_OK;
-}
-
-static enum torch_dtype dtype_of_x(const struct custom_kernel_quantize_args *args) {
-    return args->x_type == CUSTOM_KERNEL_FP16   ? DTYPE_float16
-           : args->x_type == CUSTOM_KERNEL_BF16 ? DTYPE_bfloat16
-                                                : DTYPE_float32;
 }
 
 /* The address of a tensor of x's dtype and that shape. */
 static int32_t read_like_x(const struct torch_tensor *tensor, const struct torch_shape *shape,
-                           const struct torch_tensor *x, const struct custom_kernel_quantize_args *args,
-                           const void **data) {
+                           const struct torch_tensor *x, const void **data) {
     void *found;
-    RETURN_IF_FAILED(check_tensor(tensor, 1U << dtype_of_x(args), shape, x));
+    RETURN_IF_FAILED(check_tensor(tensor, DTYPE_SET(x->dtype), shape, x));
     RETURN_IF_FAILED(tensor_data(tensor, &found));
     *data = found;
     return CUSTOM_KERNEL_OK;
@@ -112,11 +102,11 @@ static int32_t run_either(struct torch_call *call, const struct torch_tensor *re
     RETURN_IF_FAILED(read_numbers(scale->handle != NULL ? scale : NULL, 1, x, &args.scale));
     if (weight->handle != NULL) {
         const struct torch_shape shape = {.dimensions = 1, .sizes = {args.k}};
-        RETURN_IF_FAILED(read_like_x(weight, &shape, x, &args, &args.weight));
+        RETURN_IF_FAILED(read_like_x(weight, &shape, x, &args.weight));
     }
     if (residual != NULL) {
         const struct torch_shape shape = shape_2d(args.m, args.k);
-        RETURN_IF_FAILED(read_like_x(residual, &shape, x, &args, &args.residual));
+        RETURN_IF_FAILED(read_like_x(residual, &shape, x, &args.residual));
     }
     if (saturated->handle != NULL) {
         RETURN_IF_FAILED(read_saturated(saturated, x, &args.saturated));
@@ -127,7 +117,7 @@ static int32_t run_either(struct torch_call *call, const struct torch_tensor *re
     RETURN_IF_FAILED(new_outputs(call, x, &args));
     if (residual != NULL) {
         const struct torch_shape shape = shape_2d(args.m, args.k);
-        RETURN_IF_FAILED(new_result(call, &shape, dtype_of_x(&args), x, &args.sum));
+        RETURN_IF_FAILED(new_result(call, &shape, x->dtype, x, &args.sum));
     }
     if (x->described) {
         args.m = 0;

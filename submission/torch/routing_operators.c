@@ -3,14 +3,7 @@
 #include "../core/checks.h"
 #include "operands.h"
 
-#define FLOAT_DTYPES (DTYPE_SET(DTYPE_float16) | DTYPE_SET(DTYPE_bfloat16) | DTYPE_SET(DTYPE_float32))
-#define ID_DTYPES    (DTYPE_SET(DTYPE_int32) | DTYPE_SET(DTYPE_int64))
-
-static int32_t library_type(enum torch_dtype dtype) {
-    return dtype == DTYPE_float16    ? CUSTOM_KERNEL_FP16
-           : dtype == DTYPE_bfloat16 ? CUSTOM_KERNEL_BF16
-                                     : CUSTOM_KERNEL_FP32;
-}
+#define ID_DTYPES (DTYPE_SET(DTYPE_int32) | DTYPE_SET(DTYPE_int64))
 
 /* A matrix without gaps. */
 static int32_t check_matrix(const struct torch_tensor *tensor, uint32_t dtypes, const char *expected) {
@@ -77,7 +70,7 @@ static int32_t run_route(struct torch_call *call) {
     RETURN_IF_FAILED(tensor_data(logits, &found));
     struct custom_kernel_route_args args = {
         .struct_bytes = sizeof args,
-        .logits_type = library_type(logits->dtype),
+        .logits_type = number_type(logits->dtype),
         .m = logits->sizes[0],
         .choices = call->argument[CHOICES].integer,
         .routed = logits->sizes[1],
@@ -115,7 +108,7 @@ static int32_t run_combine(struct torch_call *call) {
     const struct torch_tensor *y = tensor_at(call, Y), *rows = tensor_at(call, ROWS),
                               *weights = tensor_at(call, WEIGHTS);
     void *y_data, *rows_data, *weights_data = NULL;
-    RETURN_IF_FAILED(check_matrix(y, DTYPE_SET(DTYPE_float16) | DTYPE_SET(DTYPE_bfloat16), "(T * choices, N)"));
+    RETURN_IF_FAILED(check_matrix(y, DTYPES_OF_16_BITS, "(T * choices, N)"));
     RETURN_IF_FAILED(check_matrix(rows, DTYPE_SET(DTYPE_int32), "(T, choices)"));
     RETURN_IF_FAILED(check_device(rows, y));
     const int64_t m = rows->sizes[0], choices = rows->sizes[1];
@@ -134,14 +127,14 @@ static int32_t run_combine(struct torch_call *call) {
     RETURN_IF_FAILED(tensor_data(rows, &rows_data));
     struct custom_kernel_combine_args args = {
         .struct_bytes = sizeof args,
-        .type = library_type(y->dtype),
+        .type = number_type(y->dtype),
         .m = m,
         .choices = choices,
         .n = y->sizes[1],
         .y = y_data,
         .rows = rows_data,
         .weights = weights_data,
-        .weights_type = weights != NULL ? library_type(weights->dtype) : CUSTOM_KERNEL_FP32,
+        .weights_type = weights != NULL ? number_type(weights->dtype) : CUSTOM_KERNEL_FP32,
     };
     const struct torch_shape c = shape_2d(m, args.n);
     RETURN_IF_FAILED(device_and_queue(y, &args.device, &args.queue));

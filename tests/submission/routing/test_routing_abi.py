@@ -5,13 +5,14 @@ nothing; every tensor ends at an inaccessible page.
 from __future__ import annotations
 
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
 
 from tests.submission.cpu_kit import ARGUMENT, NULL_POINTER, OK, UNAVAILABLE, fenced
 
-M, CHOICES, EXPERTS, N = 3, 2, 5, 24
+M, CHOICES, ROUTED, EXPERTS, N = 3, 2, 7, 5, 24
 FP16, BF16, FP32 = 0, 1, 3
 UNWRITTEN = 0xA5A5A5A5
 
@@ -56,14 +57,14 @@ class Call:
             self.outputs = ("counts", "rows", "tokens", "weights")
             shapes = {"counts": EXPERTS, "rows": M * CHOICES, "tokens": M * CHOICES}
             tensors = {one: np.full(size, UNWRITTEN, np.uint32) for one, size in shapes.items()}
-            tensors["map"] = np.arange(EXPERTS, dtype=np.int32)
-            self.args = RouteArgs(device=-1, m=M, choices=CHOICES, routed=EXPERTS, experts=EXPERTS)
+            tensors["map"] = np.arange(-2, EXPERTS, dtype=np.int32)
+            self.args = RouteArgs(device=-1, m=M, choices=CHOICES, routed=ROUTED, experts=EXPERTS)
             if name == "route":
-                tensors["logits"] = np.tile(np.arange(EXPERTS, dtype=np.float32), (M, 1))
+                tensors["logits"] = np.tile(np.arange(ROUTED, dtype=np.float32), (M, 1))
                 tensors["weights"] = np.full(M * CHOICES, UNWRITTEN, np.uint32)
                 self.args.logits_type, self.args.normalize = FP32, 1
             else:
-                tensors["ids"], self.args.id_bytes = np.zeros((M, CHOICES), np.int64), 8
+                tensors["ids"], self.args.id_bytes = np.full((M, CHOICES), 2, np.int64), 8
         self.tensors = {one: fenced(tensor) for one, tensor in tensors.items()}
         self.args.struct_bytes = ctypes.sizeof(self.args)
         for one, tensor in self.tensors.items():
@@ -110,7 +111,7 @@ WRONG = [
     ("route", {"m": -1}, ARGUMENT, "m is -1"),
     ("route", {"m": 2**30}, ARGUMENT, "m is 1073741824; expected 0 to 1073741823"),
     ("route", {"choices": 0}, ARGUMENT, "choices is 0; expected 1 to 32"),
-    ("route", {"choices": 6}, ARGUMENT, "choices is 6; expected 1 to 5"),
+    ("route", {"choices": 8}, ARGUMENT, "choices is 8; expected 1 to 7"),
     ("route", {"routed": 1025}, ARGUMENT, "routed is 1025; expected 1 to 1024"),
     ("route", {"experts": 0}, ARGUMENT, "experts is 0; expected 1 to 1024"),
     ("route", {"normalize": 2}, ARGUMENT, "normalize is 2; expected 0 to 1"),
@@ -153,11 +154,12 @@ def test_a_misaligned_or_overlapping_tensor_is_named(make, name):
         call = make(name)
         assert call.run(**{tensor: getattr(call.args, tensor) + 1})[0] == ARGUMENT, tensor
         assert f"{tensor} is at" in call.library.custom_kernel_message().decode() and call.untouched()
-    for output in set(make(name).tensors) & set(make(name).outputs):
+    for output, other in itertools.permutations(make(name).tensors, 2):
         call = make(name)
-        other = next(one for one in call.tensors if one != output)
-        status, message = call.run(**{output: call.tensors[other].ctypes.data // 16 * 16})
-        assert status == ARGUMENT and "overlaps" in message and call.untouched()
+        if output in call.outputs:
+            end = call.tensors[other].ctypes.data + call.tensors[other].nbytes
+            status, message = call.run(**{output: (end - 1) // 16 * 16})
+            assert status == ARGUMENT and "overlaps" in message and call.untouched(), (output, other)
 
 
 def test_no_tokens_need_no_tensors_but_the_counts(make):
