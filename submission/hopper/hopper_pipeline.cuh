@@ -91,19 +91,14 @@ load(shared_t<T> shared, const typename T::coord &coord, const typename T::param
 /* Warps of the producer's warpgroup, by what they copy to each stage. */
 enum { COPIES_B, COPIES_SCALES, COPIES_A, COPYING_WARPS };
 
-/* The same by three warps, where one thread's instructions would take longer than the stages' products: each
- * waits for empty[s] and fills its part of stage s.  elect.sync picks the lane, because ptxas puts a loop
- * around a copy by thread 0. */
+/* A copying warp, for stages `first` to before `end` of K: waits for empty[s] and fills its part of stage s.
+ * elect.sync picks the lane, because ptxas puts a loop around a copy by thread 0. */
 template <class T>
-static __device__ __forceinline__ void load_by_warps(shared_t<T> shared, const typename T::coord &coord,
-                                                     const typename T::params &p, const CUtensorMap *a,
-                                                     const CUtensorMap *b1, const CUtensorMap *b2, int warp,
-                                                     bool scales_by_previous_kernel) {
-    if (warp == COPIES_A || (warp == COPIES_SCALES && scales_by_previous_kernel)) {
-        griddepcontrol_wait(); /* the previous kernel makes this operand */
-    }
-    struct ring ring = ring_to_fill();
-    for (int32_t k = coord.first_stage; k < coord.first_stage + coord.stages; k++) {
+static __device__ __forceinline__ void
+fill_stages(shared_t<T> shared, struct ring &ring, const typename T::coord &coord, const typename T::params &p,
+            const CUtensorMap *a, const CUtensorMap *b1, const CUtensorMap *b2, int warp, int32_t first,
+            int32_t end) {
+    for (int32_t k = first; k < end; k++) {
         wait(empty_barrier(shared, ring.stage), ring.parity);
         if (elect_sync()) {
             if (warp == COPIES_B) {
@@ -116,6 +111,20 @@ static __device__ __forceinline__ void load_by_warps(shared_t<T> shared, const t
         }
         advance<T::stages>(ring);
     }
+}
+
+/* load() by three warps, where one thread's instructions would take longer than the stages' products. */
+template <class T>
+static __device__ __forceinline__ void load_by_warps(shared_t<T> shared, const typename T::coord &coord,
+                                                     const typename T::params &p, const CUtensorMap *a,
+                                                     const CUtensorMap *b1, const CUtensorMap *b2, int warp,
+                                                     bool scales_by_previous_kernel) {
+    if (warp == COPIES_A || (warp == COPIES_SCALES && scales_by_previous_kernel)) {
+        griddepcontrol_wait(); /* the previous kernel makes this operand */
+    }
+    struct ring ring = ring_to_fill();
+    fill_stages<T>(shared, ring, coord, p, a, b1, b2, warp, coord.first_stage,
+                   coord.first_stage + coord.stages);
 }
 
 /* ---- main loop ---- */

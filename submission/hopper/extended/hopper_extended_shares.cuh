@@ -1,5 +1,5 @@
-/* The extended GEMM whose CTAs, one an SM, have equal shares of all tiles' stages: every SM works
- * for the same time, whatever the number of tiles.
+/* The extended GEMM whose CTAs, one an SM, have equal shares of all tiles' stages: every SM works for the same
+ * time, whatever the number of tiles.
  *
  * The tiles before `shared_tiles` have their stages in one line, tile after tile, and a CTA takes a part of it:
  * the end of a tile, or all or the middle of one, or the start of the next.  The other tiles, whole rounds of
@@ -127,9 +127,8 @@ static __device__ __forceinline__ void wait_for_sums(const struct hopper_shares_
     fence_proxy_async_global(); /* the copies read what threads have stored */
 }
 
-/* A copying warp, for every piece: waits for empty[s] and fills its part of stage s (load_by_warps).   After a
- * piece with the end of a tile, the warps bring the accumulators of the other pieces, chunk by chunk, in the
- * order of K. */
+/* A copying warp, for every piece.  After one with the end of a tile, the warps bring the accumulators of the
+ * other pieces, chunk by chunk, in the order of K. */
 template <class T>
 static __device__ __forceinline__ void load_share(shared_t<T> shared, const struct hopper_extended_params &p,
                                                   const struct hopper_shares_params &shares,
@@ -144,19 +143,8 @@ static __device__ __forceinline__ void load_share(shared_t<T> shared, const stru
     while (take(share, shares, p.gemm.stages_k, piece)) {
         const struct joint_coord coord =
             place_extended_tile<T>(p, piece.tile / shares.tiles_m, piece.tile % shares.tiles_m, 0);
-        for (int32_t k = piece.first_stage; k < piece.first_stage + piece.stages; k++) {
-            wait(empty_barrier(shared, ring.stage), ring.parity);
-            if (elect_sync()) {
-                if (warp == COPIES_B) {
-                    T::copy_b(shared, coord, p, b1, b2, ring.stage, k);
-                } else if (warp == COPIES_SCALES) {
-                    T::copy_scales(shared, coord, p, ring.stage, k);
-                } else {
-                    load_a<T>(shared, coord, a, ring.stage, k);
-                }
-            }
-            advance<T::stages>(ring);
-        }
+        fill_stages<T>(shared, ring, coord, p, a, b1, b2, warp, piece.first_stage,
+                       piece.first_stage + piece.stages);
         if (piece.first_stage == 0 || lacks_end(piece, p.gemm.stages_k)) {
             continue;
         }
