@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from scripts.common import measured
 from tests.submission.cpu_kit import BLOCKED, OK, UNSUPPORTED
 from tests.submission.extended.test_extended_abi import ExtendedArgs
 from tests.submission.gpu.fake_gpu import CHIPS, HOPPER, NUMBERS, template_numbers, up, with_tile
@@ -58,6 +59,43 @@ def test_no_gemm_takes_a_tile_of_the_other_alone(fake, shape):
         assert call(fake, *shape)[0] == OK
         kernels = [line[1] for line in fake.log("launch") if "dual_tile" in line[1]]
         assert kernels and all("extended" in kernel for kernel in kernels)
+
+
+def choice(fake, tiles, shape, gated):
+    """The tile that a call's GEMM runs with; "" for a narrow one or two launches."""
+    m, n, k = shape
+    status, message = call(fake, m, n, k, **({} if gated else PLAIN))
+    assert status == OK, message
+    kernels = [line[1] for line in fake.log("launch") if "dual_tile" in line[1]]
+    shared = {"shares" in kernel for kernel in kernels}
+    names = {tuple(row.values())[:6]: name for name, row in tiles.table[HOPPER]["extended_tiles"].items()
+             if name.endswith("s") in shared}  # fmt: skip
+    return names[template_numbers(kernels[0], 6)] if len(kernels) == 1 else ""
+
+
+@pytest.mark.parametrize("kind", ["plain", "gated"])
+def test_the_tile_chosen_is_near_the_best_one_timed(fake, tiles, kind):
+    """Times on an H200 with each tile forced.  Narrow tiles and two launches have the time of `auto`, which chose them
+    too: no other tile that it knew was predicted to be faster."""
+    over = []
+    for text, times in measured.load("h200_extended_tiles")[kind].items():
+        chosen = choice(fake, tiles, tuple(map(int, text.split("x"))), kind == "gated")
+        us = times.get(chosen or "auto")
+        assert us, f"{chosen} has no time at {text}, so it may not be chosen"
+        over.append(us / min(us for name, us in times.items() if name != "bf16"))
+    assert len(over) >= 45
+    assert sum(over) / len(over) <= 1.02 and max(over) <= 1.15
+
+
+@pytest.mark.parametrize("rows", [range(1, 9), range(9, 17), range(17, 33)])
+@pytest.mark.parametrize("shape", [(768, 2048), (2048, 7168), (9216, 16384), (28672, 4096)])
+@pytest.mark.parametrize("changes", [{}, PLAIN], ids=["gated", "plain"])
+def test_calls_of_few_rows_run_alike_so_that_a_row_keeps_its_bits(fake, rows, shape, changes):
+    ways = set()
+    for m in rows:
+        assert call(fake, m, *shape, **changes)[0] == OK
+        ways.add(tuple((line[1], *line[2:]) for line in fake.log("launch") if "_tile" in line[1]))
+    assert len(ways) == 1 and ways != {()}
 
 
 def test_equal_shares_launch_a_cta_an_sm_and_zero_a_word_for_each_shared_tile(fake, monkeypatch):
