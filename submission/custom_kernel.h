@@ -42,6 +42,8 @@
  * different m: on a GPU the library chooses tiles by m, n and k, and some tiles share K among CTAs or warps and
  * add up the shares; a CPU with AMX uses it from eight rows on.  On Hopper, custom_kernel() with l = 1 and
  * custom_kernel_extended() give a row the same bits for every m from 1 to 8, from 9 to 16 and from 17 to 32.
+ * Where calls are tuned (NVFP4_TUNE=1, and bundles), tiles for more rows are chosen by time, once in a process:
+ * another process may choose others.
  *
  * Ownership.  The caller owns all memory.  The library reads the inputs, writes the outputs, and keeps no
  * pointer after the call; on a GPU the tensors must stay valid until the queued work has finished.

@@ -120,10 +120,12 @@ def _gpu_target(
     )
 
 
+TUNED = ("-DNVFP4_TUNE_DEFAULT=true",)  # gpu_tuner.h: a board's shapes are worth some milliseconds
+
 TARGETS = {
-    "b200": _gpu_target("B200", "blackwell", "100a"),
+    "b200": _gpu_target("B200", "blackwell", "100a", also=TUNED),
     # One group whose tiles would share K is a plain product of the extended GEMM (hopper_grouped_backend.c).
-    "h200": _gpu_target("H200", "hopper", "90a", also_needed=(("gemm", "run_extended"),)),
+    "h200": _gpu_target("H200", "hopper", "90a", also=TUNED, also_needed=(("gemm", "run_extended"),)),
     # No leaderboard has these GPUs; the target is for a machine of one's own.  sm_121a needs CUDA 12.9.
     "geforce": _gpu_target("GEFORCE", "geforce", "120a", "121a", also=("-DNVFP4_HAVE_SM_121",)),
     "cpu": Target(

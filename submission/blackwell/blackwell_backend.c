@@ -6,6 +6,7 @@
 
 #include "../gpu/gpu_backend.h"
 #include "../gpu/gpu_scales.h"
+#include "../gpu/gpu_tuner.h"
 #include "blackwell_kernels.h"
 #include "blackwell_operands.h"
 #include "blackwell_run.h"
@@ -54,17 +55,6 @@ static int32_t find_clusters_at_once(int32_t device, int *clusters) {
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t select_tile(const struct problem *problem, int *tile) {
-    RETURN_IF_FAILED(gpu_wanted_tile(BLACKWELL_CONFIG_VARIABLE, blackwell_tile_name, tile));
-    if (*tile >= 0) {
-        return CUSTOM_KERNEL_OK;
-    }
-    int clusters[BLACKWELL_TILES];
-    RETURN_IF_FAILED(find_clusters_at_once(problem->device, clusters));
-    *tile = blackwell_select_tile(problem->m, problem->n, problem->k, problem->l, clusters);
-    return CUSTOM_KERNEL_OK;
-}
-
 static int32_t check_limits(const struct problem *problem, const struct blackwell_config *config) {
     int64_t most_n = (int64_t)MAX_GRID_YZ * config->tile_n;
     const struct limit limits[] = {
@@ -88,9 +78,9 @@ static int32_t check_limits(const struct problem *problem, const struct blackwel
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t make_plan(const struct problem *problem, struct launch_plan *plan) {
-    RETURN_IF_FAILED(select_tile(problem, &plan->tile));
-    plan->config = &blackwell_configs[plan->tile];
+static int32_t make_plan(const struct problem *problem, int tile, struct launch_plan *plan) {
+    plan->tile = tile;
+    plan->config = &blackwell_configs[tile];
     RETURN_IF_FAILED(check_limits(problem, plan->config));
     plan->scales = gpu_plan_scales(problem, problem->n, 3);
     return CUSTOM_KERNEL_OK;
@@ -136,13 +126,44 @@ static int32_t launch_all(const struct problem *problem, struct launch_plan *pla
     return launch_dual_gemm(problem, plan, &params, &dual_gemm);
 }
 
-static int32_t run(const struct problem *problem) {
+static int32_t run_tile(const struct problem *problem, int tile) {
     struct launch_plan plan = {0};
     uint8_t *scratch = NULL;
-    RETURN_IF_FAILED(make_plan(problem, &plan));
+    RETURN_IF_FAILED(make_plan(problem, tile, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, gpu_scales_bytes(&plan.scales), &scratch));
     int32_t status = launch_all(problem, &plan, scratch);
     return gpu_release_scratch(problem, scratch, status);
+}
+
+static int32_t run_way(const struct problem *problem, const void *tiles, int way) {
+    return run_tile(problem, ((const int *)tiles)[way]);
+}
+
+/* The tile of least predicted time; if calls are tuned, the fastest of the best few. */
+static int choose_tile(const struct problem *problem, const int *clusters) {
+    const int64_t m = problem->m, n = problem->n, k = problem->k, l = problem->l;
+    const int best = blackwell_select_tile(m, n, k, l, clusters);
+    if (!gpu_tunes(m)) {
+        return best;
+    }
+    int64_t ps[BLACKWELL_TILES];
+    int tiles[TUNER_MOST_WAYS];
+    for (int i = 0; i < BLACKWELL_TILES; i++) {
+        ps[i] = blackwell_tile_cost_ps(&blackwell_configs[i], m, n, k, l, clusters[i]);
+    }
+    const struct cache_key key = {.m = m, .n = n, .k = k, .l = l, .sms = clusters[0]};
+    const int way = gpu_fastest_way(problem, &key, run_way, tiles, gpu_rank_ways(ps, BLACKWELL_TILES, tiles));
+    return way < 0 ? best : tiles[way];
+}
+
+static int32_t run(const struct problem *problem) {
+    int clusters[BLACKWELL_TILES], tile = -1;
+    RETURN_IF_FAILED(gpu_wanted_tile(BLACKWELL_CONFIG_VARIABLE, blackwell_tile_name, &tile));
+    if (tile < 0) {
+        RETURN_IF_FAILED(find_clusters_at_once(problem->device, clusters));
+        tile = choose_tile(problem, clusters);
+    }
+    return run_tile(problem, tile);
 }
 
 /* HW: sm_100a code runs on compute capability 10.0 only, sm_103a code on 10.3 only (CUDA programming guide). */

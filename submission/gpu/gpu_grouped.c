@@ -4,6 +4,9 @@
 
 #include "../core/checks.h"
 #include "gpu_backend.h"
+#include "gpu_tuner.h"
+
+enum { MOST_TILES = 32 }; /* of a backend's list */
 
 int32_t gpu_check_groups(const char *backend, const struct problem *groups, int64_t count) {
     int64_t rows = 0;
@@ -62,21 +65,16 @@ static int64_t predict(const struct tiled_groups *tiled, int units) {
     return gpu_schedule_ps(classes, tiled->count, units);
 }
 
-static int32_t select_tile(const struct grouped_tiling *tiling, struct tiled_groups *tiled) {
-    int tile = -1;
-    RETURN_IF_FAILED(gpu_wanted_tile(GROUPED_CONFIG_VARIABLE, tiling->name, &tile));
-    RETURN_IF_FAILED(gpu_count_sms(tiled->group[0].problem->device, &tiled->sms));
-    int64_t least_ps = INT64_MAX;
-    for (int i = 0, any = tile < 0; any && tiling->name(i) != NULL; i++) {
-        cut_groups(tiling, i, tiled);
-        int64_t ps = predict(tiled, tiling->units(i, tiled->sms));
-        if (ps < least_ps) {
-            least_ps = ps;
-            tile = i;
-        }
+/* The predicted time with each tile, in ps[]; returns the tile of the least. */
+static int predict_tiles(const struct grouped_tiling *tiling, struct tiled_groups *tiled,
+                         int64_t ps[MOST_TILES], int *count) {
+    int best = 0;
+    for (*count = 0; *count < MOST_TILES && tiling->name(*count) != NULL; ++*count) {
+        cut_groups(tiling, *count, tiled);
+        ps[*count] = predict(tiled, tiling->units(*count, tiled->sms));
+        best = ps[*count] < ps[best] ? *count : best;
     }
-    cut_groups(tiling, tile, tiled);
-    return CUSTOM_KERNEL_OK;
+    return best;
 }
 
 static void plan_scales(struct tiled_groups *tiled) {
@@ -88,15 +86,22 @@ static void plan_scales(struct tiled_groups *tiled) {
     }
 }
 
+/* tile: -1 for the one of least predicted time. */
 static int32_t tile_groups(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count,
-                           struct tiled_groups *tiled) {
+                           int tile, struct tiled_groups *tiled) {
     RETURN_IF_FAILED(gpu_check_groups(tiling->backend, groups, count));
     tiled->count = count;
     tiled->scratch_bytes = 0;
     for (int64_t i = 0; i < count; i++) {
         tiled->group[i].problem = &groups[i];
     }
-    RETURN_IF_FAILED(select_tile(tiling, tiled));
+    RETURN_IF_FAILED(gpu_count_sms(groups->device, &tiled->sms));
+    if (tile < 0) {
+        int64_t ps[MOST_TILES];
+        int tiles;
+        tile = predict_tiles(tiling, tiled, ps, &tiles);
+    }
+    cut_groups(tiling, tile, tiled);
     RETURN_IF_FAILED(gpu_check_ctas(tiling->backend, tiled->tiles * tiling->ctas_of_unit(tiled->tile)));
     plan_scales(tiled);
     return CUSTOM_KERNEL_OK;
@@ -116,18 +121,80 @@ static int32_t launch_all_groups(const struct grouped_tiling *tiling, struct til
     return CUSTOM_KERNEL_OK;
 }
 
-int32_t gpu_run_grouped(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count) {
+static int32_t run_with(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count,
+                        int tile) {
     struct tiled_groups tiled;
     uint8_t *scratch = NULL;
-    RETURN_IF_FAILED(tile_groups(tiling, groups, count, &tiled));
+    RETURN_IF_FAILED(tile_groups(tiling, groups, count, tile, &tiled));
     RETURN_IF_FAILED(gpu_acquire_scratch(groups, tiled.scratch_bytes, &scratch));
     int32_t status = launch_all_groups(tiling, &tiled, scratch);
     return gpu_release_scratch(groups, scratch, status);
 }
 
+struct ways {
+    const struct grouped_tiling *tiling;
+    int64_t count;
+    int tiles[TUNER_MOST_WAYS];
+};
+
+static int32_t run_way(const struct problem *groups, const void *all, int way) {
+    const struct ways *ways = all;
+    return run_with(ways->tiling, groups, ways->count, ways->tiles[way]);
+}
+
+static int64_t appended(int64_t sizes, int64_t size) {
+    return (int64_t)((uint64_t)sizes * MAX_DIMENSION + (uint64_t)size);
+}
+
+/* A key of all sizes.  Should two calls have the same, one takes the other's tile, which computes it as well.
+ */
+static struct cache_key key_of(const struct problem *groups, int64_t count, int sms) {
+    struct cache_key key = {.l = count, .sms = sms, .kind = -1};
+    for (int64_t i = 0; i < count; i++) {
+        key.m = appended(key.m, groups[i].m);
+        key.n = appended(key.n, groups[i].n);
+        key.k = appended(key.k, groups[i].k);
+    }
+    return key;
+}
+
+/* The fastest of the tiles that the model ranks best; -1 if calls are not tuned. */
+static int32_t tune(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count,
+                    int *tile) {
+    struct tiled_groups tiled = {.count = count};
+    struct ways ways = {.tiling = tiling, .count = count};
+    int64_t ps[MOST_TILES], most_m = 0;
+    int tiles;
+    for (int64_t i = 0; i < count; i++) {
+        tiled.group[i].problem = &groups[i];
+        most_m = groups[i].m > most_m ? groups[i].m : most_m;
+    }
+    if (!gpu_tunes(most_m)) {
+        return CUSTOM_KERNEL_OK;
+    }
+    RETURN_IF_FAILED(gpu_check_groups(tiling->backend, groups, count));
+    RETURN_IF_FAILED(gpu_count_sms(groups->device, &tiled.sms));
+    (void)predict_tiles(tiling, &tiled, ps, &tiles);
+    const struct cache_key key = key_of(groups, count, tiled.sms);
+    const int way = gpu_fastest_way(groups, &key, run_way, &ways, gpu_rank_ways(ps, tiles, ways.tiles));
+    *tile = way < 0 ? -1 : ways.tiles[way];
+    return CUSTOM_KERNEL_OK;
+}
+
+int32_t gpu_run_grouped(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count) {
+    int tile = -1;
+    RETURN_IF_FAILED(gpu_wanted_tile(GROUPED_CONFIG_VARIABLE, tiling->name, &tile));
+    if (tile < 0) {
+        RETURN_IF_FAILED(tune(tiling, groups, count, &tile));
+    }
+    return run_with(tiling, groups, count, tile);
+}
+
 int32_t gpu_check_grouped(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count) {
     struct tiled_groups tiled;
-    return tile_groups(tiling, groups, count, &tiled);
+    int tile = -1;
+    RETURN_IF_FAILED(gpu_wanted_tile(GROUPED_CONFIG_VARIABLE, tiling->name, &tile));
+    return tile_groups(tiling, groups, count, tile, &tiled);
 }
 
 int32_t gpu_permute_groups_scales(const struct tiled_groups *tiled, int64_t first, int64_t count,

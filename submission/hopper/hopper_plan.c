@@ -3,6 +3,7 @@
 #include "../gpu/gpu_backend.h"
 #include "../gpu/gpu_cache.h"
 #include "../gpu/gpu_scales.h"
+#include "../gpu/gpu_tuner.h"
 
 /* ---- choice ---- */
 
@@ -22,10 +23,31 @@ int64_t hopper_columns(const struct problem *problem) {
     return ceil_div(problem->n, columns_in_one(problem));
 }
 
+static uint32_t suitable_tiles(const struct problem *problem, const struct hopper_gemm_kind *kind) {
+    uint32_t allowed = 0;
+    for (int i = 0; i < HOPPER_TILES; i++) {
+        allowed |= kind->suits(i, problem->extension) ? UINT32_C(1) << i : 0;
+    }
+    return allowed;
+}
+
+static struct cache_key key_of(const struct problem *problem, int sms) {
+    const int64_t plain = columns_in_one(problem) - 1, extended = problem->extension != NULL;
+    return (struct cache_key){problem->m,
+                              hopper_columns(problem),
+                              problem->k,
+                              problem->l,
+                              sms,
+                              a_type_of(problem),
+                              4 * interleave_of(problem) + 2 * extended + plain};
+}
+
+static _Thread_local struct cache choices;
+
 int32_t hopper_choose_tiles(const struct problem *problem, const struct hopper_gemm_kind *kind, int sms,
                             struct hopper_choice *choice) {
     const int64_t n = hopper_columns(problem);
-    *choice = (struct hopper_choice){.first_columns = n};
+    *choice = (struct hopper_choice){.first_columns = n, .tuned = true};
     RETURN_IF_FAILED(gpu_wanted_tile(HOPPER_CONFIG_VARIABLE, hopper_tile_name, &choice->tile));
     if (choice->tile >= 0) {
         return choice->tile >= HOPPER_TILES || kind->suits(choice->tile, problem->extension)
@@ -35,22 +57,11 @@ int32_t hopper_choose_tiles(const struct problem *problem, const struct hopper_g
                                  "another, or none, in " HOPPER_CONFIG_VARIABLE,
                                  hopper_tile_name(choice->tile));
     }
-    static _Thread_local struct cache cache;
-    const struct cache_key key = {problem->m,
-                                  n,
-                                  problem->k,
-                                  problem->l,
-                                  sms,
-                                  a_type_of(problem),
-                                  4 * interleave_of(problem) + 2 * (problem->extension != NULL) +
-                                      columns_in_one(problem) - 1};
-    if (!cache_find(&cache, &key, choice, sizeof *choice)) {
-        uint32_t allowed = 0;
-        for (int i = 0; i < HOPPER_TILES; i++) {
-            allowed |= kind->suits(i, problem->extension) ? UINT32_C(1) << i : 0;
-        }
-        *choice = hopper_select_among(allowed, problem->m, n, problem->k, problem->l, sms);
-        cache_keep(&cache, &key, choice, sizeof *choice);
+    const struct cache_key key = key_of(problem, sms);
+    if (!cache_find(&choices, &key, choice, sizeof *choice)) {
+        *choice =
+            hopper_select_among(suitable_tiles(problem, kind), problem->m, n, problem->k, problem->l, sms);
+        cache_keep(&choices, &key, choice, sizeof *choice);
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -263,17 +274,71 @@ static int32_t launch_all(const struct hopper_plan *plan, const struct hopper_ge
     return rest > 0 ? kind->launch_gemm(plan->problem, &second) : CUSTOM_KERNEL_OK;
 }
 
-int32_t hopper_run_gemm(const struct problem *problem, const struct hopper_gemm_kind *kind) {
-    struct hopper_plan plan = {0};
+static int32_t run_choice(const struct problem *problem, const struct hopper_gemm_kind *kind, int sms,
+                          const struct hopper_choice *choice) {
+    struct hopper_plan plan = {.choice = *choice, .sms = sms};
     uint8_t *scratch = NULL;
-    RETURN_IF_FAILED(gpu_count_sms(problem->device, &plan.sms));
-    RETURN_IF_FAILED(hopper_choose_tiles(problem, kind, plan.sms, &plan.choice));
-    if (plan.choice.tile >= HOPPER_TILES) {
-        return kind->run_narrow(problem, plan.choice.tile - HOPPER_TILES, plan.sms);
+    if (choice->tile >= HOPPER_TILES) {
+        return kind->run_narrow(problem, choice->tile - HOPPER_TILES, sms);
     }
     RETURN_IF_FAILED(make_plan(problem, kind, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
     place_operands(&plan, scratch);
     int32_t status = launch_all(&plan, kind);
     return gpu_release_scratch(problem, scratch, status);
+}
+
+struct ways {
+    const struct hopper_gemm_kind *kind;
+    int sms;
+    struct hopper_choice choices[TUNER_MOST_WAYS];
+};
+
+static int32_t run_way(const struct problem *problem, const void *all, int way) {
+    const struct ways *ways = all;
+    return run_choice(problem, ways->kind, ways->sms, &ways->choices[way]);
+}
+
+/* The model's choice, and single tiles that may be as fast. */
+static int rank_choices(const struct problem *problem, const struct hopper_gemm_kind *kind, struct ways *ways) {
+    const int64_t n = hopper_columns(problem);
+    int64_t ps[HOPPER_TILES];
+    int tiles[TUNER_MOST_WAYS], count = 1;
+    for (int i = 0; i < HOPPER_TILES; i++) {
+        ps[i] = kind->suits(i, problem->extension)
+                    ? hopper_tile_cost_ps(&hopper_configs[i], problem->m, n, problem->k, problem->l, ways->sms)
+                    : INT64_MAX;
+    }
+    const int ranked = gpu_rank_ways(ps, HOPPER_TILES, tiles);
+    for (int i = 0; i < ranked && count < TUNER_MOST_WAYS; i++) {
+        const struct hopper_choice one = {.tile = tiles[i], .first_columns = n};
+        if (one.tile != ways->choices[0].tile || n > ways->choices[0].first_columns) {
+            ways->choices[count++] = one;
+        }
+    }
+    return count;
+}
+
+static void tune(const struct problem *problem, const struct hopper_gemm_kind *kind, int sms,
+                 struct hopper_choice *choice) {
+    const struct cache_key key = key_of(problem, sms);
+    struct ways ways = {kind, sms, {*choice}};
+    const int count = rank_choices(problem, kind, &ways);
+    const int way = gpu_fastest_way(problem, &key, run_way, &ways, count);
+    if (way >= 0) {
+        *choice = ways.choices[way];
+        choice->tuned = true;
+        cache_keep(&choices, &key, choice, sizeof *choice);
+    }
+}
+
+int32_t hopper_run_gemm(const struct problem *problem, const struct hopper_gemm_kind *kind) {
+    struct hopper_choice choice;
+    int sms = 0;
+    RETURN_IF_FAILED(gpu_count_sms(problem->device, &sms));
+    RETURN_IF_FAILED(hopper_choose_tiles(problem, kind, sms, &choice));
+    if (!choice.tuned && gpu_tunes(problem->m)) {
+        tune(problem, kind, sms, &choice);
+    }
+    return run_choice(problem, kind, sms, &choice);
 }

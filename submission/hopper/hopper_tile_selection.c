@@ -125,7 +125,7 @@ static struct hopper_choice with_rest(uint32_t allowed, int tile, int64_t m, int
             for (int j = 0; j < HOPPER_TILES && first_ps < best_ps; j++) {
                 int64_t ps = first_ps + hopper_tile_cost_ps(&hopper_configs[j], m, n - columns, k, l, sms);
                 if (ps < best_ps && (allowed >> j & 1) != 0 && hopper_configs[j].sharing != EQUAL_SHARES) {
-                    choice = (struct hopper_choice){i, columns, j};
+                    choice = (struct hopper_choice){.tile = i, .first_columns = columns, .rest_tile = j};
                     best_ps = ps;
                 }
             }

@@ -2,6 +2,8 @@
 #ifndef HOPPER_TILE_SELECTION_H
 #define HOPPER_TILE_SELECTION_H
 
+#include <stdbool.h>
+
 #include "../gpu/gpu_tiles.h"
 #include "hopper_config.h"
 
@@ -57,6 +59,7 @@ struct hopper_choice {
     int tile;
     int64_t first_columns; /* n, or a multiple of both first tile and scale tile */
     int rest_tile;
+    bool tuned; /* timed on the device (gpu_tuner.h) */
 };
 
 /* The cheapest configuration; among equals the larger tile, which reads less, then the first listed.  If its

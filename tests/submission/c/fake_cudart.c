@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -21,6 +22,8 @@ EXPORT char fake_failing[NAME_BYTES]; /* the function that fails ... */
 EXPORT int fake_successes;            /* ... after so many calls that do not */
 EXPORT int fake_error;                /* the error that it returns */
 EXPORT int fake_no_entry;             /* the driver has no entry point */
+EXPORT int fake_capturing;            /* the queue is being captured */
+EXPORT char fake_fast[NAME_BYTES];    /* a part of the names of kernels that take 1 ms; others take 2 */
 
 /* Read by tests: a line per call. */
 EXPORT char fake_log[LOG_BYTES];
@@ -120,6 +123,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     *value = attribute == cudaDevAttrComputeCapabilityMajor   ? fake_capability[device] / 10
              : attribute == cudaDevAttrComputeCapabilityMinor ? fake_capability[device] % 10
              : attribute == cudaDevAttrMultiProcessorCount    ? fake_sms[device]
+             : attribute == cudaDevAttrL2CacheSize            ? 1 << 20
                                                               : -1;
     return cudaSuccess;
 }
@@ -150,6 +154,12 @@ static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t ra
     return CUDA_SUCCESS;
 }
 
+static CUresult is_capturing(CUstream queue, CUstreamCaptureStatus *status) {
+    (void)queue;
+    *status = fake_capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned version,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *result) {
@@ -159,6 +169,10 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, u
                          const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
                          CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) = encode;
     (void)memcpy(entry, &function, sizeof function);
+    if (strcmp(symbol, "cuStreamIsCapturing") == 0) {
+        CUresult (*ask)(CUstream, CUstreamCaptureStatus *) = is_capturing;
+        (void)memcpy(entry, &ask, sizeof ask);
+    }
     *result = fake_no_entry ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }
@@ -192,6 +206,57 @@ cudaError_t cudaMallocFromPoolAsync(void **memory, size_t bytes, cudaMemPool_t p
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t queue) {
     note("free %d %ju\n", memory == (void *)SCRATCH_ADDRESS, (uintmax_t)(uintptr_t)queue);
     FAIL_IF_ASKED(cudaFreeAsync);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    FAIL_IF_ASKED(cudaMalloc);
+    *memory = (void *)SCRATCH_ADDRESS;
+    note("allocate %zu\n", bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *memory) {
+    note("give_back %d\n", memory != NULL);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t queue) {
+    (void)memory, (void)byte;
+    note("set %zu %ju\n", bytes, (uintmax_t)(uintptr_t)queue);
+    return cudaSuccess;
+}
+
+/* An event is the time in ms of the kernels launched before it. */
+static float ms_until_now;
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    *event = calloc(1, sizeof(float));
+    return *event == NULL ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    free(event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
+    FAIL_IF_ASKED(cudaEventRecord);
+    note("event %ju\n", (uintmax_t)(uintptr_t)queue);
+    (void)memcpy(event, &ms_until_now, sizeof ms_until_now);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    (void)event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
+    float times[2];
+    (void)memcpy(&times[0], begin, sizeof times[0]);
+    (void)memcpy(&times[1], end, sizeof times[1]);
+    *ms = times[1] - times[0];
     return cudaSuccess;
 }
 
@@ -240,6 +305,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
     unsigned cluster[3];
     int pdl;
     read_attributes(config, cluster, &pdl);
+    ms_until_now += fake_fast[0] != '\0' && strstr(name_of(function), fake_fast) != NULL ? 1.0f : 2.0f;
     note("launch %s %u %u %u %u %u %u %zu %ju %u %u %u %d %d\n", name_of(function), config->gridDim.x,
          config->gridDim.y, config->gridDim.z, config->blockDim.x, config->blockDim.y, config->blockDim.z,
          config->dynamicSmemBytes, (uintmax_t)(uintptr_t)config->stream, cluster[0], cluster[1], cluster[2],
