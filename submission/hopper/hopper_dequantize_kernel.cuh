@@ -62,8 +62,8 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row);
 }
 
-/* The same before a GEMM that counts in memory: zeroes its words.  If the GEMM dequantizes the rest of A itself,
- * the grid has only a row's first units. */
+/* The same before a GEMM that counts in memory: zeroes its words.  If the GEMM dequantizes the rest of A
+ * itself, the grid has only a row's first units. */
 static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_first_kernel(const __grid_constant__ dequantize_params p, uint32_t *counters, uint32_t count) {
     const int64_t row = (int64_t)blockIdx.z * gridDim.x + blockIdx.x;
