@@ -1,7 +1,8 @@
 """Builds the wheel of `nvfp4_gemm`: the folder submission/ under that name, with the C library that make builds.
 
 All output goes to BUILD (default: build), so that a read-only checkout can be installed.  pyproject.toml defines the
-wheel's contents.
+wheel's contents, MANIFEST.in those of a source distribution.  With nvcc the build takes one to six minutes, with GPU=0,
+which builds the CPU backend alone, seconds; pip shows it if it is called with -v.
 """
 
 import os

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 
 import pytest
+
+
+def made(command, folder, **environment):
+    """The one file that a command of pip or setuptools leaves in a folder."""
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=os.environ | environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = folder.iterdir()
+    return path
+
+
+def build_wheel(source, folder, **environment):
+    options = ["--no-build-isolation", "--no-deps", "--no-index", "-w", folder]
+    return made(["-m", "pip", "wheel", *options, source], folder, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +35,23 @@ def wheel(root, tmp_path_factory):
         version = importlib.metadata.version(name) if importlib.util.find_spec(name) else "0"
         if int(version.partition(".")[0]) < oldest:
             pytest.skip(f"{name} {oldest} or later is not installed")
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder]
-    done = subprocess.run([*command, root], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = folder.iterdir()
-    return path
+    return build_wheel(root, tmp_path_factory.mktemp("wheel"))
+
+
+def test_a_source_distribution_builds_the_same_wheel_and_has_every_source(root, wheel, tmp_path):
+    folders = {name: tmp_path / name for name in ("scratch", "sdist", "wheel")}
+    for folder in folders.values():
+        folder.mkdir()
+    program = "import os, sys; os.chdir(sys.argv[1]); import setuptools.build_meta as b; b.build_sdist(sys.argv[2])"
+    archive = made(["-c", program, root, folders["sdist"]], folders["sdist"], BUILD=str(folders["scratch"]))
+    with tarfile.open(archive) as content:
+        held = {name.partition("/")[2] for name in content.getnames()}
+    tracked = subprocess.run(["git", "-C", root, "ls-files", "submission"], capture_output=True, text=True).stdout
+    assert held.issuperset(tracked.split())
+    again = build_wheel(archive, folders["wheel"], GPU="0", CFLAGS="-O0")
+    assert again.name == wheel.name
+    first, second = (sorted(zipfile.ZipFile(path).namelist()) for path in (wheel, again))
+    assert first == second
 
 
 def test_the_wheel_holds_one_package_with_its_modules_and_the_library(root, wheel):
