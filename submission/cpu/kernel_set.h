@@ -10,6 +10,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #include "../core/backend.h"
 
@@ -130,5 +133,14 @@ void pack_b_values(void *panel, int which, const struct operand *b, int64_t firs
                    int64_t first_group, int groups);
 void pack_b_scales(void *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups);
+
+#ifdef __x86_64__
+/* HW: CPUID leaf 1, ecx bit 29 (SDM, volume 2, CPUID).  Clang 14's __builtin_cpu_supports does not know "f16c".
+ */
+static inline int cpu_has_f16c(void) {
+    unsigned int eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
+}
+#endif
 
 #endif

@@ -9,7 +9,7 @@
 enum { HALVES = 2, LANES = PANEL_COLS / HALVES }; /* a panel is two vectors wide */
 
 static int supported(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
 }
 
 static void pack_b(void *panel, int which, const struct operand *b, int64_t first_row, int rows,

@@ -17,7 +17,7 @@ enum {
 static int supported(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c");
+           __builtin_cpu_supports("avx512vnni") && cpu_has_f16c();
 }
 
 /* 64 values of a row, in order of k, as bytes: twice the value plus VALUE_BIAS. */
