@@ -310,10 +310,11 @@ class Timings:
 
     def note(self) -> str:
         """What did not count; "" if all did."""
-        said = f"{self.doubted} of {self.count} rounds do not count: the worker's clock shows less than the harness's"
+        less = "the worker's clock shows less than the harness's"
         if excess := self._excess():
-            said += f"; so the harness's times count, which are {100 * excess:.0f} % longer"
-        return said if self.doubted else ""
+            longer = f"{100 * excess:.0f}" if excess > 0.01 else "less than 1"
+            return f"in {self.doubted} of {self.count} rounds {less}: all times are the harness's, {longer} % longer"
+        return f"{self.doubted} of {self.count} rounds do not count: {less}" if self.doubted else ""
 
     def too_few(self) -> str | None:
         """The error message if the parent's times count and lie far above the claims, else None."""

@@ -12,7 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_OF_SYSTEM = ("/bin", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/nix", "/opt", "/proc", "/sbin", "/sys", "/usr")
+# Not all of /sys: a read of /sys/kernel/tracing/trace_pipe takes events away.
+_OF_SYSTEM = (
+    "/bin", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/nix", "/opt", "/proc", "/sbin", "/sys/bus", "/sys/class",
+    "/sys/dev", "/sys/devices", "/sys/fs/cgroup", "/sys/kernel/mm", "/sys/module", "/usr",
+)  # fmt: skip
 # Other programs' files lie in these, so that a folder beside the submission there is not its own.
 _OF_ALL = ("/", "/dev", "/run", "/tmp", "/var/spool", "/var/tmp")
 _SEARCHED = (
@@ -36,7 +40,7 @@ def _entries(folder: Path) -> Iterator[tuple[Path, bool]]:
 def _needed() -> set[Path]:
     """The folders of this checkout and its build, of Python and its modules, of compilers and libraries."""
     searched = [Path(one) for name in _SEARCHED for one in os.environ.get(name, "").split(os.pathsep) if one]
-    homes = [path.parent for path in searched if path.name == "bin"]
+    homes = [path.parent for path in searched if path.name == "bin" and path.parent not in (Path("/"), Path.home())]
     return {Path(path).resolve() for path in (ROOT, sys.prefix, sys.base_prefix, *sys.path, *searched, *homes)}
 
 

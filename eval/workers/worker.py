@@ -105,6 +105,8 @@ def _blamed(action: str) -> Iterator[None]:
 
 def _hint(error: BaseException) -> str:
     """What the sandbox has to do with an error of the submission, if anything."""
+    if isinstance(error, (ImportError, OSError)) and str(error).endswith(os.strerror(errno.EACCES)):
+        return f"; {HINTS[errno.EACCES]}"  # a shared library's comes without a number
     if not isinstance(error, OSError):
         return ""
     if error.errno == errno.EPERM and error.filename is None:
@@ -367,8 +369,8 @@ def main(setup: Setup, end: int, lifeline: int, log: int, folder: int) -> None:
     mounted = sandbox.separate_mounts(torch.device(setup.device).type, Path(setup.scratch), folder)
     keeper.keep(socket.socket(fileno=lifeline), (end, log, folder))
     channel = Channel(socket.socket(fileno=end))
-    state = _isolate(setup, log, folder, mounted)
     try:
+        state = _isolate(setup, log, folder, mounted)
         worker = Worker(setup, channel)
         sandbox.close_sockets(state)
         channel.send({"ok": {"sandbox": state.message(), "pid": os.getpid()}})

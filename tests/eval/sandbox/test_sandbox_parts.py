@@ -269,8 +269,12 @@ def test_a_build_and_compilers_among_temporary_files_are_readable(monkeypatch, t
     for folder in ("build", "compiler/bin", "compiler/lib"):
         (tmp_path / folder).mkdir(parents=True)
     monkeypatch.setenv("BUILD", str(tmp_path / "build"))
-    monkeypatch.setenv("PATH", str(tmp_path / "compiler" / "bin"))
+    monkeypatch.setattr(places.Path, "home", lambda: tmp_path / "home")
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join((str(tmp_path / "compiler" / "bin"), "/bin", str(tmp_path / "home/bin")))
+    )
     needed = places._needed()
+    assert not needed & {Path("/"), tmp_path / "home"}, "no more than the programs there"
     assert needed >= {tmp_path / "build", tmp_path / "compiler", places.ROOT, Path(sys.prefix).resolve()}
 
 

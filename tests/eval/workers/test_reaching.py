@@ -254,6 +254,7 @@ def test_a_long_error_is_told_in_short_and_by_its_ends():
         (PermissionError(1, "Operation not permitted", "x"), "a submission writes only where"),
         (FileNotFoundError(2, "No such file", "/dev/shm/x"), "on a CPU a worker's /dev and /dev/shm are its own"),
         (OSError(28, "No space left on device"), "the disk of the folder for temporary files is full; TMPDIR"),
+        (ImportError("x.so: cannot open shared object file: Permission denied"), "a submission writes only where"),
         (FileNotFoundError(2, "No such file", "/x"), None),
         (ValueError("Permission denied"), None),
     ],
@@ -316,6 +317,18 @@ def test_the_leaderboards_modules_are_there(tmp_path):
     result = run_test(path, CASE, CPU, LIMITS)
     assert result.passed, result.error
     assert result.printed.splitlines() == ["(True, '') False", "(True, '') False (True, [])", "True False"]
+
+
+def test_a_submission_that_spoils_its_own_folder_is_told_so_in_the_next_case(root, tmp_path):
+    (tmp_path / "kernel.py").write_text(
+        "import os\nfrom pathlib import Path\nfrom tests.adversarial.honest.honest import custom_kernel\n"
+        "cache = Path(os.environ['TRITON_CACHE_DIR'])\ncache.rmdir()\ncache.write_text('')\n"
+    )
+    (tmp_path / "cases.txt").write_text(f"{CASE.spec}\n{CASE.spec}\n")
+    command = [sys.executable, root / "eval" / "eval.py", "test", tmp_path / "cases.txt", "--device", "cpu"]
+    done = subprocess.run([*command, "--submission", tmp_path / "kernel.py"], capture_output=True, text=True)
+    assert done.returncode == 112 and "1 of 2 tests pass" in done.stdout, done.stderr
+    assert re.search(r"^FAIL 40 72 128: FileExistsError: .*triton_cache_dir'", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_a_utils_of_the_submissions_own_comes_first(tmp_path):
