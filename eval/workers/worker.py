@@ -50,7 +50,7 @@ PROFILE_ROWS = 20
 MODULE = "submission"
 PACKAGE = Path(__file__).resolve().parents[2] / MODULE
 # The beginnings of file names of frames: of the harness and the import system, of Python and its packages.
-NOT_OWN = (str(Path(eval.__file__).parent) + os.sep, "<frozen importlib")
+NOT_OWN = (str(Path(eval.__file__).parent) + os.sep, "<frozen ")
 LIBRARIES = tuple(prefix + os.sep for prefix in {sys.prefix, sys.base_prefix})
 STUB = """import importlib.machinery, importlib.util, sys
 loader = importlib.machinery.SourceFileLoader({name!r}, {path!r})
@@ -109,6 +109,8 @@ def _hint(error: BaseException) -> str:
         return f"; {HINTS[errno.EACCES]}"  # a shared library's comes without a number
     if not isinstance(error, OSError):
         return ""
+    if error.errno is None and error.__context__ is not None:  # urllib's says what another one meant
+        return _hint(error.__context__)
     if error.errno == errno.EPERM and error.filename is None:
         return f"; {REFUSES}"
     if error.errno == errno.ENOENT and str(error.filename).startswith("/dev/"):
@@ -140,7 +142,7 @@ def _told(error: BaseException) -> str:
         where = f" ({Path(place.filename).name}:{place.lineno})"
     with contextlib.suppress(BaseException):  # the disk may be full
         traceback.print_exception(type(error), error, _own_frames(error.__traceback__))
-    return f"{kind}: {said}{where}{hint}"
+    return f"{kind}{said and ': '}{said}{where}{hint}"
 
 
 def _load(path: str, scratch: Path, problem: Problem) -> ModuleType:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 from pathlib import Path
 
 import pytest
@@ -262,6 +263,24 @@ def test_a_long_error_is_told_in_short_and_by_its_ends():
 def test_a_refusal_of_the_sandbox_is_told_by_its_number(error, hint):
     said = blamed(error)
     assert f"; {hint}" in said if hint else ";" not in said
+
+
+def test_an_error_that_wraps_a_refusal_is_told_by_the_refusals_number():
+    try:
+        try:
+            raise PermissionError(1, "Operation not permitted")
+        except OSError as refusal:
+            raise urllib.error.URLError(refusal)  # noqa: B904  (as urllib does)
+    except OSError as error:
+        assert "; the sandbox refuses this call: sockets" in blamed(error)
+
+
+def test_a_place_is_the_submissions_own_and_an_empty_message_is_none(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text("import os\nos.makedirs('/proc/new', exist_ok=True)\n")
+    assert "(kernel.py:2)" in run_test(path, CASE, CPU, LIMITS).error
+    path.write_text("def custom_kernel(data):\n    raise KeyboardInterrupt\n")
+    assert run_test(path, CASE, CPU, LIMITS).error == "custom_kernel failed: KeyboardInterrupt (kernel.py:2)"
 
 
 def test_a_traceback_begins_and_the_place_ends_in_the_submissions_own_files(tmp_path):
