@@ -79,7 +79,7 @@ ifneq ($(and $(filter run bench bundle compare,$(WANTED)),$(filter-out $(PROBLEM
 $(error PROBLEM is '$(PROBLEM)': expected one of $(PROBLEMS))
 endif
 run: ## start: set up, build, run a problem's tests and benchmarks on the best backend here (PROBLEM=group_gemm, gemm, gemv)
-	+@$(READY) && ./nvfp4 eval test --problem $(PROBLEM) && ./nvfp4 eval benchmark --problem $(PROBLEM)
+	$(SHARES)@$(READY) && ./nvfp4 eval test --problem $(PROBLEM) && ./nvfp4 eval benchmark --problem $(PROBLEM)
 
 # Programs that tests run, built first because tests run in parallel.
 TEST_PROGRAMS := $(SIM_TEST_PROGRAMS) $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/micro_sim)
@@ -87,7 +87,7 @@ test-programs: $(TEST_PROGRAMS)
 	@:
 
 test: ## start: set up, build, run every test (one file: PYTEST_ARGS='-n 0 -x tests/submission/test_abi.py')
-	+@$(call run_tests,build test-programs)
+	$(SHARES)@$(call run_tests,build test-programs)
 
 lock: ## develop: update scripts/dev.lock to the newest versions that pyproject.toml allows, with their hashes
 	@python=$$(scripts/setup.sh run) && mkdir -p $(BUILD)/lock && cp pyproject.toml $(BUILD)/lock && \
@@ -96,10 +96,10 @@ lock: ## develop: update scripts/dev.lock to the newest versions that pyproject.
 	sed -E "s/( ;| and) \(+platform_machine.*'linux'\)* / /" dev.lock > $(CURDIR)/scripts/dev.lock && git diff --stat $(CURDIR)/scripts
 
 bench: ## measure: time the CPU backend against torch, and the host cost of a call (PROBLEM=)
-	+@$(READY) && ./nvfp4 bench cpu --problem $(PROBLEM) && ./nvfp4 bench host --problem $(PROBLEM)
+	$(SHARES)@$(READY) && ./nvfp4 bench cpu --problem $(PROBLEM) && ./nvfp4 bench host --problem $(PROBLEM)
 
 sweep: ## measure: time every M against cuBLAS, on a CPU torch; write build/sweep.json (SWEEP_ARGS='--rows 1,64')
-	+@$(READY) && ./nvfp4 bench sweep --json $(BUILD)/sweep.json $(SWEEP_ARGS)
+	$(SHARES)@$(READY) && ./nvfp4 bench sweep --json $(BUILD)/sweep.json $(SWEEP_ARGS)
 
 # The shape, and the backend, which implies the chip.
 M ?= 256
@@ -142,7 +142,7 @@ history: ## rounds: render the record as pages with plots, build/history/index.h
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.history
 
 compare: ## measure: on a CUDA device: check the backend, time it against cuBLAS and Triton (PROBLEM=)
-	+@$(READY) && ./nvfp4 bench check_gpu --problem $(PROBLEM) && ./nvfp4 bench compare --problem $(PROBLEM) $(COMPARE_ARGS)
+	$(SHARES)@$(READY) && ./nvfp4 bench check_gpu --problem $(PROBLEM) && ./nvfp4 bench compare --problem $(PROBLEM) $(COMPARE_ARGS)
 
 cost-model: build simulator ## measure: simulate the Blackwell kernel's times (minutes)
 	@python=$$(scripts/setup.sh test) && "$$python" -m simulator.calibration.calls && "$$python" -m scripts.rounds results
@@ -170,7 +170,7 @@ micro: $(BUILD)/micro ## measure: on an sm_90a device: measure the clock model's
 SANITIZERS ?= memcheck racecheck synccheck
 sanitize: ## measure: on a CUDA device: run compute-sanitizer on every tile of the backend
 	@command -v compute-sanitizer > /dev/null || { echo 'sanitize: no compute-sanitizer in PATH; CUDA toolkits have it'; exit 2; }
-	+@$(READY) && \
+	$(SHARES)@$(READY) && \
 	for tool in $(SANITIZERS); do for problem in dual_gemm group_gemm; do echo "$$tool of $$problem" && \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 --kernel-name-exclude kernel_substring=at:: \
 	    "$$python" -m scripts.bench.check_gpu --problem $$problem --only rings --configs all || exit 1; done; done

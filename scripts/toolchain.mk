@@ -41,6 +41,8 @@ ifeq ($(shell mkdir -p '$(BUILD)' 2> /dev/null && test -w '$(BUILD)' && echo yes
 $(error cannot write $(abspath $(BUILD)): give BUILD= a folder of your own, and NVFP4_VENV= one for the Python environment)
 endif
 endif
+# Before a recipe that calls make: that make shares the jobs of this one, and `make -n` still runs nothing.
+SHARES := $(if $(findstring n,$(filter-out -% %=%,$(firstword $(MAKEFLAGS)))),,+)
 # One job per processor, if -j was not given and every goal is a file.
 JOBS := $(shell nproc 2> /dev/null || echo 1)
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS))$(filter-out $(FILE_GOALS) $(BUILD)/%,$(WANTED)),0)

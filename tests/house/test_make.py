@@ -20,16 +20,14 @@ CPU_KERNELS = "build/submission/cpu/kernels/kernels_{}.o"
 
 
 class Checkout:
-    """Links to the checkout's folders, and its Makefile without the `+` that makes `make -n` run a recipe."""
+    """Links to the checkout's folders and files, but for what it has built."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.folder, self.package = folder, folder / "package"
         self.package.mkdir()
         for entry in root.iterdir():
-            if entry.name not in ("Makefile", "build", ".git", ".venv"):
+            if entry.name not in ("build", ".git", ".venv"):
                 (self.package / entry.name).symlink_to(entry)
-        text = (root / "Makefile").read_text()
-        (self.package / "Makefile").write_text(text.replace("\t+@", "\t@"))
         (folder / "bin").mkdir()
         for name, script in TOOLS.items():
             tool = folder / "bin" / name
