@@ -86,7 +86,8 @@ def check_codes(codes: torch.Tensor, name: str, k_name: str) -> None:
     """Raises ValueError unless these can be a weight's codes."""
     shape = tuple(codes.shape)
     if codes.dtype not in _CODE_DTYPES or len(shape) != 2:
-        raise ValueError(f"{name} has dtype {codes.dtype} and shape {shape}; expected uint8 (N, K/2)")
+        hint = ": these are not quantized, which quantize_linear() does" if codes.dtype.is_floating_point else ""
+        raise ValueError(f"{name} has dtype {codes.dtype} and shape {shape}; expected uint8 (N, K/2){hint}")
     check_width(k_name, 2 * shape[1], f"{name} has shape {shape}, K/2 the last: ")
 
 

@@ -306,3 +306,9 @@ def test_a_layer_by_itself_reads_the_config_too(tmp_path):
     with pytest.raises(ValueError, match="transform_config"):
         Linear.load(folder, f"{PREFIX}up_proj")
     assert Linear.load(folder, f"{PREFIX}up_proj", ignore="transform_config").in_features == HIDDEN
+
+
+def test_a_checkpoint_that_is_not_quantized_is_refused_in_its_own_words():
+    weight = {"m.proj.weight": torch.zeros(128, 64, dtype=torch.bfloat16)}
+    with pytest.raises(ValueError, match=r"m\.proj\.weight has dtype torch\.bfloat16 .*: these are not quantized"):
+        Linear.load(weight, "m.proj")
