@@ -101,8 +101,11 @@ def footer(results: Sequence[Result], verbose: bool = False) -> str:
         lines += dict.fromkeys(
             f"printed: {line}" for result in results if result.passed for line in result.printed.splitlines()
         )
-    elif missing := lacking(results):
+        return clean("\n".join(lines))
+    if missing := lacking(results):
         lines += [f"the sandbox LACKS {missing}"]
+    if any(result.passed and result.printed for result in results):
+        lines += ["the submission printed something: -v shows it"]
     return clean("\n".join(lines))
 
 
@@ -127,7 +130,10 @@ def last_words(results: Sequence[Result]) -> str:
 
 def error_text(ratio: float | None) -> str:
     """An error / tolerance as text."""
-    return "" if ratio is None else f"{ratio:.2g}" if math.isfinite(ratio) else "inf"
+    if ratio is None or not math.isfinite(ratio):
+        return "" if ratio is None else "inf"
+    short = f"{ratio:.2g}"
+    return short if short != "1" else f"{ratio:.6g}"  # which side of 1 it is on decides
 
 
 def print_tests(results: Sequence[Result]) -> None:
@@ -145,7 +151,7 @@ def print_tests(results: Sequence[Result]) -> None:
     kinds = {result.data for result in results} - {BOARD}
     title = f"{sum(result.passed for result in results)} of {len(results)} tests pass"
     title += f" on {', '.join(kinds)} data" if kinds else ""
-    print_table(title, [columns(results), "seed", "took", "error / tolerance", ""], rows)
+    print_table(title, [columns(results), "seed", "judged in", "error / tolerance", ""], rows)
     print_failures(results)
 
 

@@ -80,4 +80,6 @@ def test_help_and_pages_name_programs_and_targets_that_exist(root):
 def test_nvfp4_lists_the_programs_of_a_folder(root):
     done = subprocess.run([root / "nvfp4", "bench", "cpus"], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("nvfp4: bench has no program 'cpus'\nusage: ")
-    assert {"cpu", "compare", "micro", "sweep"} <= set(done.stderr.split("one of")[1].split())
+    lines = dict(line.split(maxsplit=1) for line in done.stderr.split("one of\n")[1].splitlines())
+    assert {"cpu", "compare", "micro", "sweep", "extended", "extended.rows"} <= set(lines)
+    assert lines["modules"].startswith("Times whole gated MLPs") and all(map(str.strip, lines.values()))

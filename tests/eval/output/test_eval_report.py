@@ -65,12 +65,29 @@ def test_a_failure_shows_the_last_twenty_lines_it_printed(capsys):
     assert lines == ["FAIL 256 4096 7168: it broke", *(f"  submission: line {i}" for i in range(5, 25))]
 
 
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.423, "0.42"), (0.9964, "0.9964"), (1.0, "1"), (1.0003, "1.0003"), (1.26, "1.3"), (None, "")]
+)
+def test_an_error_beside_its_limit_is_told_from_it(ratio, text):
+    assert report.error_text(ratio) == text
+
+
+def test_what_a_passing_submission_printed_is_mentioned_and_shown_on_request():
+    printed, silent = Result(CASE, printed="hello"), Result(CASE)
+    for result in (printed, silent):
+        result.checked = 1
+    assert "the submission printed something: -v shows it" in report.footer([silent, printed])
+    assert "-v" not in report.footer([silent])
+    assert "printed: hello" in report.footer([printed], verbose=True)
+    assert "-v" not in report.footer([Result(CASE, error="it broke", printed="hello")])
+
+
 def test_tests_are_listed_with_their_seed_time_and_worst_error(capsys):
     right = Result(CASE, seconds=2.5, worst_error=0.423)
     report.print_tests([right, Result(CASE, error="it broke", seconds=0.03, worst_error=math.inf)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "1 of 2 tests pass"
-    assert lines[1].split() == ["M", "N", "K", "seed", "took", "error", "/", "tolerance"]
+    assert lines[1].split() == ["M", "N", "K", "seed", "judged", "in", "error", "/", "tolerance"]
     assert lines[3].split()[3:] == ["1111", "2.5", "s", "0.42", "pass"]
     assert lines[4].split()[3:] == ["1111", "30", "ms", "inf", "FAIL"]
     assert lines[5] == "FAIL 256 4096 7168: it broke"
@@ -202,7 +219,7 @@ def test_the_sandbox_and_what_a_passing_submission_printed_are_told_on_request()
         Result(CASE, sandbox=State({"all": "on"}), printed="why", error="it broke"),
     ]
     assert report.footer(results, True).splitlines() == ["sandbox: all (on)", "printed: hello", r"printed: \x1b[2J"]
-    assert "printed" not in report.footer(results)
+    assert "hello" not in report.footer(results)
 
 
 def test_a_failed_benchmark_has_no_figures_and_there_is_no_mean(capsys):
