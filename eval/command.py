@@ -103,7 +103,7 @@ def _problem(options: argparse.Namespace) -> Problem:
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     """The command line's options; ends the program with code 2 and a message if they are wrong."""
-    parser = Parser(prog="eval.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="./nvfp4 eval", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=MODES)
     examples = " or ".join(problem.example for problem in PROBLEMS.values())
     parser.add_argument(

@@ -255,7 +255,9 @@ def every_config(problem: str) -> list[str]:
 
 def main() -> int:
     """Runs the checks."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench check_gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--problem", type=short_name, choices=PROBLEM_CHECKS, default=DEFAULT.name)
     parser.add_argument(
         "--only", help="comma-separated; default: all of " + ", ".join({**CHECKS, **check_groups.CHECKS})

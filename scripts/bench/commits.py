@@ -115,7 +115,9 @@ def time(ledger: bool, words: list[str]) -> int:
 
 def main() -> int:
     """Entry point; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench commits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("step", choices=("fetch", "time"))
     parser.add_argument("--ledger", action="store_true", help="the ledger's commits and variants")
     options, words = parser.parse_known_args()

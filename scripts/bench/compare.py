@@ -251,7 +251,9 @@ def read_shape(parts: Sequence[str]) -> Shape:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = argparse.ArgumentParser(
+        prog="./nvfp4 bench compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     made.add_argument("--variants", default="auto", help="comma-separated; default: auto")
     made.add_argument("--problem", type=short_name, choices=KINDS, default=DEFAULT.name)
     made.add_argument("--baselines", help="comma-separated; empty for none; default: the problem's on a CUDA device")

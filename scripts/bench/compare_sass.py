@@ -293,7 +293,9 @@ def render(rows: list[Row]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench compare_sass", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("before", metavar="A")
     parser.add_argument("after", metavar="B")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")

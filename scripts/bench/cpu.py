@@ -124,7 +124,9 @@ def measure(shape: Shape, seed: int, repeats: int) -> dict[str, float]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints the table; --json FILE keeps it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench cpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=positive, default=9)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--problem", type=short_name, choices=KERNELS, default=DEFAULT.name)

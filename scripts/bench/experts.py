@@ -189,7 +189,9 @@ def print_products(rows: list[dict[str, object]]) -> None:
 
 def main() -> None:
     """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench experts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--layer", action="store_true")
     for name, value in (("experts", 128), ("hidden", 2048), ("intermediate", 768)):

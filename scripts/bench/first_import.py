@@ -59,7 +59,7 @@ def measure(target: str, repeats: int) -> dict[str, dict[str, float]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints a row a target whose compilers are here; --json FILE keeps them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="./nvfp4 bench first_import", description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=positive, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)

@@ -206,7 +206,7 @@ def print_operators(found: dict[str, dict[str, float]]) -> None:
 
 def main() -> int:
     """Prints the host costs; --json FILE keeps them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="./nvfp4 bench host", description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=positive, default=30)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--problem", type=short_name, choices=GOALS_US, default=DEFAULT.name)

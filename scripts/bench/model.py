@@ -131,7 +131,9 @@ def times_of(model: torch.nn.Module, device: str, context: int, prefill: int, co
 
 def main(arguments: list[str] | None = None) -> None:
     """Times every kind."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench model", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", choices=SIZES, default="8b")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--context", type=int, default=CONTEXT, help="tokens in the cache before a step")

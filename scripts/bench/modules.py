@@ -73,7 +73,9 @@ def us_of_a_layer(graphs: dict[str, torch.cuda.CUDAGraph], layers: int) -> dict[
 
 def main() -> None:
     """Times every size and number of tokens."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench modules", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     need_device(parser)

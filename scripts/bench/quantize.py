@@ -124,7 +124,9 @@ def _table(rows: list[dict[str, object]], digits: int) -> str:
 
 def main() -> int:
     """Prints the tables; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench quantize", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     need_device(parser)

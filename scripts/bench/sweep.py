@@ -129,7 +129,9 @@ def measured(options: argparse.Namespace) -> sweep_report.Sweep:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures or reads a sweep; prints its tables and writes its record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is a device")
     parser.add_argument(
         "--rows", type=sizes("M"), default=[], metavar="M,...", help="default: 1 to 8192, on a CPU to 256"

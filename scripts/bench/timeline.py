@@ -25,7 +25,7 @@ GROUPS_K = 64  # of which K is a multiple (custom_kernel.h)
 def main(arguments: list[str]) -> int:
     """Simulates, writes the trace, prints a summary."""
     parser = argparse.ArgumentParser(
-        prog="nvfp4 bench timeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="./nvfp4 bench timeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name in ("m", "n", "k"):
         parser.add_argument(name, type=positive)

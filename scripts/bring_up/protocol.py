@@ -266,7 +266,7 @@ class Day:
 def main(arguments: list[str]) -> int:
     """Runs the protocol; returns 0 if no step failed, 2 without a device."""
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.bring_up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="./nvfp4 bring_up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", type=Path, default=BUILD / "bring_up.json", help="the report")
     parser.add_argument("--folder", type=Path, default=BUILD / "bring_up", help="for the steps' logs")

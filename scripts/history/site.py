@@ -47,7 +47,7 @@ def write_history(tank: Tank, out: Path, repo_url: str | None) -> Path:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.history", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./nvfp4 history", description=__doc__)
     parser.add_argument("--root", type=Path, default=ROOT, help="repository root (default: this one)")
     parser.add_argument("--out", type=Path, help="default: build/history under the root")
     parser.add_argument("--repo-url", help="web address for links to commits (default: pyproject.toml, remote)")

@@ -296,7 +296,7 @@ def choose_target(problem: Problem = DEFAULT) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Write the one-file submission.")
+    parser = argparse.ArgumentParser(prog="./nvfp4 bundle", description="Write the one-file submission.")
     parser.add_argument("--target", choices=["auto", *TARGETS], default="auto")
     parser.add_argument("--problem", type=short_name, choices=PROBLEMS, default=DEFAULT.name)
     parser.add_argument("--output", type=Path, help="default: submission_TARGET.py, or PROBLEM_TARGET.py, in BUILD")

@@ -325,7 +325,9 @@ def lint(content: bytes) -> tuple[list[Finding], list[str]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Check submission files against the leaderboard's rules.")
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 lint", description="Check submission files against the leaderboard's rules."
+    )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     failed = False

@@ -119,7 +119,9 @@ def read_verdict(output: str, status: int, mode: str, local: bool) -> Verdict:
 
 def main(arguments: list[str] | None = None) -> int:
     """Lints the file, sends it and prints the verdict; returns the exit status that the module's text lists."""
-    parser = argparse.ArgumentParser(description="Submit a file with popcorn-cli and report the verdict.")
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 submit", description="Submit a file with popcorn-cli and report the verdict."
+    )
     parser.add_argument("file", nargs="?", type=Path, default=BUILD / "submission_b200.py")
     parser.add_argument("--mode", choices=MODES, default="test")
     parser.add_argument("--gpu", help="the leaderboard's name of the GPU (default: the file's directive)")

@@ -204,7 +204,7 @@ def rerun(tank: Tank, args: argparse.Namespace) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(prog="python -m scripts.rounds", description=__doc__)
+    top = argparse.ArgumentParser(prog="./nvfp4 rounds", description=__doc__)
     top.add_argument("--root", type=Path, default=ROOT, help="repository root (default: this one)")
     commands = top.add_subparsers(dest="command_name", required=True)
 

@@ -229,7 +229,9 @@ def order(row: dict) -> tuple[int, int, int, int]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 validate backend_table", description=(__doc__ or "").split("\n", 1)[0]
+    )
     parser.add_argument("backend", choices=BACKENDS)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=[name for name in SETS if name != "in make test"])
     parser.add_argument("--configs", nargs="+", help="default: all, and the one that tile selection chooses")

@@ -48,7 +48,7 @@ def full_tables() -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser = argparse.ArgumentParser(prog="./nvfp4 validate report", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("folder", nargs="?", type=Path, default=BUILD / "validation", help="default: %(default)s")
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)

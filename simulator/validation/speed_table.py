@@ -72,7 +72,9 @@ def cpu() -> str:
 
 def main() -> None:
     """Measures, and writes the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 validate speed_table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("modes", nargs="*", metavar="MODE", help="eager, late, reverse, random:SEED, poison")
     modes = parser.parse_args().modes or ["eager", "late", "random:1"]
     columns = [(backend, mode) for backend in BACKENDS for mode in modes]

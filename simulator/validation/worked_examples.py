@@ -53,7 +53,11 @@ def render(page: str, name: str = EXAMPLE) -> str:
 
 def main(arguments: list[str]) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 validate worked_examples",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args(arguments).check
     differs = False

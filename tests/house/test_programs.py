@@ -51,6 +51,10 @@ def test_each_program_answers_help_with_nothing_installed_or_built(tmp_path):
     assert len(answers) > 40
     for module, (status, said) in answers.items():
         assert status in (None, 0) and said.startswith("usage: "), (module, status, said)
+        for folder, typed in (("scripts.bench", "./nvfp4 bench"), ("simulator.validation", "./nvfp4 validate")):
+            if module.startswith(f"{folder}."):
+                program = module.removeprefix(f"{folder}.").removesuffix(".__main__")
+                assert said.startswith(f"usage: {typed} {program} "), (module, said)
         description = said.partition("\n\n")[2].partition("\n\n")[0]
         assert description and not description.startswith(("options:", "positional arguments:")), (module, said)
 

@@ -130,7 +130,9 @@ def time_in_turns(calls: dict[str, Call], rounds: int) -> dict[str, list[float]]
 
 def main() -> int:
     """Prints the table; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench extended", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--shapes", nargs="+", metavar="MxNxK", default=["x".join(map(str, one)) for one in SHAPES])
     parser.add_argument("--rounds", type=positive, default=40)
     parser.add_argument("--json", type=Path, metavar="FILE")

@@ -86,7 +86,9 @@ def microseconds_of(call: Call, layers: int) -> float:
 
 def main() -> int:
     """Prints the tables; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench extended.rows", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", nargs="+", metavar="HIDDENxINTERMEDIATE", default=SIZES)
     parser.add_argument("--rows", nargs="+", type=positive, default=ROWS)
     parser.add_argument("--json", type=Path, metavar="FILE")

@@ -105,7 +105,11 @@ def solution(target: str = "b200", root: Path = ROOT) -> dict[str, object]:
 
 def main() -> int:
     """Writes the three files; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="make bundle BOARD=sol-execbench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--target", choices=HARDWARE, default="b200")
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FOLDER")
     options = parser.parse_args()

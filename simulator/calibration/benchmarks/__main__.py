@@ -79,7 +79,9 @@ def document(environment: dict[str, str], rows: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     """Runs the program, writes and prints its rows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 bench micro", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("groups", nargs="*")
     parser.add_argument("--json", type=Path, default=BUILD / "micro.json", metavar="FILE")
     parser.add_argument("--keep", metavar="NAME", help="write the data set data/NAME too")

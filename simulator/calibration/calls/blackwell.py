@@ -195,7 +195,7 @@ def write(path: Path, text: str) -> None:
 def main(arguments: list[str]) -> int:
     """Simulates and writes, or checks the committed files."""
     parser = argparse.ArgumentParser(
-        prog="python -m simulator.calibration.calls",
+        prog="./nvfp4 cost_model",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

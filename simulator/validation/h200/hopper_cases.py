@@ -206,7 +206,11 @@ def ulps(halves: np.ndarray) -> np.ndarray:
 
 def main(arguments: list[str]) -> None:
     every = cases()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 validate h200.hopper_cases",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="+", choices=[case.name for case in every], metavar="NAME")
     options = parser.parse_args(arguments)

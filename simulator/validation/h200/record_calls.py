@@ -247,7 +247,11 @@ def compare(out: Path) -> int:
 def main(arguments: list[str]) -> int:
     """Runs the command that the first argument names."""
     commands = {"card": card, "pack": pack, "compare": compare}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 validate h200.record_calls",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("command", choices=commands)
     parser.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)

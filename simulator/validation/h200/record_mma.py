@@ -151,7 +151,11 @@ def differing(instruction: tuple[str, Rule, str, str], group: np.ndarray, d: np.
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 validate h200.record_mma",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, further in (("cases", ()), ("pack", ("results", "file")), ("compare", ("results",))):
         command = commands.add_parser(name)

@@ -218,7 +218,9 @@ def measure(suite: Suite) -> list[dict]:
 
 def main(arguments: list[str]) -> int:
     """Writes the rows and the page; 1 if a mutant was missed or a correct kernel reported."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="./nvfp4 validate mutants.mutant_table", description=(__doc__ or "").split("\n", 1)[0]
+    )
     parser.add_argument("--only", default="", metavar="SUITE", help="suites whose names have this text")
     options = parser.parse_args(arguments)
     old, rows = datasets.read("mutants"), []
