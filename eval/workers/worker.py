@@ -63,7 +63,7 @@ WRITES = "a submission writes only where tempfile.gettempdir() says"
 REFUSES = "the sandbox refuses this call: sockets but connected pairs, name spaces, and what concerns other processes"
 HINTS = {
     errno.EPERM: WRITES,
-    errno.EACCES: f"{WRITES}, and reads what lies beside it, the system's files and what PATH and its like name",
+    errno.EACCES: f"{WRITES}, and reads what lies beside it, the system's files and what PATH and PYTHONPATH name",
     errno.EROFS: WRITES,
     errno.ENOSPC: "the disk of the folder for temporary files is full; TMPDIR names another one",
     errno.EFBIG: f"files are limited to {FILE_BYTES >> 30} GiB",
