@@ -41,13 +41,18 @@ def _needed() -> set[Path]:
     """The folders of this checkout and its build, of Python and its modules, of compilers and libraries."""
     searched = [Path(one) for name in _SEARCHED for one in os.environ.get(name, "").split(os.pathsep) if one]
     homes = [path.parent for path in searched if path.name == "bin" and path.parent not in (Path("/"), Path.home())]
-    return {Path(path).resolve() for path in (ROOT, sys.prefix, sys.base_prefix, *sys.path, *searched, *homes)}
+    return _own() | {Path(path).resolve() for path in (*sys.path, *searched, *homes)}
+
+
+def _own() -> set[Path]:
+    """The folders of this checkout and of Python, which may also be the home folder."""
+    return {Path(path).resolve() for path in (ROOT, sys.prefix, sys.base_prefix)}
 
 
 def readable(submission: Path, temporary: Path) -> list[Path]:
     """The files and folders that a submission may read; `temporary` is the folder for the user's temporary files."""
     beside = submission.resolve().parent
-    shared = {Path(path).resolve() for path in (*_OF_ALL, temporary, Path.home())}
+    shared = {Path(path).resolve() for path in (*_OF_ALL, temporary, Path.home())} - _own()
     found: list[Path] = []
 
     def add(folder: Path) -> None:

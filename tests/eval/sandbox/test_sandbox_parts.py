@@ -263,6 +263,8 @@ def test_only_what_a_submission_needs_is_readable_and_no_pipe_beside_it(monkeypa
     ]  # fmt: skip
     assert found("system/own") == ["system/file", "system/other", "system/own/more", *needed]
     assert found("home") == ["home/profile", "system", *needed]
+    monkeypatch.setattr(places, "_own", lambda: {root / "home"})
+    assert found("home") == ["home/config", "home/profile", "system", *needed], "a checkout that is the home folder"
 
 
 def test_a_build_and_compilers_among_temporary_files_are_readable(monkeypatch, tmp_path):
