@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import errno
 import importlib.util
 import json
 import re
@@ -314,6 +315,15 @@ def kernelguard_findings(content: bytes) -> list[Finding] | None:
     return found
 
 
+def read(path: Path) -> bytes:
+    """The file's bytes. Raises OSError, also if they have no end."""
+    with path.open("rb") as file:
+        content = file.read(MOST_READ + 1)
+    if len(content) > MOST_READ:
+        raise OSError(errno.EFBIG, f"longer than {MOST_READ} bytes; expected a submission", str(path))
+    return content
+
+
 def lint(content: bytes) -> tuple[list[Finding], list[str]]:
     """Findings of all rules, and notes on checks that could not run here."""
     findings = lint_bytes(content)
@@ -333,12 +343,9 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     for path in options.files:
         try:
-            with path.open("rb") as file:
-                content = file.read(MOST_READ + 1)
+            content = read(path)
         except OSError as error:
             parser.error(f"cannot read {path}: {error.strerror}")
-        if len(content) > MOST_READ:
-            parser.error(f"{path} is longer than {MOST_READ} bytes; expected a submission")
         findings, notes = lint(content)
         for finding in findings:
             print(f"{path}:{finding.line}:{finding.column}: {finding.rule}: {finding.message}")

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scripts.common.toolchain import BUILD
-from scripts.release.lint import DIRECTIVE, lint
+from scripts.release.lint import DIRECTIVE, lint, read
 
 PROGRAMS = ("popcorn-cli", "popcorn")  # the program's names from its package and from its installer
 # `gpu` directives of bundles for chips that no leaderboard runs on.
@@ -129,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true", help="print the command and send nothing")
     options = parser.parse_args(arguments)
     try:
-        content = options.file.read_bytes()
+        content = read(options.file)
     except OSError as error:
         parser.error(
             f"cannot read {options.file}: {error.strerror}; `./nvfp4 bundle --target b200` writes submission_b200.py"

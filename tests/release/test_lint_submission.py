@@ -269,10 +269,11 @@ def test_a_name_of_an_inner_function_is_known_in_its_loop_alone():
     assert places(inside_kernel(*lines), "pointer-key") == [(17, 13)]
 
 
-def test_a_file_without_end_is_wrong_usage(root):
-    command = [sys.executable, "-m", "scripts.release.lint", "/dev/zero"]
+@pytest.mark.parametrize("module", ["lint", "submit"])
+def test_a_file_without_end_is_wrong_usage(root, module):
+    command = [sys.executable, "-m", f"scripts.release.{module}", "/dev/zero"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert done.returncode == 2 and "/dev/zero is longer than 16000000 bytes; expected a submission" in done.stderr
+    assert done.returncode == 2 and "/dev/zero: longer than 16000000 bytes; expected a submission" in done.stderr
 
 
 def test_an_expression_nested_too_deeply_is_a_finding():
