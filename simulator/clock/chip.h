@@ -176,6 +176,16 @@ enum parameter_kind {
     X(store_line_bytes, COUNT)                                                                                 \
     X(store_part_bytes, COUNT)                                                                                 \
     X(warp_mma_hold, CYCLES)                                                                                   \
+    /* multiply-adds a cycle and SM of mma.sync and wmma, by operands and sums (tensor/warp_mma_time.c) */     \
+    X(mma_f16_sums_f16, COUNT)                                                                                 \
+    X(mma_f16_sums_f32, COUNT)                                                                                 \
+    X(mma_tf32, COUNT)                                                                                         \
+    X(mma_f8_sums_f16, COUNT)                                                                                  \
+    X(mma_f8_sums_f32, COUNT)                                                                                  \
+    X(mma_mxf8, COUNT)                                                                                         \
+    X(mma_mxf4, COUNT)                                                                                         \
+    X(mma_int8, COUNT)                                                                                         \
+    X(mma_f64, COUNT)                                                                                          \
     X(async_copy_line, CYCLES)                                                                                 \
     X(async_copy_cached, CYCLES)                                                                               \
     X(load_line, CYCLES)                                                                                       \

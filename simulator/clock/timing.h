@@ -44,6 +44,9 @@ uint64_t time_clock_register(const struct timing *timing, unsigned kind);
 /* Returns when a waiting warp continues that was signalled at `at`. */
 ticks time_wake(struct timing *timing, struct warp *warp, ticks at);
 
+/* How long an mma or wmma.mma keeps a sub-partition's tensor core (tensor/warp_mma_time.c). */
+uint32_t warp_mma_ticks(const struct chip *chip, const char *name);
+
 /* ---- launches that overlap (overlap.c) ---- */
 
 /* Books `length` of a shared resource beside earlier launches; returns when it ends. */

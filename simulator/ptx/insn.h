@@ -103,11 +103,11 @@ struct move_fields {
 /* ld, st. */
 struct memory_fields {
     uint8_t elements, element_bytes;
-    bool ordered;           /* .acquire, .release */
-    bool of_cta;            /* scope .cta */
-    bool strong;            /* .relaxed, .volatile and the ordered ones */
-    bool quad;              /* .b128 */
-    uint32_t register_mask; /* ld into an 8- or 16-bit register: the bits it holds */
+    bool ordered;             /* .acquire, .release */
+    bool of_cta;              /* scope .cta */
+    bool strong, is_volatile; /* .relaxed, .volatile and the ordered ones */
+    bool quad;                /* .b128 */
+    uint32_t register_mask;   /* ld into an 8- or 16-bit register: the bits it holds */
 };
 
 /* atom, red. */
@@ -167,12 +167,13 @@ struct fence_fields {
     bool acquires_map;       /* fence.proxy.tensormap::generic.acquire: the map's address is the operand */
 };
 
-/* ldmatrix, stmatrix, mma. */
+/* ldmatrix, stmatrix, mma, wmma. */
 struct matrix_fields {
     const struct mma_form *form; /* mma */
     uint8_t count;               /* ldmatrix, stmatrix: number of matrices */
     uint8_t byte_form, packing;  /* ldmatrix, stmatrix with 8-bit elements: enums of matrix.c */
     bool transposed;
+    uint32_t mma_ticks; /* set by clock/: how long it takes a sub-partition's tensor core */
 };
 
 struct mbarrier_fields {

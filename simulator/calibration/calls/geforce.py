@@ -3,8 +3,8 @@
     python -m simulator.calibration.calls.geforce              # the page, from the committed times
     python -m simulator.calibration.calls.geforce --simulate   # simulate the shapes first (minutes)
 
-Floors of an RTX 5090: every byte once at 1.792 TB/s (NVIDIA's datasheet), every multiply-add at 4,096 FLOP a cycle and
-SM and 2.88 GHz on 170 SMs (measured by others: Neroued/ninfer, pull request 160).
+Floors of an RTX 5090, from NVIDIA's data sheet: every byte once at 1.792 TB/s, every multiply-add at 4,096 FLOP a cycle
+and SM and the boost clock of 2.407 GHz on 170 SMs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from simulator.calibration.packed import DATA, dense
@@ -20,7 +21,8 @@ from simulator.calibration.rows import RESULTS
 from simulator.package.simulated_call import simulated_calls, tile_table
 
 RECORD, PAGE = DATA / "geforce_calls.json", RESULTS / "GEFORCE_TIMES.md"
-SMS, CLOCK_GHZ, FLOP_A_CYCLE, BYTES_PER_US = 170, 2.88, 4096, 1.792e6
+SMS, CLOCK_GHZ, FLOP_A_CYCLE, BYTES_PER_US = 170, 2.407, 4096, 1.792e6
+MEASURED = DATA / "rtx5090_rows.csv"
 CALLS = 3  # in a row
 SHAPES = ((256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168))
 HEAD = """# The GeForce kernel's simulated times
@@ -30,24 +32,35 @@ Written by `./nvfp4 python -m simulator.calibration.calls.geforce` from
 [the simulator's clock](../ARCHITECTURE.md#simulated-time) with
 [parameters for an RTX 5090](../clock/chips/rtx5090.json).
 
-**Simulated, not measured, and not validated on this chip**: no RTX 5090 has run the kernels or been compared with the
-clock. The SM clock, the MMA's rate, the memory's rate and the latencies of loads are published; the latencies of copies
-and L2's rates are assumed.
+**Simulated, not measured**: no RTX 5090 has run the kernels. The MMA's rates, the clock, the memory's rate and the
+latencies of loads are published; the latencies of copies and L2's rates are assumed.
+[Below](#public-kernels) are kernels of others that a card has run.
 
 """
 TAIL = """
-Floors: every byte once at 1.792 TB/s, every multiply-add at 4,096 FLOP a cycle and SM, 2.88 GHz and {sms} SMs.
+Floors: every byte once at 1.792 TB/s, every multiply-add at 4,096 FLOP a cycle and SM, 2.407 GHz and {sms} SMs.
 Alone: from the first CTA's start to the last CTA's end. Behind other calls: {calls} calls, each with inputs of its own,
-divided by {calls}. At M = 256 there are 128 tiles for {sms} SMs, and memory sets the pace. At M = 512 the number of
-tiles is no multiple of {sms}, so some SMs' tensor cores wait.
+divided by {calls}. At M = 256 there are 128 tiles for {sms} SMs. At M = 512 the number of tiles is no multiple of
+{sms}, so some SMs' tensor cores wait.
 """
-CUTLASS = """
-CUTLASS's example 79a is compiled from its source (fetched, not kept) for sm_120a and run on the same clock, as one GEMM
-with the columns of both products; its own check of values passes on the simulator
-([the table of third-party kernels](THIRD_PARTY.md)). At 256 4096 7168 it uses L2 for 73 % of the time and
-memory for 34 %. L2's rates are assumed: until a chip is compared, the ratio says more about the clock than about the
-kernels. Its authors report 1,629 TFLOP/s at 8192^3 on an RTX PRO 6000 (CUTLASS, pull request 3272).
+PUBLIC = """
+## Public kernels
+
+gau-nernst/learn-cuda, folders 02b and 02c, compiled for sm_120a (fetched, not kept) and run on the same clock; measured
+by its author on a card with a limit of 400 W. TFLOPS.
+
 """
+
+
+def public_kernels() -> str:
+    """The table of kernels that a card has run."""
+    rows = [line.split(",") for line in MEASURED.read_text().splitlines()[2:]]
+    errors = [float(row[-1]) / float(row[-2]) - 1 for row in rows]
+    lines = ["| kernel | operands | M N K | measured | simulated | error |", "| --- " * 6 + "|"]
+    for row, error in zip(rows, errors, strict=True):
+        lines.append("| " + " | ".join(row) + f" | {100 * error:+.0f} % |")
+    mean, largest = (100 * f([abs(error) for error in errors]) for f in (fmean, max))
+    return PUBLIC + "\n".join(lines) + f"\n\nMean error {mean:.0f} %, largest {largest:.0f} %.\n"
 
 
 def floors(m: int, n: int, k: int) -> tuple[float, float]:
@@ -95,19 +108,8 @@ def render(record: dict[str, Any]) -> str:
         [row["alone_us"] / max(floor) for row, floor in zip(rows, least, strict=True)],
         2,
     )
-    other = {tuple(row["shape"]): row["alone_us"] for row in record.get("cutlass_79a", [])}
     text = HEAD + "\n".join(lines) + "\n"
-    if other:
-        found = [other.get(tuple(row["shape"])) for row in rows]
-        cells = " | ".join("" if us is None else f"{us:.1f}" for us in found)
-        ratios = " | ".join(
-            "" if us is None else f"{row['alone_us'] / us:.2f}" for row, us in zip(rows, found, strict=True)
-        )
-        text = (
-            text.rstrip("\n") + f"\n| CUTLASS's example 79a, one GEMM of 2 N columns, no SiLU (simulated) | {cells} |\n"
-        )
-        text += f"| **ours / 79a** | {ratios} |\n"
-    return text + TAIL.format(calls=CALLS, sms=SMS) + (CUTLASS if other else "")
+    return text + TAIL.format(calls=CALLS, sms=SMS) + public_kernels()
 
 
 def main(arguments: list[str]) -> int:

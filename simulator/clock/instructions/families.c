@@ -108,7 +108,10 @@ static struct meaning mbarrier(const char *name) {
 }
 
 static struct meaning tensor(const char *name) {
-    if (is(name, "mma")) {
+    if (is(name, "wmma") && !has(name, "wmma.mma")) {
+        return means(FAMILY_MEMORY, 1);
+    }
+    if (is(name, "mma") || is(name, "wmma")) {
         return means(FAMILY_WARP_MMA, 1);
     }
     if (has(name, ".mma") || has(name, ".cp") || has(name, ".shift") || has(name, "tcgen05.commit")) {
@@ -143,7 +146,7 @@ static struct meaning meaning_of(const struct insn *insn) {
     static const char *const branches[] = {"bra", "brx", "call", "ret", "exit"};
     static const char *const memory[] = {"st", "atom", "red", "ldu"};
     static const char *const matrices[] = {"ldmatrix", "stmatrix"};
-    static const char *const tensors[] = {"mma", "wgmma", "tcgen05"};
+    static const char *const tensors[] = {"mma", "wmma", "wgmma", "tcgen05"};
     static const char *const others[] = {"prefetch", "nanosleep", "discard"};
     const char *name = insn->name;
     bool real = is_float_type(insn->type);
@@ -215,6 +218,9 @@ bool timing_classify(struct module *module, const struct timing *timing, char *m
         struct meaning meaning = meaning_of(&module->code[i]);
         module->code[i].timing = (uint8_t)meaning.family;
         module->code[i].machine = meaning.machine;
+        if (meaning.family == FAMILY_WARP_MMA) {
+            module->code[i].matrix.mma_ticks = warp_mma_ticks(&timing->chip, module->code[i].name);
+        }
         if (has(module->code[i].name, "mbarrier.try_wait")) {
             module->code[i].mbarrier.peeks = looks_ahead(module, i);
         }

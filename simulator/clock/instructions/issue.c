@@ -309,7 +309,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     }
     case FAMILY_WARP_MMA:
         timing->tensor_works = true;
-        (void)booked(&part->mma, at, time_beside(timing, sm, share + SHARE_MMA, at, chip->warp_mma_interval));
+        (void)booked(&part->mma, at, time_beside(timing, sm, share + SHARE_MMA, at, insn->matrix.mma_ticks));
         /* HW (measured, H100: warp_mma_cycles): the sub-partition issues nothing else meanwhile. */
         part->issue = later(part->issue, at + chip->warp_mma_hold);
         time_results_ready(warp, run->split, insn, start + chip->warp_mma_latency, PIPES);

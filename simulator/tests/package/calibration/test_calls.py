@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from statistics import fmean
 
 import pytest
 
 from simulator.calibration.b200 import board
 from simulator.calibration.calls import blackwell, board_times
 from simulator.calibration.calls.geforce import PAGE, RECORD, floors, render
-from simulator.calibration.packed import dense
+from simulator.calibration.packed import DATA, dense
 
 PLACES = 0.05  # a time varies by as much with where the host puts the operands
 
@@ -124,11 +125,21 @@ def test_the_geforce_floors_count_both_products_and_every_byte_once():
     memory, tensor = floors(256, 4096, 7168)
     # fp4 of three operands and a sixteenth of their elements in scale factors; fp16 out.
     assert memory == pytest.approx(((256 + 2 * 4096) * 7168 * (0.5 + 1 / 16) + 256 * 4096 * 2) / 1.792e6)
-    assert tensor == pytest.approx(2 * 2 * 256 * 4096 * 7168 / (170 * 4096 * 2.88e3))
+    assert tensor == pytest.approx(2 * 2 * 256 * 4096 * 7168 / (170 * 4096 * 2.407e3))
 
 
 def test_256_rows_are_near_a_geforces_the_memory_floor():
+    """At the boost clock; a card that runs at 2.88 GHz would come as near as 1.24 times."""
     rows = [row for row in json.loads(RECORD.read_text())["ours"] if row["shape"][0] == 256]
     assert len(rows) == 2
     for row in rows:
-        assert row["alone_us"] <= 1.3 * floors(*row["shape"])[0], row
+        assert row["alone_us"] <= 1.6 * floors(*row["shape"])[0], row
+
+
+def test_public_kernels_on_an_rtx_5090_stay_below_its_peak_and_near_their_measured_rates():
+    """gau-nernst/learn-cuda, as simulated and as its author measured at 400 W."""
+    rows = [line.split(",") for line in (DATA / "rtx5090_rows.csv").read_text().splitlines()[2:]]
+    peaks = {"bf16": 209.5, "int8": 838}
+    errors = [abs(float(row[-1]) / float(row[-2]) - 1) for row in rows]
+    assert len(rows) >= 6 and fmean(errors) <= 0.15
+    assert all(float(row[-1]) <= 1.02 * peaks[row[1]] for row in rows)
