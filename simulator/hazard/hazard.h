@@ -126,9 +126,21 @@ enum access_flags {
     ACCESS_COPY = 8,     /* takes effect after its issue, in the generic proxy: cp.async */
     ACCESS_VARIED = 32,  /* in records only: the same warp had just written other values there */
     ACCESS_GENERIC = 64, /* with ACCESS_ASYNC: in the generic proxy (PTX ISA, st.async) */
+    ACCESS_BARE = 64,    /* with ACCESS_ATOMIC alone: volatile, and no signal behind a fence or barrier */
     ACCESS_OF_CTA = 128, /* with ACCESS_ATOMIC: of scope .cta */
     ACCESS_MIXED = 16    /* the row at a lane's address belongs to several lanes: ldmatrix, stmatrix */
 };
+
+/* True if neither access can race with the other.  Volatile accesses are relaxed: they are whole, but order
+ * nothing, so programs that pass values through them need a fence or a barrier as for ordinary ones. */
+static inline bool both_strong(unsigned a, unsigned b) {
+    const unsigned both = a & b;
+    return (both & ACCESS_ATOMIC) != 0 && ((both & ACCESS_BARE) == 0 || (both & ACCESS_ASYNC) != 0);
+}
+
+static inline bool both_bare(unsigned a, unsigned b) {
+    return (a & b & ACCESS_ATOMIC) != 0 && !both_strong(a, b);
+}
 
 struct shadow;
 void shadow_make(struct cta *cta); /* sets cta->shadow */

@@ -199,12 +199,14 @@ void vclock_fence(struct run *run, bool acquires, bool releases, bool narrow) {
     if (releases && (narrow || (run->cluster->sync != NULL && run->cluster->sync->sc != NULL))) {
         sc_of_warp(run)->narrow = narrow;
     }
+    run->warp->settled |= FENCED;
     struct vector_clock **noticed = warp_fence_clock(run, true), **fenced = warp_fence_clock(run, false);
     if (acquires && *noticed != NULL) {
         vclock_observe(run, *noticed);
     }
     if (releases) {
         *fenced = *fenced == NULL ? vclock_make(run->cluster) : *fenced;
+        run->warp->fenced_time = run->warp->clock->acquired[run->warp->number];
         vclock_publish(run, *fenced); /* joins: a fence also covers what earlier fences of the warp covered */
     }
 }

@@ -205,6 +205,7 @@ void vclock_fence_inits(struct run *run) {
 void vclock_meet(struct run *run) {
     if (run->launch->checks) {
         join(run->warp->clock->met, run->warp->clock->acquired, all_warps(run->cluster));
+        run->warp->settled |= BARRED;
     }
 }
 

@@ -92,6 +92,8 @@ struct split {
     struct frame *stack; /* room for launch->call_depth */
 };
 
+enum { FENCED = 1, BARRED = 2 }; /* a fence; a barrier of the CTA or the cluster */
+
 struct warp {
     struct cta *cta;
     uint32_t index;  /* in its CTA */
@@ -127,6 +129,9 @@ struct warp {
     /* What all lanes did up to this time of the warp precedes what these lanes do: they have seen the phase of
      * an mbarrier at which the whole warp had arrived. */
     uint32_t awaited_time, awaited_by;
+    /* Since the last store of any lane: FENCED, BARRED.  A volatile store is then a signal. */
+    uint8_t settled;
+    uint32_t fenced_time;   /* its own time at its last releasing fence */
     struct warp_time *time; /* clock/; NULL: no time is simulated */
     uint32_t unwaited;      /* lanes without a griddepcontrol.wait while another lane has executed it */
 };

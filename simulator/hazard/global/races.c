@@ -72,6 +72,15 @@ static bool stores_equal(const struct line_access *access, const struct line_use
            (use->other.value == 0 || comes_after(access, &use->other));
 }
 
+/* True for strong accesses of two CTAs of which one has scope .cta: they are not atomic to each other (PTX ISA,
+ * morally strong operations). */
+static bool too_narrow(const struct line_access *access, const struct line_use *use) {
+    const struct run *run = access->run;
+    return ((access->flags | use->flags) & ACCESS_OF_CTA) &&
+           (use->time.cluster != (uint32_t)run->cluster->number ||
+            use->warp / run->launch->warps != run->cta->rank);
+}
+
 struct judgement {
     enum sim_verdict verdict;
     const char *kind, *why;
@@ -96,6 +105,12 @@ static struct judgement judge(const struct line_access *access, const struct lin
     if (order == NO_FENCE) {
         return (struct judgement){SIM_ERROR, "missing-proxy-fence",
                                   "ordinary stores and a bulk copy, with no fence.proxy.async in between"};
+    }
+    if (both_bare(access->flags, use->flags) && !too_narrow(access, use)) {
+        return (struct judgement){
+            SIM_REVIEW, race,
+            "nothing orders the two: volatile accesses are relaxed, and neither a fence nor "
+            "a barrier makes a signal of the store"};
     }
     if (access->flags & use->flags & ACCESS_ATOMIC) {
         const bool both_narrow = access->flags & use->flags & ACCESS_OF_CTA;
@@ -163,7 +178,7 @@ static bool within(const uint64_t a[RECORD_WORDS], const uint64_t b[RECORD_WORDS
 struct readers {
     struct line_use *use;
     uint32_t count, room;
-    bool weak, strong_writes, narrow; /* what the uses in it have been */
+    bool weak, strong_writes, narrow; /* what the uses in it have been; narrow: or bare */
 };
 
 enum { WEAK_READS, STRONG_READS, STRONG_WRITES, FORGOTTEN };
@@ -265,7 +280,7 @@ static bool put_reader(struct readers *readers, const struct line_use *use) {
     readers->count += new;
     readers->weak |= !(use->flags & ACCESS_ATOMIC);
     readers->strong_writes |= (use->flags & ACCESS_WRITE) != 0;
-    readers->narrow |= (use->flags & ACCESS_OF_CTA) != 0;
+    readers->narrow |= (use->flags & (ACCESS_OF_CTA | ACCESS_BARE)) != 0;
     return true;
 }
 
@@ -304,15 +319,6 @@ static void note_other(const struct line_access *access, const struct line_use *
     }
 }
 
-/* True for strong accesses of two CTAs of which one has scope .cta: they are not atomic to each other (PTX ISA,
- * morally strong operations). */
-static bool too_narrow(const struct line_access *access, const struct line_use *use) {
-    const struct run *run = access->run;
-    return ((access->flags | use->flags) & ACCESS_OF_CTA) &&
-           (use->time.cluster != (uint32_t)run->cluster->number ||
-            use->warp / run->launch->warps != run->cta->rank);
-}
-
 static uint32_t lane_at(const struct lane_pattern *lanes, uint32_t byte) {
     return lanes->lane + (byte - lanes->first) / lanes->bytes;
 }
@@ -326,6 +332,7 @@ static void check_lanes(const struct line_access *access, const struct line_use 
     const uint32_t byte = (uint32_t)(both[0] != 0 ? __builtin_ctzll(both[0]) : 64 + __builtin_ctzll(both[1]));
     if (use->lanes.bytes == 0 || access->lanes.bytes == 0 || !is_own_index(warp, use->time.clock_index) ||
         !is_own_index(warp, access->epoch->clock_index) || use->time.value <= warp->synced_time ||
+        (both_bare(use->flags, access->flags) && use->time.value <= warp->fenced_time) ||
         lane_at(&use->lanes, byte) == lane_at(&access->lanes, byte)) {
         return;
     }
@@ -342,11 +349,10 @@ static inline bool meet(const struct line_access *access, const struct line_use 
     const bool write = access->flags & ACCESS_WRITE, wrote = use->flags & ACCESS_WRITE;
     const bool mine = use->time.cluster == (uint32_t)run->cluster->number && use->warp == run->warp->number;
     const bool both = (write || wrote) && overlap(use->mask, access->mask);
-    if (both && mine && !(use->flags & access->flags & ACCESS_ATOMIC)) {
+    if (both && mine && !both_strong(use->flags, access->flags)) {
         check_lanes(access, use);
     }
-    const bool conflict =
-        !mine && both && (!(use->flags & access->flags & ACCESS_ATOMIC) || too_narrow(access, use));
+    const bool conflict = !mine && both && (!both_strong(use->flags, access->flags) || too_narrow(access, use));
     enum order order = conflict ? order_of(access, use) : ORDERED;
     enum sim_verdict verdict = SIM_CLEAN;
     if (order != ORDERED) {

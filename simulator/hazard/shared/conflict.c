@@ -73,8 +73,10 @@ static bool lanes_met(const struct run *run, uint32_t value) {
 }
 
 /* True if two lanes of the running warp use the same bytes and the warp has not synchronised in between. */
-static bool lanes_race(const struct run *run, const struct shadow_record *record, const struct touch *touch) {
-    if (!is_own_index(run->warp, record->clock_index) || lanes_met(run, record->value)) {
+static bool lanes_race(const struct run *run, const struct shadow_record *record, const struct touch *touch,
+                       unsigned flags) {
+    if (!is_own_index(run->warp, record->clock_index) || lanes_met(run, record->value) ||
+        (both_bare(record->flags, flags) && record->value <= run->warp->fenced_time)) {
         return false;
     }
     for (int word = 0; word < WORDS; word++) {
@@ -126,6 +128,15 @@ static bool by_async_proxy(unsigned flags) {
     return (flags & (ACCESS_ASYNC | ACCESS_GENERIC)) == ACCESS_ASYNC;
 }
 
+/* One of the two is an atomic, a volatile or a relaxed access, and no signal tells a reader of an ordinary
+ * store: chips give the old value or the new one, as in global memory. */
+static bool one_strong(const struct shadow_record *record, unsigned flags, const struct epoch *epoch) {
+    const bool told = !(flags & ACCESS_WRITE) && !(record->flags & ACCESS_ATOMIC) &&
+                      epoch->clock->causal[record->clock_index] >= record->value;
+    return ((record->flags ^ flags) & ACCESS_ATOMIC) != 0 &&
+           ((record->flags | flags) & (ACCESS_ASYNC | ACCESS_COPY)) == 0 && !told;
+}
+
 bool check_conflict(struct run *run, const struct shadow_record *record, const struct touch *touch,
                     unsigned flags, const struct epoch *epoch) {
     static const struct verdict fence = {"missing-proxy-fence",
@@ -148,7 +159,8 @@ bool check_conflict(struct run *run, const struct shadow_record *record, const s
     if (epoch->clock->acquired[record->clock_index] < record->value) {
         struct verdict verdict = unordered(record->flags, flags);
         bool same = equal_stores(run, record, touch, flags);
-        report_conflict(run, same ? SIM_REVIEW : SIM_ERROR, record, touch, same ? &equal : &verdict);
+        const bool review = same || one_strong(record, flags, epoch) || both_bare(record->flags, flags);
+        report_conflict(run, review ? SIM_REVIEW : SIM_ERROR, record, touch, same ? &equal : &verdict);
         return true;
     } else if (by_async_proxy(flags) && (record->flags & ACCESS_WRITE) && !by_async_proxy(record->flags) &&
                epoch->clock->async[record->clock_index] < record->value) {
@@ -164,7 +176,7 @@ bool check_conflict(struct run *run, const struct shadow_record *record, const s
                run->warp->clock->met[run->warp->number] < record->value) {
         report_conflict(run, SIM_REVIEW, record, touch, &after_loads);
         return true;
-    } else if (async ? lane_takes_all(run, record) : lanes_race(run, record, touch)) {
+    } else if (async ? lane_takes_all(run, record) : lanes_race(run, record, touch, flags)) {
         report_conflict(run, SIM_REVIEW, record, touch, &lanes);
         return true;
     }

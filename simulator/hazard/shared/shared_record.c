@@ -153,9 +153,8 @@ static inline uint32_t meet(struct run *run, struct shadow_record *records, uint
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct shadow_record *record = &records[i];
-        bool both_atomic = record->flags & flags & ACCESS_ATOMIC;
-        bool conflict =
-            (record->bytes & touch->bytes) && (write || record->flags & ACCESS_WRITE) && !both_atomic;
+        bool conflict = (record->bytes & touch->bytes) && (write || record->flags & ACCESS_WRITE) &&
+                        !both_strong(record->flags, flags);
         if (conflict && !plainly_ordered(run, record, flags, epoch)) {
             *quiet &= !check_conflict(run, record, touch, flags, epoch);
             *varied |= varies(run, record, touch, flags, epoch);

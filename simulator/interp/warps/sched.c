@@ -156,10 +156,12 @@ enum cluster_state run_cluster(struct cluster *cluster) {
             cluster->idle = 0;
             cluster->changes = 0;
             (void)atomic_fetch_add(&cluster->launch->rounds, 1);
-            if (cluster->gives_way && !cluster->failed) {
-                cluster->gives_way = false;
-                return CLUSTER_GIVES_WAY;
-            }
+        }
+        if (cluster->gives_way && !cluster->failed) {
+            cluster->gives_way = false;
+            return CLUSTER_GIVES_WAY;
+        }
+        if (ran || cluster->failed) {
             continue;
         }
         if (async_progress(cluster)) {

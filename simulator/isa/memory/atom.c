@@ -83,13 +83,16 @@ static uint64_t step(const struct insn *insn, uint64_t old, uint64_t b, uint64_t
     }
 }
 
-static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uint64_t b, uint64_t c) {
+/* Returns the old value.  An atomic that leaves it as it was, as in the loop of a lock, is a poll. */
+static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uint64_t b, uint64_t c,
+                       bool *changes) {
     if (bytes == 8) {
         uint64_t old = __atomic_load_n((uint64_t *)(void *)at, __ATOMIC_SEQ_CST), new;
         do {
             new = step(insn, old, b, c);
         } while (!__atomic_compare_exchange_n((uint64_t *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST,
                                               __ATOMIC_SEQ_CST));
+        *changes |= new != old;
         return old;
     }
     if (bytes == 2) {
@@ -98,6 +101,7 @@ static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uin
             new = (uint16_t)step(insn, old, b & 0xffff, c & 0xffff);
         } while (!__atomic_compare_exchange_n((uint16_t *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST,
                                               __ATOMIC_SEQ_CST));
+        *changes |= new != old;
         return old;
     }
     uint32_t old = __atomic_load_n((uint32_t *)(void *)at, __ATOMIC_SEQ_CST), new;
@@ -105,6 +109,7 @@ static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uin
         new = (uint32_t)step(insn, old, (uint32_t)b, (uint32_t)c);
     } while (!__atomic_compare_exchange_n((uint32_t *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST,
                                           __ATOMIC_SEQ_CST));
+    *changes |= new != old;
     return old;
 }
 
@@ -161,7 +166,7 @@ static void give(struct run *run, const struct insn *insn, uint32_t i, int lane,
 /* op: registers for the old values (atom: one per element; red: none), b per element, [c of cas], address. */
 static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t bytes = ptx_type_bytes(insn->type), vec = insn->atomic.elements, nb = insn->ndst;
-    run->cluster->events++;
+    bool changes = false;
     sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), true);
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
@@ -172,16 +177,17 @@ static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t ma
         for (uint32_t i = 0; i < vec; i++) {
             uint64_t b = lane_u64(run, insn->op[nb + i], lane);
             uint64_t c = insn->atomic.operation == A_CAS ? lane_u64(run, insn->op[nb + vec], lane) : 0;
-            give(run, insn, i, lane, update(insn, at + i * bytes, bytes, b, c));
+            give(run, insn, i, lane, update(insn, at + i * bytes, bytes, b, c, &changes));
         }
     }
+    run->cluster->events += changes;
     sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), false);
     return YIELD;
 }
 
 /* op: as exec_atom, each 128-bit operand as two halves. */
 static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32_t mask) {
-    run->cluster->events++;
+    bool changes = false;
     sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), true);
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
@@ -199,11 +205,13 @@ static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32
         memcpy(old, at, sizeof old);
         if (!cas || memcmp(old, b, sizeof old) == 0) {
             memcpy(at, c, sizeof old);
+            changes |= memcmp(old, c, sizeof old) != 0;
         }
         quad_end();
         give(run, insn, 0, lane, old[0]);
         give(run, insn, 1, lane, old[1]);
     }
+    run->cluster->events += changes;
     sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), false);
     return YIELD;
 }

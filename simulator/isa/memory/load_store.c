@@ -150,9 +150,12 @@ static bool whole_range(struct run *run, const uint64_t *addresses, uint32_t mas
     return find_range(run->launch->sim, run->worker, low, high - low + bytes);
 }
 
-/* Strong accesses do not race with each other, like atomics (PTX ISA, Memory Consistency Model: data race). */
-static unsigned access_flags(const struct insn *insn, bool write) {
-    return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->memory.strong ? ACCESS_ATOMIC : 0u);
+/* Strong accesses do not race with each other, like atomics (PTX ISA, Memory Consistency Model: data race). A
+ * volatile store is a signal if a fence, in shared memory also a barrier, follows all stores before it. */
+static unsigned access_flags(const struct run *run, const struct insn *insn, bool write, bool shared) {
+    const bool signals = write && (run->warp->settled & (shared ? FENCED | BARRED : FENCED)) != 0;
+    return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->memory.strong ? ACCESS_ATOMIC : 0u) |
+           (insn->memory.is_volatile && !signals ? ACCESS_BARE : 0u);
 }
 
 /* A transfer that hides stores of earlier launches which the running warp does not know to be complete. */
@@ -266,7 +269,8 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
                               "two lanes of a warp store different values to one address of global memory");
     }
     run->leaves_memory = write && !insn->memory.strong ? leaves_memory : NULL;
-    touch_global_lanes(run, addresses, mask, a.bytes, access_flags(insn, write));
+    touch_global_lanes(run, addresses, mask, a.bytes, access_flags(run, insn, write, false));
+    run->warp->settled = write ? 0 : run->warp->settled;
     run->leaves_memory = NULL;
     const struct known *view = insn->memory.strong ? NULL : delayed_view(run);
     if (view != NULL) {
@@ -335,7 +339,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     struct store_values values = {{fill_values}, &a, ctas, offsets, mask};
     run->values = write && !insn->memory.strong ? &values.common : NULL;
     if (same && run->launch->checks) {
-        hazard_lanes(run, cta, offsets, mask, a.bytes, access_flags(insn, write));
+        hazard_lanes(run, cta, offsets, mask, a.bytes, access_flags(run, insn, write, true));
     }
     for (uint32_t left = same || !run->launch->checks ? 0 : mask; left != 0;) { /* one target CTA at a time */
         struct cta *at = ctas[__builtin_ctz(left)];
@@ -344,9 +348,10 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
             part |= (uint32_t)(ctas[LANE(rest)] == at) << LANE(rest);
         }
         left &= ~part;
-        hazard_lanes(run, at, offsets, part, a.bytes, access_flags(insn, write));
+        hazard_lanes(run, at, offsets, part, a.bytes, access_flags(run, insn, write, true));
     }
     run->values = NULL;
+    run->warp->settled = write ? 0 : run->warp->settled;
     uint8_t *places[LANES];
     FOR_LANES(rest, mask) {
         places[LANE(rest)] = ctas[LANE(rest)]->shared + offsets[LANE(rest)];
@@ -380,10 +385,10 @@ static enum next other_access(struct run *run, const struct insn *insn, uint32_t
         if (cta != NULL && run->launch->checks) {
             uint32_t offsets[LANES];
             offsets[lane] = offset;
-            hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, access_flags(insn, write));
+            hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, access_flags(run, insn, write, true));
         }
         if ((address & WINDOW_MASK) == 0) {
-            touch_global(run, address, a.bytes, lane, access_flags(insn, write));
+            touch_global(run, address, a.bytes, lane, access_flags(run, insn, write, false));
         }
         places[lane] = at;
     }

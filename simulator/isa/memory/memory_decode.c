@@ -66,6 +66,7 @@ static void decode_access(struct decoder *d, bool write) {
     bool strong = (strength > 0 || is_volatile) && insn->space != SP_LOCAL && insn->space != SP_PARAM;
     insn->memory.ordered = strength == 2 || strength == 3;
     insn->memory.strong = strong;
+    insn->memory.is_volatile = strong && is_volatile;
     insn->cls = insn->space == SP_GLOBAL || insn->space == SP_GENERIC          ? CL_MEM_GLOBAL
                 : insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER ? CL_MEM_SHARED
                                                                                : CL_MEM_OTHER;

@@ -88,6 +88,7 @@ RACES = {
             "FIX @%p2 atom.shared.add.u32 %r3, [%r2], 1; //HERE",
         ),
         "bar.sync 0;",
+        "review",
     ),
     "a barrier that only one side reaches": Case(
         "read-after-write-race",
