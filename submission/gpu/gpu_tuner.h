@@ -23,7 +23,8 @@ int gpu_rank_ways(const int64_t *predicted_ps, int count, int ranked[TUNER_MOST_
 
 /* The fastest of `count` ways: the one that the model prefers, the first, unless another is clearly faster.
  * Times them at the first call of the process with this key, which takes some milliseconds and writes C.
- * -1 where the queue is being captured, so that nothing can be timed, or all places for choices are taken. */
+ * -1 on another queue than the default one, which a CUDA graph may be capturing so that nothing can be timed,
+ * or if all places for choices are taken. */
 int gpu_fastest_way(const struct problem *problem, const struct cache_key *key, tuner_run *run,
                     const void *ways, int count);
 

@@ -22,7 +22,6 @@ EXPORT char fake_failing[NAME_BYTES]; /* the function that fails ... */
 EXPORT int fake_successes;            /* ... after so many calls that do not */
 EXPORT int fake_error;                /* the error that it returns */
 EXPORT int fake_no_entry;             /* the driver has no entry point */
-EXPORT int fake_capturing;            /* the queue is being captured */
 EXPORT char fake_fast[NAME_BYTES];    /* a part of the names of kernels that take 1 ms; others take 2 */
 
 /* Read by tests: a line per call. */
@@ -154,12 +153,6 @@ static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t ra
     return CUDA_SUCCESS;
 }
 
-static CUresult is_capturing(CUstream queue, CUstreamCaptureStatus *status) {
-    (void)queue;
-    *status = fake_capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned version,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *result) {
@@ -169,10 +162,6 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, u
                          const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
                          CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) = encode;
     (void)memcpy(entry, &function, sizeof function);
-    if (strcmp(symbol, "cuStreamIsCapturing") == 0) {
-        CUresult (*ask)(CUstream, CUstreamCaptureStatus *) = is_capturing;
-        (void)memcpy(entry, &ask, sizeof ask);
-    }
     *result = fake_no_entry ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }

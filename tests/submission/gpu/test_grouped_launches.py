@@ -37,13 +37,13 @@ def no_tile(monkeypatch):
     monkeypatch.delenv("NVFP4_GROUPED_CONFIG", raising=False)
 
 
-def call(fake, name, sizes, layout=BLOCKED):
+def call(fake, name, sizes, layout=BLOCKED, queue=QUEUE):
     """(status, message) of a call; nothing reads its tensors."""
     groups = (GroupStruct * len(sizes))(
         *[GroupStruct(*size, *[(5 * i + j + 1) << 50 for j in range(len(MEMBERS))]) for i, size in enumerate(sizes)]
     )
     args = GroupedArgs(ctypes.sizeof(GroupedArgs), NUMBERS[name], list(CHIPS).index(name), layout, len(sizes))
-    args.group_bytes, args.group, args.queue = ctypes.sizeof(GroupStruct), ctypes.addressof(groups), QUEUE
+    args.group_bytes, args.group, args.queue = ctypes.sizeof(GroupStruct), ctypes.addressof(groups), queue
     fake.core.fake_clear_log()
     status = fake.core.custom_kernel_grouped(ctypes.byref(args))
     return status, fake.core.custom_kernel_message().decode()

@@ -13,7 +13,7 @@ from tests.submission.cpu_kit import DEVICE, OK
 from tests.submission.gpu.fake_gpu import BLACKWELL, HOPPER, MEMORY_ALLOCATION, QUEUE
 from tests.submission.gpu.test_grouped_launches import call as call_grouped
 
-SIZE = {"m": 256, "n": 4096, "k": 7168, "batches": 1}
+SIZE = {"m": 256, "n": 4096, "k": 7168, "batches": 1, "queue": 0}
 KINDS = pytest.mark.parametrize("kind", ["dual hopper", "dual blackwell", "groups blackwell"])
 
 
@@ -28,11 +28,11 @@ def call(fake, kind):
     """Calls the kind's problem; returns the multiplying kernels' names, those of a call that times among them."""
     problem, name = kind.split()
 
-    def run(m=256):
+    def run(m=256, queue=0):
         if problem == "dual":
-            status, message = fake.call(name, **{**SIZE, "m": m})
+            status, message = fake.call(name, **{**SIZE, "m": m, "queue": queue})
         else:
-            status, message = call_grouped(fake, name, [(m, 4096, 7168), (m // 2, 4096, 7168)])
+            status, message = call_grouped(fake, name, [(m, 4096, 7168), (m // 2, 4096, 7168)], queue=queue)
         assert status == OK, message
         return [line[1] for line in fake.log("launch") if "gemm_kernel" in line[1]]
 
@@ -59,7 +59,7 @@ def test_the_fastest_kernel_is_found_and_kept_for_its_shape(fake, call):
 @KINDS
 def test_all_work_is_on_the_calls_queue_and_all_memory_is_given_back(fake, call):
     call()
-    assert {line[-1] for line in fake.log("event", "set")} == {QUEUE}
+    assert {line[-1] for line in fake.log("event", "set")} == {0}
     assert len(fake.log("allocate")) == len(fake.log("give_back")) == 1
 
 
@@ -79,11 +79,9 @@ def test_nothing_is_timed_unless_asked(fake, call, monkeypatch, value):
 
 
 @KINDS
-def test_a_captured_queue_gets_the_models_choice_and_a_later_call_is_timed(fake, call):
-    fake.number("capturing").value = 1
-    (chosen,) = call()
+def test_a_queue_that_may_be_captured_gets_the_models_choice_and_a_later_call_is_timed(fake, call):
+    (chosen,) = call(queue=QUEUE)
     assert not fake.log("event")
-    fake.number("capturing").value = 0
     assert call()[0] == chosen and fake.log("event")
 
 
