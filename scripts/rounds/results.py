@@ -227,6 +227,17 @@ def modules(data: dict[str, Any]) -> str:
     )
 
 
+def between(data: dict[str, Any]) -> str:
+    """Products at a model's sizes over cuBLAS in bf16: the geometric mean over sizes, and the worst one."""
+    columns = {"plain": "plain", "gated": "gated", "bf16 A plain": "plain, 16-bit A", "bf16 A": "gated, 16-bit A"}
+    sizes = list(data["us"].values())
+    rows = []
+    for m in sizes[0]:
+        over = [[of[m][name] / of[m]["torch bf16"] for of in sizes] for name in columns]
+        rows.append([m, *(f"{geometric_mean(one):.2f} ({max(one):.2f})" for one in over)])
+    return f"{data['device']}:\n\n" + table(["rows: time / bf16's (worst size)", *columns.values()], rows)
+
+
 def experts(data: dict[str, Any]) -> str:
     """Both products of a mixture of experts, over torch's grouped product in bf16."""
     ratios: dict[str, dict[int, float]] = {}
@@ -301,6 +312,7 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "group-hopper": ("shark_tank/data/group_gemm_comparison.json", group_hopper),
     "group-cpu": ("shark_tank/data/group_gemm_cpu.json", group_cpu),
     "group-host": ("shark_tank/data/group_gemm_host.json", group_host),
+    "between": ("shark_tank/data/h200_between.json", between),
     "modules": ("shark_tank/data/h200_modules.json", modules),
     "experts": ("shark_tank/data/h200_experts.json", experts),
     "experts-layer": ("shark_tank/data/h200_experts_layer.json", experts_layer),
