@@ -143,3 +143,17 @@ def test_public_kernels_on_an_rtx_5090_stay_below_its_peak_and_near_their_measur
     errors = [abs(float(row[-1]) / float(row[-2]) - 1) for row in rows]
     assert len(rows) >= 6 and fmean(errors) <= 0.15
     assert all(float(row[-1]) <= 1.02 * peaks[row[1]] for row in rows)
+
+
+def test_the_clocks_bias_is_a_mean_and_the_row_that_it_flatters_most(monkeypatch):
+    def row(case, published, problem="dual", **us):
+        board_of = {variant: {"theirs": {"back_to_back_us": time}} for variant, time in us.items()}
+        return {"kernel": "k", "case": case, "problem": problem, "published_us": published, "board": board_of}
+
+    fitted = row("x", 1.0, without=9.0) | dict(zip(("kernel", "case"), board.FITTED, strict=True))
+    rows = [row("slow", 10.0, without=16.0, **{"with": 20.0}), row("fast", 10.0, without=4.0, **{"with": 5.0})]
+    rows += [fitted, row("v", 1.0, problem="gemv", without=9.0)]
+    monkeypatch.setattr(board_times, "public", lambda: {"rows": rows})
+    said = board_times.clock_bias()
+    assert "are 0.80 to 1.00 in geometric mean, and 0.40 to 0.50 where the clock flatters most (k fast)" in said
+    assert board_times.clock_errors() == "60.0 to 75.0 % off in the mean, 60 to 100 % at most"
