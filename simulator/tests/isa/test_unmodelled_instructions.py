@@ -24,6 +24,15 @@ from simulator.tests.sim_kit import PtxError, Sim, body
         ),
         ("st.bulk.shared::cta [%r1], 64, 0;", "sm_100"),
         ("vmad.s32.s32.s32 %r1, %r1, %r1, %r1;", "unknown instruction"),
+        # The rest of what simulator/README.md lists.
+        ("tcgen05.mma.ws.sp.cta_group::1.kind::f16 [%r1], %rd1, %rd2, [%r2], %r3, %p1;", ".ws with a sparse A"),
+        ("tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {%r1, %r2}, %r3, [%r2];", "expected .b32"),
+        ("tex.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2, %f3, %f4}];", "only 1d, 2d, 3d"),
+        ("sust.p.2d.b32.clamp [%rd1, {%r1, %r2}], {%r3};", "only .b is supported"),
+        ("sured.b.add.2d.u32.clamp [%rd1, {%r1, %r2}], %r3;", "unknown instruction"),
+        ("vadd.s32.s32.s32 %r1, %r1, %r1;", "unknown instruction"),
+        ("vadd4.s32.s32.s32 %r1.b0, %r1, %r1, %r1;", "destination"),
+        ("alloca.u64 %rd1, 16;", "unknown instruction"),
     ],
 )
 def test_the_parser_refuses_an_instruction_by_name_and_line(instruction, says):
