@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,6 +182,7 @@ def test_when_the_harness_is_killed_its_workers_end(root, tmp_path):
     run = Run(root, tmp_path, "nothing")
     run.process.kill()
     assert run.ended() == (-signal.SIGKILL, "", "", [])
+    shutil.rmtree(run.folder)  # nobody else is left to do it
 
 
 def test_a_signal_that_was_ignored_stays_so(root, tmp_path):

@@ -132,7 +132,7 @@ def test_a_template_that_is_gone_is_replaced():
     assert after.template != before.template
 
 
-def test_nothing_is_left_when_the_harness_is_killed():
+def test_no_process_is_left_when_the_harness_is_killed(tmp_path):
     script = (
         "import sys, time; sys.path.insert(0, '.')\n"
         "from tests.eval.workers.test_template import Running\n"
@@ -140,7 +140,10 @@ def test_nothing_is_left_when_the_harness_is_killed():
         "print(worker.template, worker.keeper, worker.pid, flush=True)\n"
         "time.sleep(1000)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as harness:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True
+    ) as harness:
         left = [int(pid) for pid in harness.stdout.readline().split()]
         harness.kill()
     assert len(left) == 3
