@@ -14,10 +14,11 @@ static uint32_t align_up(uint32_t value, uint32_t unit) {
 
 static void parse_registers(struct parser *parser) {
     struct function *function = parser->function;
+    const uint32_t elements = parse_accept(parser, ".v2") ? 2 : parse_accept(parser, ".v4") ? 4 : 1;
     struct token word = parser->token;
     unsigned type = word.kind == TOK_DIRECTIVE ? parse_type_name(word.text + 1, word.length - 1) : T_NONE;
-    uint32_t bytes = register_bytes(type);
-    if (type == T_NONE) {
+    uint32_t bytes = register_bytes(type) * elements;
+    if (type == T_NONE || (type == T_PRED && elements > 1)) {
         parse_fail(parser, word.line, "'.reg %.*s' is not supported", (int)word.length, word.text);
     }
     parse_advance(parser);
@@ -37,6 +38,7 @@ static void parse_registers(struct parser *parser) {
         uint32_t *end = type == T_PRED ? &function->pred_bytes : &function->reg_bytes;
         symbol->type = (uint8_t)type;
         symbol->range = range;
+        symbol->elements = (uint8_t)elements;
         symbol->count = (uint32_t)count;
         symbol->off = *end;
         *end += (uint32_t)count * bytes;

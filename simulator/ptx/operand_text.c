@@ -100,6 +100,22 @@ static void parse_elements(struct parser *parser, struct operand_text *written, 
     memcpy(written->sub, list, count * sizeof *list);
 }
 
+/* The index of a component such as .x of a vector register; -1: none. */
+static int component_of(const struct token *word) {
+    static const char letters[] = "xyzwrgba";
+    const char *found =
+        word->length == 2 && word->text[0] == '.' ? memchr(letters, word->text[1], sizeof letters - 1) : NULL;
+    return found == NULL ? -1 : (int)((found - letters) % 4);
+}
+
+static struct operand_text register_of(const struct symbol *symbol, const struct token *name,
+                                       uint32_t element) {
+    return (struct operand_text){.kind = PO_REG,
+                                 .name = *name,
+                                 .type = symbol->type,
+                                 .off = symbol->off + element * register_bytes(symbol->type)};
+}
+
 static struct operand_text parse_named(struct parser *parser) {
     struct operand_text written = {.kind = PO_NAME, .name = parser->token};
     parse_advance(parser);
@@ -108,7 +124,33 @@ static struct operand_text parse_named(struct parser *parser) {
         return written;
     }
     written.symbol = parse_find(parser, written.name);
-    if (written.symbol != NULL && written.symbol->kind == SYM_REG) {
+    struct token whole = written.name, suffix = written.name;
+    const bool inside = written.symbol == NULL && whole.length > 2; /* a name with % holds its component */
+    if (inside) {
+        whole.length -= 2;
+        suffix.text += whole.length;
+        suffix.length = 2;
+        struct symbol *vector = component_of(&suffix) >= 0 ? parse_find(parser, whole) : NULL;
+        written.symbol = vector != NULL && vector->elements > 1 ? vector : NULL;
+    }
+    if (written.symbol != NULL && written.symbol->kind == SYM_REG && written.symbol->elements > 1) {
+        const int component = component_of(inside ? &suffix : &parser->token);
+        if (component >= written.symbol->elements) {
+            parse_fail(parser, written.name.line, "the vector has %u components", written.symbol->elements);
+        }
+        if (component >= 0) {
+            if (!inside) {
+                parse_advance(parser);
+            }
+            return register_of(written.symbol, &written.name, (uint32_t)component);
+        }
+        written.kind = PO_VECTOR;
+        written.count = written.symbol->elements;
+        written.sub = parse_take(parser, written.count * sizeof *written.sub);
+        for (uint32_t i = 0; i < written.count; i++) {
+            written.sub[i] = register_of(written.symbol, &written.name, i);
+        }
+    } else if (written.symbol != NULL && written.symbol->kind == SYM_REG) {
         written.kind = PO_REG;
         written.type = written.symbol->type;
         written.off = written.symbol->off;

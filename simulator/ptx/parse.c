@@ -174,7 +174,7 @@ static struct symbol *find_in_range(struct parser *parser, struct token name) {
         if (range != NULL && number < range->count) {
             struct symbol *found = parse_take(parser, sizeof *found);
             *found = *range;
-            found->off = range->off + number * register_bytes(range->type);
+            found->off = range->off + number * register_bytes(range->type) * range->elements;
             return found;
         }
     }

@@ -28,11 +28,12 @@ struct symbol {
     const char *name;
     uint32_t length, line;
     enum symbol_kind kind;
-    uint8_t type;   /* a register's */
-    uint8_t range;  /* name<count> */
-    uint32_t count; /* a range's */
-    uint32_t off;   /* register row, parameter offset, frame offset, pc */
-    uint32_t bytes; /* a parameter's or frame variable's */
+    uint8_t type;     /* a register's */
+    uint8_t range;    /* name<count> */
+    uint8_t elements; /* of a vector register (.v2, .v4); 1: no vector */
+    uint32_t count;   /* a range's */
+    uint32_t off;     /* register row, parameter offset, frame offset, pc */
+    uint32_t bytes;   /* a parameter's or frame variable's */
     struct variable *variable;
     struct function *function;
     struct branch_targets *targets;
