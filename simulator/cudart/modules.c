@@ -39,7 +39,13 @@ static bool load(struct sim *sim, struct binary *binary) {
     bool exhausted = ptx == NULL ? overridden : binary->module == NULL && sim_status(sim) == SIM_NO_MEMORY;
     binary->tried = !exhausted;
     if (binary->module == NULL) {
-        (void)snprintf(binary->why, sizeof binary->why, "%s", ptx == NULL ? why : sim_message(sim));
+        const char *cause = ptx != NULL ? sim_message(sim)
+                            : binary->relocatable
+                                ? "relocatable device code (nvcc -rdc=true or -dc, which launches by "
+                                  "the device need, too) is linked as machine code, which is not "
+                                  "supported: compile without it, all kernels in one file"
+                                : why;
+        (void)snprintf(binary->why, sizeof binary->why, "%s", cause);
         (void)fprintf(stderr, "simulator: cannot load a module: %s\n", binary->why);
     }
     free(override);

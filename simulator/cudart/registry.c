@@ -98,9 +98,14 @@ void **registry_load(const void *image) {
 /* ---- what the generated code calls ---- */
 
 void **__cudaRegisterFatBinary(void *wrapper) {
-    void **handle = add_binary(((const __fatBinC_Wrapper_t *)wrapper)->data);
+    const __fatBinC_Wrapper_t *given = wrapper;
+    void **handle = add_binary(given->data);
     lost |= handle == NULL;
-    return handle == NULL ? &lost_binary.self : handle;
+    if (handle == NULL) {
+        return &lost_binary.self;
+    }
+    registry_binary(handle)->relocatable = given->version == FATBINC_LINK_VERSION;
+    return handle;
 }
 
 void __cudaRegisterFatBinaryEnd(void **handle) {

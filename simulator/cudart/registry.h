@@ -12,8 +12,9 @@ struct binary {
     struct binary *next;
     const char *data;
     struct sim_module *module;
-    bool tried;    /* an attempt to load it has been made */
-    char why[400]; /* why it was not loaded */
+    bool relocatable; /* of nvcc -rdc=true: units that a linker joined */
+    bool tried;       /* an attempt to load it has been made */
+    char why[400];    /* why it was not loaded */
 };
 
 struct variable_entry {
