@@ -121,7 +121,8 @@ struct sim_counters {
     uint64_t tensor_cycles; /* cycles of one SM's tensor cores at the published rate */
     uint64_t barrier_waits, barrier_waits_blocked;
     uint64_t async_operations;
-    double seconds; /* host time */
+    double seconds;     /* host time */
+    double cpu_seconds; /* of all host threads */
 };
 
 struct sim;

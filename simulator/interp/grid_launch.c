@@ -233,6 +233,10 @@ static void tell_progress(struct launch *launch, const char *kernel, uint64_t ct
     launch->progress = progress;
 }
 
+static double seconds_between(const struct timespec *begin, const struct timespec *end) {
+    return (double)(end->tv_sec - begin->tv_sec) + (double)(end->tv_nsec - begin->tv_nsec) * 1e-9;
+}
+
 int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                const struct sim_launch_attributes *attributes) {
     struct launch launch = {.sim = sim,
@@ -245,8 +249,9 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                             .timing = sim->timing,
                             .schedule = sim->schedule,
                             .no_values = sim->options.no_values};
-    struct timespec begin, end;
+    struct timespec begin, end, cpu_begin, cpu_end;
     (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_begin);
     launch.kernel = ptx_find_entry(module->ptx, kernel);
     if (launch.kernel == NULL || !launch.kernel->is_defined) {
         return launch_refuse(sim, SIM_NO_KERNEL, kernel, "no such kernel in the module");
@@ -281,7 +286,9 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
         (void)sim_free(sim, workspace);
     }
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_end);
     sim->counters.launches++;
-    sim->counters.seconds += (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
+    sim->counters.seconds += seconds_between(&begin, &end);
+    sim->counters.cpu_seconds += seconds_between(&cpu_begin, &cpu_end);
     return status;
 }

@@ -61,7 +61,8 @@ void sim_print_json(const struct sim *sim, FILE *to) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "\"%s\": %llu, ", fields[i].name, (unsigned long long)field_value(c, i));
     }
-    (void)fprintf(to, "\"seconds\": %.6f, \"instructions_by_class\": {", c->seconds);
+    (void)fprintf(to, "\"seconds\": %.6f, \"cpu_seconds\": %.6f, \"instructions_by_class\": {", c->seconds,
+                  c->cpu_seconds);
     for (int i = 0; sim_class_name(i) != NULL; i++) {
         (void)fprintf(to, "%s\"%s\": %llu", i == 0 ? "" : ", ", sim_class_name(i),
                       (unsigned long long)c->by_class[i]);
@@ -190,10 +191,12 @@ void sim_print_counters(const struct sim *sim, FILE *to) {
         }
     }
     (void)fprintf(to, "  %-24s %15.3f\n", "seconds", c->seconds);
-    if (c->seconds > 0) {
-        (void)fprintf(to, "  %-24s %15.1f\n", "M instructions a second",
-                      (double)c->instructions / c->seconds * 1e-6);
-        (void)fprintf(to, "  %-24s %15.1f\n", "M MACs a second", (double)c->tensor_macs / c->seconds * 1e-6);
+    (void)fprintf(to, "  %-24s %15.3f\n", "CPU seconds", c->cpu_seconds);
+    if (c->cpu_seconds > 0) {
+        (void)fprintf(to, "  %-24s %15.1f\n", "M instructions a CPU second",
+                      (double)c->instructions / c->cpu_seconds * 1e-6);
+        (void)fprintf(to, "  %-24s %15.1f\n", "M MACs a CPU second",
+                      (double)c->tensor_macs / c->cpu_seconds * 1e-6);
     }
 }
 

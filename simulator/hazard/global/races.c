@@ -127,6 +127,9 @@ static struct judgement judge(const struct line_access *access, const struct lin
             SIM_ERROR, race,
             "a relaxed signal tells the reader, but no fence orders the ordinary store before it"};
     }
+    if (one_strong && write && (use->flags & ACCESS_ATOMIC) && comes_later(access, &use->time)) {
+        return (struct judgement){SIM_CLEAN, race, ""}; /* as the last CTA that resets the counter of all */
+    }
     if (one_strong) {
         return (struct judgement){
             SIM_REVIEW, race,
@@ -149,6 +152,9 @@ static enum sim_verdict report(const struct line_access *access, const struct li
     const struct insn *other = &run->launch->module->code[use->pc];
     const bool both_write = (flags & ACCESS_WRITE) && (use->flags & ACCESS_WRITE);
     const struct judgement judgement = judge(access, use, order, both);
+    if (judgement.verdict == SIM_CLEAN) {
+        return SIM_CLEAN;
+    }
     const bool lost = releases_lost(run->launch) || flags_lost(run->cluster);
     char message[300];
     (void)snprintf(message, sizeof message, "%s global memory that %s %s: %s%s",

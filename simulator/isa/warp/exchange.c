@@ -104,8 +104,17 @@ static enum next exec_shfl(struct run *run, const struct insn *insn, uint32_t ma
         from = inside ? from : lane;
         found |= (uint32_t)inside << lane;
         if (!(mask >> from & 1)) {
-            return sim_report(run, SIM_ERROR, "shuffle-source", lane,
-                              "lane %d reads lane %d, which does not take part in the shuffle", lane, from);
+            /* The last lanes of a tree over part of a warp read past its end, and drop what comes. */
+            const bool past =
+                insn->warp.mode == 0 ? from < __builtin_ctz(mask) : from > 31 - __builtin_clz(mask);
+            const bool review = past && insn->warp.mode < 2;
+            const enum next end = sim_report(run, review ? SIM_REVIEW : SIM_ERROR, "shuffle-source", lane,
+                                             "lane %d reads lane %d, which does not take part in the shuffle%s",
+                                             lane, from, review ? ": its value is undefined" : "");
+            if (end != NEXT) {
+                return end;
+            }
+            from = lane;
         }
         result[lane] = source[from];
     }

@@ -152,5 +152,5 @@ class Counters(ctypes.Structure):
             " shared_store_bytes global_load_sectors global_store_sectors shared_wavefronts shared_ideal_wavefronts"
             " tensor_instructions tensor_macs tensor_cycles barrier_waits barrier_waits_blocked async_operations",
         ),
-        ("seconds", DOUBLE),
+        *members(DOUBLE, "seconds cpu_seconds"),
     )

@@ -1,0 +1,57 @@
+"""Common forms that are right, or nearly so, and what would make them wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.tests.sim_kit import MODES, Sim, compile_cuda
+
+SOURCE = r"""
+extern "C" __global__ void ticket(int *out) {  /* the last block resets the counter of all */
+    __shared__ bool last;
+    out[64 + blockIdx.x] = blockIdx.x;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(out, 1) == gridDim.x - 1;
+    __syncthreads();
+    if (last && threadIdx.x == 0) *out = 0;
+}
+extern "C" __global__ void early(int *out) {  /* any block does */
+    if (threadIdx.x == 0) {
+        atomicAdd(out, 1);
+        if (blockIdx.x == 1) *out = 0;
+    }
+}
+extern "C" __global__ void tree(int *out) {
+    int x = threadIdx.x;
+    if (threadIdx.x < 8) {
+        for (int d = 4; d > 0; d /= 2) x = max(x, __shfl_down_sync(0xff, x, d));
+        if (threadIdx.x == 0) *out = x;
+    }
+}
+extern "C" __global__ void index(int *out) {
+    if (threadIdx.x < 8) out[threadIdx.x] = __shfl_sync(0xff, threadIdx.x, 12);
+}
+"""
+
+
+def found(text: str, kernel: str, mode: str) -> tuple[str, list[int], set[str]]:
+    sim = Sim(text, mode=mode)
+    out = sim.buffer(np.zeros(128, np.int32))
+    sim.launch(kernel, out, grid=4, block=32)
+    return sim.verdict, out.tolist(), sim.kinds
+
+
+def test_the_last_block_may_reset_the_counter_that_told_it_so(tmp_path):
+    text = compile_cuda(SOURCE, tmp_path)
+    for mode in MODES:
+        verdict, out, kinds = found(text, "ticket", mode)
+        assert (verdict, out[0]) == ("clean", 0), (mode, kinds)
+    assert found(text, "early", "eager")[0] == "review"
+
+
+def test_a_tree_over_part_of_a_warp_reads_past_its_end(tmp_path):
+    text = compile_cuda(SOURCE, tmp_path)
+    verdict, out, kinds = found(text, "tree", "eager")
+    assert "shuffle-source" in kinds and verdict == "review" and out[0] == 7
+    assert found(text, "index", "eager")[0] == "error"
