@@ -57,8 +57,10 @@ void execution_join(const struct cluster *cluster, struct vector_clock *to, cons
 
 /* Advances the warp's own time, so that its accesses so far have an earlier epoch than later ones. */
 void warp_tick(struct warp *warp);
-/* Call when all lanes of the running warp have synchronised. */
-void warp_synced(struct run *run);
+/* Call when these lanes of the running warp have synchronised. */
+void warp_synced(struct run *run, uint32_t lanes);
+/* True if the lane comes after what another lane of its warp did at this time of the warp. */
+bool lanes_synced(const struct warp *warp, uint32_t value, uint32_t before, uint32_t now);
 static inline uint32_t single_lane_index(const struct warp *warp) {
     const struct cluster *cluster = warp->cta->cluster;
     return cluster->nctas * cluster->launch->warps + warp->number;

@@ -162,12 +162,28 @@ void warp_tick(struct warp *warp) {
     }
 }
 
-void warp_synced(struct run *run) {
+void warp_synced(struct run *run, uint32_t lanes) {
+    struct warp *warp = run->warp;
     if (run->launch->checks) {
-        run->warp->synced_time = run->warp->clock->acquired[run->warp->number];
-        run->warp->unwaited = 0;
-        warp_tick(run->warp);
+        const uint32_t now = warp->synced_time = warp->clock->acquired[warp->number];
+        if ((lanes & warp->live) == warp->live) {
+            warp->whole_time = now;
+            warp->nparties = 0;
+        } else {
+            warp->parties[warp->nparties++ % PARTIES] = (struct synced){lanes, now};
+        }
+        warp->unwaited = 0;
+        warp_tick(warp);
     }
+}
+
+bool lanes_synced(const struct warp *warp, uint32_t value, uint32_t before, uint32_t now) {
+    bool met = value <= warp->whole_time;
+    for (uint32_t i = 0; !met && i < warp->nparties && i < PARTIES; i++) {
+        const struct synced *party = &warp->parties[i];
+        met = value <= party->time && (party->lanes >> before & party->lanes >> now & 1) != 0;
+    }
+    return met;
 }
 
 void vclock_publish(struct run *run, struct vector_clock *gathered) {

@@ -92,6 +92,7 @@ struct split {
     struct frame *stack; /* room for launch->call_depth */
 };
 
+enum { PARTIES = 8 };
 enum { FENCED = 1, BARRED = 2 }; /* a fence; a barrier of the CTA or the cluster */
 
 struct warp {
@@ -126,6 +127,13 @@ struct warp {
     uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited yet */
     uint32_t cluster_open;     /* the lanes among them whose barrier is not complete */
     uint32_t synced_time;      /* the warp's own time when all its lanes synchronised last */
+    uint32_t whole_time;       /* the same without __syncwarp of some lanes: */
+    struct synced {            /* those of the last ones, and the time */
+        uint32_t lanes, time;
+    } parties[PARTIES];
+    uint32_t nparties;
+    const struct insn *maxnreg; /* its last setmaxnreg, and how many it has executed */
+    uint32_t maxnregs;
     /* What all lanes did up to this time of the warp precedes what these lanes do: they have seen the phase of
      * an mbarrier at which the whole warp had arrived. */
     uint32_t awaited_time, awaited_by;

@@ -337,9 +337,10 @@ static void check_lanes(const struct line_access *access, const struct line_use 
     const uint64_t both[RECORD_WORDS] = {use->mask[0] & access->mask[0], use->mask[1] & access->mask[1]};
     const uint32_t byte = (uint32_t)(both[0] != 0 ? __builtin_ctzll(both[0]) : 64 + __builtin_ctzll(both[1]));
     if (use->lanes.bytes == 0 || access->lanes.bytes == 0 || !is_own_index(warp, use->time.clock_index) ||
-        !is_own_index(warp, access->epoch->clock_index) || use->time.value <= warp->synced_time ||
+        !is_own_index(warp, access->epoch->clock_index) || use->time.value <= warp->whole_time ||
         (both_bare(use->flags, access->flags) && use->time.value <= warp->fenced_time) ||
-        lane_at(&use->lanes, byte) == lane_at(&access->lanes, byte)) {
+        lane_at(&use->lanes, byte) == lane_at(&access->lanes, byte) ||
+        lanes_synced(warp, use->time.value, lane_at(&use->lanes, byte), lane_at(&access->lanes, byte))) {
         return;
     }
     sim_note_global(run->launch, SIM_REVIEW, "lane-race", run->cta, (int)warp->index,

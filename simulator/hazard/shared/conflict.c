@@ -66,23 +66,27 @@ static void report_conflict(struct run *run, enum sim_verdict severity, const st
                 other, message);
 }
 
+static bool awaited(const struct run *run, uint32_t value) {
+    return value <= run->warp->awaited_time && (run->mask & ~run->warp->awaited_by) == 0;
+}
+
 /* True if the running lanes come after what all lanes of their warp did at this time of the warp. */
 static bool lanes_met(const struct run *run, uint32_t value) {
-    const struct warp *warp = run->warp;
-    return value <= warp->synced_time || (value <= warp->awaited_time && (run->mask & ~warp->awaited_by) == 0);
+    return value <= run->warp->synced_time || awaited(run, value);
 }
 
 /* True if two lanes of the running warp use the same bytes and the warp has not synchronised in between. */
 static bool lanes_race(const struct run *run, const struct shadow_record *record, const struct touch *touch,
                        unsigned flags) {
-    if (!is_own_index(run->warp, record->clock_index) || lanes_met(run, record->value) ||
+    if (!is_own_index(run->warp, record->clock_index) || awaited(run, record->value) ||
         (both_bare(record->flags, flags) && record->value <= run->warp->fenced_time)) {
         return false;
     }
     for (int word = 0; word < WORDS; word++) {
         uint32_t both = record->bytes & touch->bytes & 0xfu << (4 * word);
         uint32_t before = lane_of(record->lanes, word), now = lane_of(touch->lanes, word);
-        if (both != 0 && before != SEVERAL_LANES && now != SEVERAL_LANES && before != now) {
+        if (both != 0 && before != SEVERAL_LANES && now != SEVERAL_LANES && before != now &&
+            !lanes_synced(run->warp, record->value, before, now)) {
             return true;
         }
     }

@@ -258,6 +258,7 @@ static void start_warp(struct warp *warp) {
     warp->cluster_arrivals = warp->cluster_open = warp->synced_time = warp->unwaited = 0;
     warp->awaited_time = warp->awaited_by = warp->fenced_time = 0;
     warp->settled = 0;
+    warp->whole_time = warp->nparties = warp->maxnregs = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
         warp->reg_written[i] = 1 << 1; /* wgmma.fence epoch 1 before the first fence; not written by a move */

@@ -5,6 +5,7 @@
 #include "async/async.h"
 #include "interp/interp.h"
 #include "isa/tcgen05/tcgen05_interp.h"
+#include "isa/warp/warp.h"
 #include "machine/schedule.h"
 
 #define QUANTUM 4096 /* instructions a warp executes per turn */
@@ -116,6 +117,7 @@ void cluster_finish(struct cluster *cluster) {
         for (uint32_t i = 0; i < cluster->nctas; i++) {
             mbarriers_at_end(cluster, &cluster->ctas[i]);
             tensor_at_end(cluster, &cluster->ctas[i]);
+            registers_at_end(cluster, &cluster->ctas[i]);
         }
     }
     async_clear(cluster);

@@ -96,7 +96,7 @@ static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mas
         vclock_observe(run, bar->released);
         vclock_meet(run);
     }
-    warp_synced(run);
+    warp_synced(run, ALL_LANES);
     if (insn->barrier.action == BAR_RED && insn->type == T_PRED) {
         bool result = insn->barrier.reduction == RED_AND ? bar->result_all : bar->result_any;
         set_pred(run, insn->op[0], mask, result ? ALL_LANES : 0);
@@ -146,7 +146,7 @@ static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32
             other->pc++;
         }
     }
-    warp_synced(run);
+    warp_synced(run, here & named);
     return NEXT;
 }
 
@@ -217,7 +217,7 @@ static enum next exec_cluster_wait(struct run *run, const struct insn *insn, uin
         vclock_observe(run, run->cluster->cluster_released);
         vclock_meet(run);
     }
-    warp_synced(run);
+    warp_synced(run, ALL_LANES);
     return NEXT;
 }
 

@@ -60,7 +60,7 @@ static enum next gather(struct run *run, struct operand members, uint32_t *mask)
     if (own->complete) {
         run->split->mask = own->lanes | passed;
         run->mask = *mask = own->lanes;
-        warp_synced(run);
+        warp_synced(run, own->lanes);
         return NEXT;
     }
     if (passed != 0) {

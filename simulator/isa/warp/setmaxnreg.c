@@ -8,6 +8,7 @@
 
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "warp.h"
 
 #define GROUP_WARPS 4
 #define UNIT        8     /* granularity of registers per thread */
@@ -95,10 +96,35 @@ static void hung(const struct warp *warp, const struct split *split) {
              &launch->module->code[split->pc], NULL, text);
 }
 
+/* Every warp of the warpgroup has to execute it. */
+static void count(struct warp *warp, const struct insn *insn) {
+    warp->maxnreg = insn;
+    warp->maxnregs++;
+}
+
+void registers_at_end(struct cluster *cluster, struct cta *cta) {
+    for (uint32_t i = 0; i < cta->nwarps; i++) {
+        const struct warp *first = &cta->warps[i / GROUP_WARPS * GROUP_WARPS], *warp = &cta->warps[i];
+        if (warp->maxnregs != first->maxnregs) {
+            const struct warp *more = warp->maxnregs > first->maxnregs ? warp : first;
+            char text[200];
+            (void)snprintf(
+                text, sizeof text,
+                "warp %u has executed setmaxnreg %u times and warp %u of its warpgroup %u times; all four "
+                "warps have to",
+                first->index, first->maxnregs, warp->index, warp->maxnregs);
+            sim_note(cluster->launch, SIM_ERROR, "setmaxnreg", cta, (int)warp->index, -1, more->maxnreg, NULL,
+                     text);
+            return;
+        }
+    }
+}
+
 static enum next exec_inc(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)mask;
     const uint32_t group = run->warp->index / GROUP_WARPS, wanted = insn->control.registers;
     if (run->warp->index % GROUP_WARPS != 0) {
+        count(run->warp, insn);
         return NEXT;
     }
     const struct pool pool = pool_of(run->cta, group);
@@ -127,11 +153,13 @@ static enum next exec_inc(struct run *run, const struct insn *insn, uint32_t mas
     }
     run->cta->registers[group] = wanted;
     run->cluster->events++;
+    count(run->warp, insn);
     return NEXT;
 }
 
 static enum next exec_dec(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)mask;
+    count(run->warp, insn);
     if (run->warp->index % GROUP_WARPS == 0) {
         run->cta->registers[run->warp->index / GROUP_WARPS] = insn->control.registers;
         run->cluster->events++;

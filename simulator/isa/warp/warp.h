@@ -6,6 +6,8 @@
 
 /* Lanes of the CTA have exited: completes barriers that now have all remaining threads. */
 void barriers_lost(struct cta *cta);
+/* Reports a setmaxnreg that only some warps of a warpgroup have executed. */
+void registers_at_end(struct cluster *cluster, struct cta *cta);
 /* Completes the cluster barrier: every thread has arrived. */
 void clusters_complete(struct cluster *cluster);
 /* ret from a function that was called. */

@@ -29,6 +29,19 @@ extern "C" __global__ void tree(int *out) {
         if (threadIdx.x == 0) *out = x;
     }
 }
+extern "C" __global__ void halves(int *out, int right) {  /* each half of a warp synchronises; lanes of both meet */
+    __shared__ int room[32];
+    int t = threadIdx.x;
+    room[t] = t;
+    if (right == 2) __syncwarp();
+    else if (t < 16) __syncwarp(0xffff);
+    else __syncwarp(0xffff0000);
+    out[t + 32 * blockIdx.x] = room[right == 1 ? t ^ 1 : 31 - t];
+}
+extern "C" __global__ void registers(int *out, int warps) {
+    if (threadIdx.x < 32 * warps) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (threadIdx.x == 0) out[0] = 1;
+}
 extern "C" __global__ void index(int *out) {
     if (threadIdx.x < 8) out[threadIdx.x] = __shfl_sync(0xff, threadIdx.x, 12);
 }
@@ -55,3 +68,19 @@ def test_a_tree_over_part_of_a_warp_reads_past_its_end(tmp_path):
     verdict, out, kinds = found(text, "tree", "eager")
     assert "shuffle-source" in kinds and verdict == "review" and out[0] == 7
     assert found(text, "index", "eager")[0] == "error"
+
+
+def test_a_syncwarp_of_half_a_warp_orders_that_half_alone(tmp_path):
+    text = compile_cuda(SOURCE, tmp_path)
+    for right in (0, 1, 2):
+        sim = Sim(text)
+        assert sim.launch("halves", sim.buffer(np.zeros(128, np.int32)), right, block=32) == 0
+        assert (sim.verdict, sim.kinds) == (("review", {"lane-race"}) if right == 0 else ("clean", set())), right
+
+
+def test_all_four_warps_of_a_warpgroup_set_their_registers(tmp_path):
+    text = compile_cuda(SOURCE, tmp_path)
+    for warps, kinds in ((3, {"setmaxnreg"}), (1, {"setmaxnreg"}), (4, set()), (0, set())):
+        sim = Sim(text)
+        sim.launch("registers", sim.buffer(np.zeros(128, np.int32)), warps, block=128)
+        assert sim.kinds == kinds, warps
