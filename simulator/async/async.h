@@ -98,6 +98,9 @@ void mbarriers_at_end(struct cluster *cluster, struct cta *cta);
 /* The initialised barrier at a shared address; NULL after a report. `own_only`: it must be in the running CTA.
  * `async`: an asynchronous operation will signal it. */
 struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool own_only, bool async);
+/* Reports ordinary accesses to an mbarrier of a CTA: it is opaque. */
+void mbarrier_untouched(struct run *run, const struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
+                        uint32_t bytes, bool write);
 enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int lane);
 enum next mbarrier_inval(struct run *run, uint64_t address, int lane);
 void mbarrier_arrive(struct run *run, struct mbarrier *barrier, uint32_t count, bool publish);

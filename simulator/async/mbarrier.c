@@ -11,7 +11,8 @@
 
 struct mbarriers {
     uint32_t slots, count, room;
-    uint16_t *index; /* by 8-byte slot of shared memory: 1 + number of the barrier there; 0: none */
+    uint32_t lowest, highest; /* offsets of the first and the last */
+    uint16_t *index;          /* by 8-byte slot of shared memory: 1 + number of the barrier there; 0: none */
     struct mbarrier *barriers;
 };
 
@@ -27,6 +28,8 @@ void mbarriers_make(struct cta *cta) {
 void mbarriers_reset(struct mbarriers *all) {
     memset(all->index, 0, all->slots * sizeof *all->index);
     all->count = 0;
+    all->lowest = UINT32_MAX;
+    all->highest = 0;
 }
 
 void mbarriers_free(struct mbarriers *all) {
@@ -92,6 +95,8 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
                               all->room);
         }
         number = (uint16_t)++all->count;
+        all->lowest = offset < all->lowest ? offset : all->lowest;
+        all->highest = offset > all->highest ? offset : all->highest;
         all->index[offset / SLOT_BYTES] = number;
         memset(&all->barriers[number - 1], 0, sizeof(struct mbarrier));
         all->barriers[number - 1].clock_index = run->launch->checks ? new_clock_index(run) : 0;
@@ -121,6 +126,28 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
         /* Phase numbers continue after inval and init, so that epochs from before stay in the past. */
     }
     return NEXT;
+}
+
+void mbarrier_untouched(struct run *run, const struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
+                        uint32_t bytes, bool write) {
+    const struct mbarriers *all = cta->mbarriers;
+    FOR_LANES(rest, all->count > 0 ? mask : 0) {
+        const uint32_t from = offsets[LANE(rest)], to = from + bytes;
+        if (to <= all->lowest || from >= all->highest + SLOT_BYTES) {
+            continue;
+        }
+        for (uint32_t slot = from / SLOT_BYTES; slot * SLOT_BYTES < to; slot++) {
+            const uint16_t number = all->index[slot];
+            if (number != 0 && all->barriers[number - 1].valid) {
+                sim_note_at(run->launch, write ? SIM_ERROR : SIM_REVIEW, "mbarrier-memory", run->cta,
+                            (int)run->warp->index, LANE(rest), slot * SLOT_BYTES, run->insn,
+                            all->barriers[number - 1].init_insn,
+                            write ? "an ordinary store to an mbarrier that has not been invalidated"
+                                  : "an ordinary load of an mbarrier, which is opaque");
+                return;
+            }
+        }
+    }
 }
 
 /* Checks that the initialisation happened before this use, and is visible to the async proxy if `async`. */

@@ -50,6 +50,8 @@ static const struct advice {
      "execute fence.mbarrier_init.release.cluster in the initialising thread"},
     {"mbarrier-init-race", "mbarrier.init has to precede every use", "use an mbarrier made of old bytes",
      "put a barrier between the initialisation and the use"},
+    {"mbarrier-memory", "mbarrier: only mbarrier operations may access an object until mbarrier.inval", MISUSE,
+     "invalidate it first, or keep other data apart from it"},
     {"no-mbarrier", "mbarrier: an object has to be initialised and not invalidated", MISUSE,
      "execute mbarrier.init first, or correct the address"},
     {"mbarrier-arrivals", "mbarrier: no more arrivals than are pending", "complete a phase too early",

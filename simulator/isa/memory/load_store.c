@@ -340,6 +340,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     run->values = write && !insn->memory.strong ? &values.common : NULL;
     if (same && run->launch->checks) {
         hazard_lanes(run, cta, offsets, mask, a.bytes, access_flags(run, insn, write, true));
+        mbarrier_untouched(run, cta, offsets, mask, a.bytes, write);
     }
     for (uint32_t left = same || !run->launch->checks ? 0 : mask; left != 0;) { /* one target CTA at a time */
         struct cta *at = ctas[__builtin_ctz(left)];

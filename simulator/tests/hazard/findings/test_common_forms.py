@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.tests.sim_kit import MODES, Sim, compile_cuda
+from simulator.tests.sim_kit import MODES, Sim, body, compile_cuda
 
 SOURCE = r"""
 extern "C" __global__ void ticket(int *out) {  /* the last block resets the counter of all */
@@ -84,3 +84,19 @@ def test_all_four_warps_of_a_warpgroup_set_their_registers(tmp_path):
         sim = Sim(text)
         sim.launch("registers", sim.buffer(np.zeros(128, np.int32)), warps, block=128)
         assert sim.kinds == kinds, warps
+
+
+def test_an_mbarrier_is_left_to_its_operations():
+    use = "mov.u32 %r1, bar; mbarrier.init.shared.b64 [%r1], 1; {} mbarrier.inval.shared.b64 [%r1]; {}"
+    verdicts = {
+        ("st.shared.u32 [%r1+4], 0;", ""): "error",
+        ("ld.shared.u64 %rd1, [%r1];", ""): "review",
+        ("st.shared.u32 [%r1+8], 0;", "st.shared.u32 [%r1], 0;"): "clean",
+    }
+    for lines, verdict in verdicts.items():
+        sim = Sim(body(use.format(*lines), registers=".shared .align 8 .b64 bar[2];"))
+        sim.launch("k", sim.buffer(np.zeros(4, np.int32)), block=1)
+        assert (sim.verdict, sim.kinds - {"uninitialised-read"}) == (
+            verdict,
+            set() if verdict == "clean" else {"mbarrier-memory"},
+        ), (lines, sim.findings)
