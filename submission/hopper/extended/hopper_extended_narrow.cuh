@@ -10,6 +10,7 @@
 #ifndef HOPPER_EXTENDED_NARROW_CUH
 #define HOPPER_EXTENDED_NARROW_CUH
 
+#include "../../gpu/instructions/registers.cuh"
 #include "../narrow/hopper_narrow_dual_gemm.cuh"
 #include "hopper_extended_kernels.h"
 #include "hopper_extended_outputs.cuh"
@@ -50,6 +51,15 @@ static __device__ __forceinline__ int32_t column_of(const struct narrow_columns 
     const int32_t in_span = unit & ((1 << columns.unit_bits) - 1);
     return (unit >> columns.unit_bits) * columns.span + ((in_span * columns.subs + sub) << columns.run_bits) +
            (quad & ((1 << columns.run_bits) - 1)) + (quad >> columns.run_bits) * columns.step;
+}
+
+/* Left to itself, the compiler computes the addresses again in every step: a quarter of a step's instructions. */
+template <class T> static __device__ __forceinline__ void keep_addresses(struct b_rows<T> &rows) {
+#pragma unroll
+    for (int i = 0; i < T::lane_rows; i++) {
+        keep_address(rows.fp4[i / 2][i % 2]);
+        keep_address(rows.scales[i / 2][i % 2]);
+    }
 }
 
 /* The rows past the last one read the last one; their outputs are not stored. */
@@ -234,7 +244,8 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
     const uint32_t shared = cvta_to_shared(memory);
     const struct mbarrier sums = {shared};
     const struct narrow_coord coord = find_narrow_tile<T>(p.gemm);
-    const struct b_rows<T> rows = find_extended_rows<T>(p, coord);
+    struct b_rows<T> rows = find_extended_rows<T>(p, coord);
+    keep_addresses<T>(rows);
     expect_sums<T>(sums, p.gemm, coord);
     griddepcontrol_launch_dependents();
     ask_for_a<T>(p.gemm, coord);
