@@ -53,7 +53,8 @@ static __device__ __forceinline__ int32_t column_of(const struct narrow_columns 
            (quad & ((1 << columns.run_bits) - 1)) + (quad >> columns.run_bits) * columns.step;
 }
 
-/* Left to itself, the compiler computes the addresses again in every step: a quarter of a step's instructions. */
+/* Left to itself, the compiler computes the addresses again in every step: a quarter of a step's instructions.
+ */
 template <class T> static __device__ __forceinline__ void keep_addresses(struct b_rows<T> &rows) {
 #pragma unroll
     for (int i = 0; i < T::lane_rows; i++) {
