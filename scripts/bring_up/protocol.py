@@ -132,8 +132,8 @@ class Day:
         good = {problem: self.check_configs(problem) for problem in TILES}
         for problem, names in good.items():
             self.time("tiles", problem, ",".join(["auto", *names]), "", skip="" if names else "no tile that is right")
-        self.judge()
         self.model()
+        self.judge()  # minutes, on any card
         for problem, names in good.items():
             command, _ = self.check_command(problem)
             command = (*command, "--only", TILES[problem][2], "--configs", ",".join(names))
