@@ -16,6 +16,7 @@ from scripts.rounds import ledger
 from scripts.rounds.model import Tank
 from scripts.rounds.pages.tables import chapter
 from simulator.calibration.calls.board_times import board_text, clock_errors
+from simulator.calibration.calls.geforce import floors
 from simulator.python.markdown import table
 
 STORIES_FILE = "stories.toml"
@@ -131,9 +132,8 @@ def _now(tank: Tank, told: dict[str, Any]) -> tuple[str, float | None, float | N
         text, _, ratio = _beside(["M N K", words], rows, "ms a call")
         return text, None, ratio
     if "geforce" in now:
-        data = measured.read(tank.root / now["geforce"])
-        pairs = zip(data["ours"], data["cutlass_79a"], strict=True)
-        rows = [("x".join(map(str, a["shape"])), a["alone_us"], b["alone_us"]) for a, b in pairs]
+        ours = measured.read(tank.root / now["geforce"])["ours"]
+        rows = [("x".join(map(str, row["shape"])), row["alone_us"], max(floors(*row["shape"]))) for row in ours]
         return _beside(["M N K", words], rows, "us a call alone, simulated")
     return board_text(), None, None
 

@@ -124,9 +124,14 @@ static void write_report(const char *path, uint64_t before, void (*print)(const 
 
 static void at_end(void) {
     static atomic_flag written = ATOMIC_FLAG_INIT;
-    while (atomic_flag_test_and_set(&written)) {
+    static _Thread_local bool by_this_thread; /* for an earlier simulator of the process */
+    while (!by_this_thread && atomic_flag_test_and_set(&written)) {
         (void)pause(); /* a signal ends the process once another thread has written the reports */
     }
+    if (by_this_thread) {
+        return;
+    }
+    by_this_thread = true;
     const char *path = runtime_setting("NVFP4_SIMULATE_JSON");
     const char *counters = runtime_setting("NVFP4_SIMULATE_COUNTERS");
     sim_hold_findings(the_sim, true);

@@ -148,6 +148,7 @@ def test_the_solution_has_makes_flags():
         == options["cuda_cflags"][2:]
         == [
             "-D_GNU_SOURCE",
+            "-DNVFP4_TUNE_DEFAULT=true",
             "-DNVFP4_HAVE_BLACKWELL",
             "-DNVFP4_WITHOUT_GROUPED",
             "-DNVFP4_WITHOUT_EXTENDED",

@@ -16,13 +16,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from simulator.calibration import packed
 from simulator.calibration.packed import DATA, dense
 from simulator.calibration.rows import RESULTS
 from simulator.package.simulated_call import simulated_calls, tile_table
 
 RECORD, PAGE = DATA / "geforce_calls.json", RESULTS / "GEFORCE_TIMES.md"
 SMS, CLOCK_GHZ, FLOP_A_CYCLE, BYTES_PER_US = 170, 2.407, 4096, 1.792e6
-MEASURED = DATA / "rtx5090_rows.csv"
 CALLS = 3  # in a row
 SHAPES = ((256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168))
 HEAD = """# The GeForce kernel's simulated times
@@ -54,7 +54,7 @@ by its author on a card with a limit of 400 W. TFLOPS.
 
 def public_kernels() -> str:
     """The table of kernels that a card has run."""
-    rows = [line.split(",") for line in MEASURED.read_text().splitlines()[2:]]
+    rows = [list(row.values()) for row in packed.read("rtx5090_rows")[1]]
     errors = [float(row[-1]) / float(row[-2]) - 1 for row in rows]
     lines = ["| kernel | operands | M N K | measured | simulated | error |", "| --- " * 6 + "|"]
     for row, error in zip(rows, errors, strict=True):

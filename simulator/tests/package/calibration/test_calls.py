@@ -7,10 +7,11 @@ from statistics import fmean
 
 import pytest
 
+from simulator.calibration import packed
 from simulator.calibration.b200 import board
 from simulator.calibration.calls import blackwell, board_times
 from simulator.calibration.calls.geforce import PAGE, RECORD, floors, render
-from simulator.calibration.packed import DATA, dense
+from simulator.calibration.packed import dense
 
 PLACES = 0.05  # a time varies by as much with where the host puts the operands
 
@@ -138,7 +139,7 @@ def test_256_rows_are_near_a_geforces_the_memory_floor():
 
 def test_public_kernels_on_an_rtx_5090_stay_below_its_peak_and_near_their_measured_rates():
     """gau-nernst/learn-cuda, as simulated and as its author measured at 400 W."""
-    rows = [line.split(",") for line in (DATA / "rtx5090_rows.csv").read_text().splitlines()[2:]]
+    rows = [list(row.values()) for row in packed.read("rtx5090_rows")[1]]
     peaks = {"bf16": 209.5, "int8": 838}
     errors = [abs(float(row[-1]) / float(row[-2]) - 1) for row in rows]
     assert len(rows) >= 6 and fmean(errors) <= 0.15
