@@ -151,7 +151,10 @@ SMALL["gemv"] = parse_case("m: 400; k: 512; l: 2; seed: 5")  # longer than the h
     ],
 )
 def test_a_cheat_is_caught_and_an_honest_submission_is_timed(name, problem, reason):
-    result = run_benchmark(ADVERSARIAL / "product" / f"{name}.py", SMALL[problem], CPU, LIMITS)
+    for _ in range(3):  # other tests keep the machine busy
+        result = run_benchmark(ADVERSARIAL / "product" / f"{name}.py", SMALL[problem], CPU, LIMITS)
+        if "not measured" not in (result.error or ""):
+            break
     if reason is None:
         assert result.passed and len(result.rounds_us) >= 3, result.error
         assert result.inputs == (1 if problem == "gemv" else 3), "the gemv's leaderboard times single calls"
