@@ -6,8 +6,8 @@
 
 Each step is a process with a time limit: a step that fails or hangs is reported, and the next one starts.  The report
 is written after every step, so that a crash of the machine loses one step.  In this order: the machine, the library,
-the checks of all four problems, their benchmarks beside cuBLAS and torch._scaled_mm, every tile, the leaderboard's
-procedure, a model's products, compute-sanitizer.  Exit code 0: no step failed; 1: one did; 2: no CUDA device.
+the checks of all four problems, their benchmarks beside cuBLAS and torch._scaled_mm, every tile, a model's products,
+the leaderboard's procedure, compute-sanitizer.  Exit code 0: no step failed; 1: one did; 2: no CUDA device.
 """
 
 from __future__ import annotations

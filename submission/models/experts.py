@@ -131,7 +131,7 @@ class Experts(Layer):
         between: Callable[[list[torch.Tensor]], torch.Tensor] | None = None,
         norm: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """The weighted sums (T, hidden), in dtype, of what the experts compute from rows x that _rows() makes.
+        """The weighted sums (T, hidden), in dtype, of what the experts compute from x (T, hidden).
 
         placed: counts, rows and tokens, as route_logits() and route_ids() return them; weights: of the choices, as
         combine_rows() takes them.  between: of the first products, instead of `activation`; norm: of each expert's

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 
 import pytest
 
-from simulator.python import forked
-from simulator.tests.sim_kit import built, nvcc
+from simulator.tests.package.kernels.simulated import simulate
 from simulator.validation.mutants.backends.hopper_mutants import MEETING_MUTANTS, kernel_text
 
 TILES = {
@@ -55,28 +52,6 @@ print(json.dumps(wrong))
 """
 
 
-def simulate(backend, mode, runs, folder, ptx=""):
-    """The runs with wrong values (None after an error), and the simulator's report."""
-    environment = dict(
-        os.environ,
-        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
-        NVFP4_BACKEND=backend,
-        NVFP4_SIMULATE="1",
-        NVFP4_SIMULATE_MODE=mode,
-        NVFP4_SIMULATE_PTX=str(ptx),
-        NVFP4_SIMULATE_JSON=str(folder / "report.json"),
-    )
-    done = forked.run(PROGRAM, [json.dumps(runs)], environment, timeout=300)
-    report = json.loads((folder / "report.json").read_text())
-    assert done.returncode == 0 or ptx, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None, report
-
-
-@pytest.fixture(scope="module", autouse=True)
-def needs_nvcc():
-    nvcc()
-
-
 MODES = ["eager", "late", "reverse", "random:1", "poison"]
 
 
@@ -88,7 +63,7 @@ def test_every_tile_is_exact_and_clean_and_every_mode_has_tiles(backend, mode, t
     number = MODES.index(mode)
     some = every if backend == "blackwell" else [(i, tile) for i, tile in every if (i - number) % 5 in (0, 2)]
     runs = [("tails", tile, (i + len(mode)) % 2) for i, tile in some]
-    wrong, report = simulate(backend, mode, runs, tmp_path)
+    wrong, report = simulate(backend, mode, runs, tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
     assert report["counters"]["tensor_macs"] > 0
@@ -98,7 +73,7 @@ def test_every_tile_is_exact_and_clean_and_every_mode_has_tiles(backend, mode, t
 def test_tiles_whose_k_two_ctas_share_are_exact_and_clean(mode, tmp_path):
     number = MODES.index(mode)
     runs = [("shared 1088", tile, 0) for i, tile in enumerate(TILES["hopper"]) if i % 5 == number]
-    wrong, report = simulate("hopper", mode, runs, tmp_path)
+    wrong, report = simulate("hopper", mode, runs, tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
     # Two tiles, each of two parts: each warp of the one that takes acquires, each part adds, the first once more.
@@ -113,7 +88,7 @@ def test_a_fault_in_how_two_ctas_meet_is_found(fault, tmp_path):
     assert sum(count for _, count in mutated) == 2 * len(TILES["hopper"]), "in each tile's code of two kernels"
     (tmp_path / "mutant.ptx").write_text("".join(text for text, _ in mutated))
     mode = "reverse" if fault == "no wait for the first sums" else "eager"  # the second CTA goes on first
-    _, report = simulate("hopper", mode, [("shared 1152", "m48", 0)], tmp_path, tmp_path / "mutant.ptx")
+    _, report = simulate("hopper", mode, [("shared 1152", "m48", 0)], tmp_path, PROGRAM, tmp_path / "mutant.ptx")
     # Sums that nobody waits for may be read before they are written.
     assert finding in {one["kind"] for one in report["findings"]} <= {finding, "uninitialised-read"}
 
@@ -123,14 +98,14 @@ def test_official_tests_and_many_groups_are_exact(backend, tmp_path):
     cases = (0, 4) if backend == "geforce" else (0, 3, 4, 7, 8)  # of 2, 3 and 4 groups; on demand the harness runs all
     runs = [(str(case), "", 0) for case in cases] + [("many", "", 0), ("many", "", 1)]
     runs += [("long", "", 0)] if backend == "hopper" else []
-    wrong, report = simulate(backend, "eager", runs, tmp_path)
+    wrong, report = simulate(backend, "eager", runs, tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
 
 
 @pytest.mark.parametrize("mode", ["late", "reverse"])
 def test_pairs_that_take_tile_after_tile_are_exact_and_clean(mode, tmp_path):
-    wrong, report = simulate("blackwell", mode, [("rounds", "n256m256", 0)], tmp_path)
+    wrong, report = simulate("blackwell", mode, [("rounds", "n256m256", 0)], tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
 
@@ -138,7 +113,7 @@ def test_pairs_that_take_tile_after_tile_are_exact_and_clean(mode, tmp_path):
 @pytest.mark.parametrize("backend", TILES)
 @pytest.mark.parametrize("mode", ["late", "poison"])
 def test_single_rows_are_exact_and_clean_without_tensor_cores(backend, mode, tmp_path):
-    wrong, report = simulate(backend, mode, [("rows", "", 0), ("rows", "", 1)], tmp_path)
+    wrong, report = simulate(backend, mode, [("rows", "", 0), ("rows", "", 1)], tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
     assert report["counters"]["tensor_macs"] == 0
@@ -154,5 +129,5 @@ def test_a_missing_barrier_around_a_single_row_is_found(barrier, tmp_path):
     one = barriers[barrier]
     kernels[number] = kernels[number][: one.start()] + kernels[number][one.end() :]
     (tmp_path / "mutant.ptx").write_text("".join(kernels))
-    _, report = simulate("hopper", "eager", [("rows", "", 0)], tmp_path, tmp_path / "mutant.ptx")
+    _, report = simulate("hopper", "eager", [("rows", "", 0)], tmp_path, PROGRAM, tmp_path / "mutant.ptx")
     assert {"read-after-write-race", "uninitialised-read"} <= {one["kind"] for one in report["findings"]}

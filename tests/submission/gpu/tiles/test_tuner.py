@@ -10,10 +10,9 @@ import re
 import pytest
 
 from tests.submission.cpu_kit import DEVICE, OK
-from tests.submission.gpu.fake_gpu import BLACKWELL, HOPPER, MEMORY_ALLOCATION, QUEUE
+from tests.submission.gpu.fake_gpu import BLACKWELL, HOPPER, MEMORY_ALLOCATION, QUEUE, template_numbers
 from tests.submission.gpu.test_grouped_launches import call as call_grouped
 
-SIZE = {"m": 256, "n": 4096, "k": 7168, "batches": 1, "queue": 0}
 KINDS = pytest.mark.parametrize("kind", ["dual hopper", "dual blackwell", "groups blackwell"])
 
 
@@ -28,11 +27,11 @@ def call(fake, kind):
     """Calls the kind's problem; returns the multiplying kernels' names, those of a call that times among them."""
     problem, name = kind.split()
 
-    def run(m=256, queue=0):
+    def run(m=256, n=4096, k=7168, queue=0):
         if problem == "dual":
-            status, message = fake.call(name, **{**SIZE, "m": m, "queue": queue})
+            status, message = fake.call(name, m=m, n=n, k=k, batches=1, queue=queue)
         else:
-            status, message = call_grouped(fake, name, [(m, 4096, 7168), (m // 2, 4096, 7168)], queue=queue)
+            status, message = call_grouped(fake, name, [(m, n, k), (m // 2, n, k)], queue=queue)
         assert status == OK, message
         return [line[1] for line in fake.log("launch") if "gemm_kernel" in line[1]]
 
@@ -54,6 +53,23 @@ def test_the_fastest_kernel_is_found_and_kept_for_its_shape(fake, call):
     assert set(call(m=255)) <= set(order) and call(m=255) == [order[-1]]
     assert not fake.log("event") and not fake.log("allocate")
     assert call() == [order[0]], "the first shape's choice stays"
+
+
+@KINDS
+def test_each_shape_has_a_choice_of_its_own(fake, call):
+    call()
+    for other in ({"m": 255}, {"n": 4080}, {"k": 7104}):
+        call(**other)
+        assert fake.log("event"), other
+    call()
+    assert not fake.log("event")
+
+
+@pytest.mark.parametrize("kind", ["dual blackwell"])
+def test_a_tile_that_must_be_slower_is_not_timed(fake, call):
+    """With thousands of tiles, those of half as many columns would copy all of A twice as often."""
+    timed = set(call(m=8192, n=8192, k=4096))
+    assert len(timed) >= 2 and {template_numbers(kernel, 1) for kernel in timed} == {(128,)}
 
 
 @KINDS
@@ -96,7 +112,7 @@ def test_a_call_that_cannot_be_timed_is_answered(fake, call, failing):
 @pytest.mark.parametrize("kind", ["dual hopper"])
 def test_a_launch_that_fails_is_reported(fake, call):
     fake.fail("cudaLaunchKernelExC")
-    assert fake.call(HOPPER, **SIZE)[0] == DEVICE
+    assert fake.call(HOPPER, m=256, queue=0)[0] == DEVICE
     fake.fail()
     assert call()
 
