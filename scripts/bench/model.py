@@ -23,6 +23,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, StaticCache
 from simulator.python.markdown import table
 from submission import Linear
 from submission.models.huggingface.fusion import fuse
+from submission.models.huggingface.together import groups_of, join, quantize_together
 
 SIZES = {
     "8b": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "vocab_size": 128256},
@@ -57,9 +58,15 @@ def build(size: str, kind: str, device: str) -> torch.nn.Module:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
     if KINDS[kind] is not None:
         linears = [name for name, one in model.named_modules() if type(one) is torch.nn.Linear and name != "lm_head"]
-        for name in linears:
-            model.set_submodule(name, Linear.from_linear(model.get_submodule(name), **KINDS[kind]))
+        grouped = groups_of(model, linears)
+        options = dict(KINDS[kind])
+        largest_input = options.pop("largest_input", None)
+        for group in (*grouped, *((one,) for one in linears if not any(one in group for group in grouped))):
+            weights = [model.get_submodule(name).weight for name in group]
+            for name, one in zip(group, quantize_together(weights, largest_input), strict=True):
+                model.set_submodule(name, Linear(one, **options))
         fuse(model)
+        join(model)
     return model
 
 

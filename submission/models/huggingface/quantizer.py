@@ -12,11 +12,12 @@ from transformers.utils import logging
 from ..checkpoint import PROJECTIONS
 from ..experts import Experts
 from ..linear import Linear
-from ..weights import CALIBRATED, TOKEN, QuantizedLinear, quantize_linear
+from ..weights import CALIBRATED, TOKEN, QuantizedLinear
 from .config import SIXTEEN_BIT, Nvfp4GemmConfig, is_ignored, options_of
 from .experts import HELD, install, is_experts, parameter_names, quantize_experts, read_experts
 from .fusion import FusedMLP, fuse, unpadded
 from .placement import PACKED, Held, Places, hold, refuse_if_read, stored_tensors
+from .together import Together, groups_of, join, quantize_together
 
 logger = logging.get_logger(__name__)
 _INPUTS = ("input_scale", "input_global_scale")
@@ -24,7 +25,9 @@ _BYTES = 0.5625  # of an element: four bits, and a byte for 16
 
 
 class _Quantize(ConversionOps):
-    """Quantizes a float weight as it is loaded, and keeps the result with the quantizer."""
+    """Quantizes a float weight as it is loaded, together with those that read the same input, and keeps the result with
+    the quantizer.
+    """
 
     def __init__(self, quantizer: Nvfp4GemmQuantizer) -> None:
         self.quantizer = quantizer
@@ -40,10 +43,11 @@ class _Quantize(ConversionOps):
                 left[key] = weight
                 continue
             weight, module = weight[0] if isinstance(weight, list) else weight, model.get_submodule(name)
-            found = self.quantizer.quantized.setdefault(name, {})
-            found |= (
-                quantize_experts(module, parameter, weight) if is_experts(module) else {"": quantize_linear(weight)}
-            )
+            if is_experts(module):
+                found = self.quantizer.quantized.setdefault(name, {})
+                found |= quantize_experts(module, parameter, weight)
+            else:
+                self.quantizer.quantize(name, weight)
             missing_keys.discard(key)
         return left
 
@@ -58,6 +62,8 @@ class Nvfp4GemmQuantizer(HfQuantizer):
         self.places = Places({})
         self.chosen: set[str] = set()  # parameters to quantize
         self.quantized: dict[str, dict[str, Any]] = {}  # of each module, by projection
+        self.groups: dict[str, tuple[str, ...]] = {}  # of each linear layer that reads the same input as others
+        self.waiting: dict[str, torch.Tensor] = {}  # weights whose group is not complete
 
     @property
     def quantized_element_size(self) -> float:
@@ -121,6 +127,16 @@ class Nvfp4GemmQuantizer(HfQuantizer):
             module._is_hf_initialized = True  # the weights never arrive
         if not self.chosen:
             raise ValueError(f"{type(model).__name__} has no torch.nn.Linear or experts to quantize beside ignore=")
+        linears = {key.rpartition(".")[0] for key in self.chosen if key.endswith(".weight")}
+        self.groups = {name: group for group in groups_of(model, linears) for name in group}
+
+    def quantize(self, name: str, weight: torch.Tensor) -> None:
+        """A linear layer's weight, as soon as those of its group are there."""
+        group = self.groups.get(name, (name,))
+        self.waiting[name] = weight
+        if all(one in self.waiting for one in group):
+            parts = quantize_together([self.waiting.pop(one) for one in group])
+            self.quantized |= {one: {"": part} for one, part in zip(group, parts, strict=True)}
 
     def param_needs_quantization(self, model: torch.nn.Module, param_name: str, **others: object) -> bool:
         """True for the weights that _choose() chose."""
@@ -176,6 +192,7 @@ class Nvfp4GemmQuantizer(HfQuantizer):
         ours = [one for one in modules.values() if isinstance(one, (Linear, Experts))]
         config.kinds = {one.scale if one.quantize else SIXTEEN_BIT for one in ours}
         fuse(model)
+        join(model)
         model.requires_grad_(False)  # there are no derivatives, and nothing then records a call for them
 
     def get_state_dict_and_metadata(self, model: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict]:
@@ -186,6 +203,9 @@ class Nvfp4GemmQuantizer(HfQuantizer):
                 found = {name: (unpadded(module), module.bias)}
             elif isinstance(module, FusedMLP):
                 found = {f"{name}.{one}": pair for one, pair in module.published().items()}
+            elif isinstance(module, Together):
+                around = name.rpartition(".")[0]
+                found = {f"{around}.{one}".removeprefix("."): pair for one, pair in module.published().items()}
             elif isinstance(module, Experts):
                 at = name.removesuffix(HELD)
                 found = {

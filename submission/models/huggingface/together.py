@@ -1,0 +1,148 @@
+"""Linear layers of a model of transformers that read the same input, such as an attention's q, k and v: one product.
+
+The model's own code still calls each of them: the first call computes all, and the others take their columns.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Container
+from functools import cache
+
+import torch
+
+from ..linear import Linear
+from ..weights import QuantizedLinear, quantize_linear
+from .fusion import unpadded
+
+
+class Together(torch.nn.Module):
+    """The first of some layers, with the product of all."""
+
+    def __init__(self, names: tuple[str, ...], linears: tuple[Linear, ...]) -> None:
+        """names: of the layers, in the order in which they are called, with the same options and scales."""
+        super().__init__()
+        weights, first = [unpadded(one) for one in linears], linears[0]
+        every = QuantizedLinear(*(torch.cat([one[i] for one in weights]) for i in range(2)), *weights[0][2:])
+        bias = None
+        if any(one.bias is not None for one in linears):
+            bias = torch.cat([one.codes.new_zeros(one.out_features).float() if one.bias is None else one.bias
+                              for one in linears])  # fmt: skip
+        self.product = Linear(every, bias=bias, quantize=first.quantize, scale=first.scale)
+        self.names, self.rows = names, tuple(one.out_features for one in linears)
+        self.biased = tuple(one.bias is not None for one in linears)
+        self.latest: tuple[torch.Tensor, tuple[torch.Tensor, ...]] | None = None
+
+    def columns(self, x: torch.Tensor, number: int) -> torch.Tensor:
+        """Layer number `number` of x."""
+        if self.latest is None or self.latest[0] is not x:
+            self.latest = x, self.product(x).split(self.rows, -1)
+        found = self.latest[1][number]
+        if number == len(self.rows) - 1:
+            self.latest = None  # nobody reads it again
+        return found
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., K) -> (..., N of the first layer)."""
+        return self.columns(x, 0)
+
+    def published(self) -> dict[str, tuple[QuantizedLinear, torch.Tensor | None]]:
+        """The layers' weights and biases, by name, as a checkpoint has them."""
+        every = unpadded(self.product)
+        codes, factors = every.codes.split(self.rows), every.factors.split(self.rows)
+        biases = [None] * len(self.rows) if self.product.bias is None else self.product.bias.split(self.rows)
+        return {
+            name: (every._replace(codes=codes[i], factors=factors[i]), biases[i] if self.biased[i] else None)
+            for i, name in enumerate(self.names)
+        }
+
+
+class Column(torch.nn.Module):
+    """One of the others."""
+
+    def __init__(self, together: Together, number: int) -> None:
+        super().__init__()
+        object.__setattr__(self, "together", together)  # no submodule, as it is one of the first layer's place
+        self.number = number
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., K) -> (..., N)."""
+        return self.together.columns(x, self.number)
+
+
+def _name(node: ast.AST) -> str | None:
+    return node.id if isinstance(node, ast.Name) else None
+
+
+@cache
+def _called_alike(kind: type) -> tuple[tuple[str, ...], ...]:
+    """The children that a module's forward() calls once each, with the same variable that never changes."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(kind.forward))))
+    except (OSError, TypeError):  # no source at hand
+        return ()
+    calls, uses, changed = defaultdict(list), Counter(), set()
+    for node in ast.walk(tree):
+        written = not isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+        in_place = isinstance(node, ast.Attribute) and node.attr.endswith("_")  # a method such as add_()
+        if written or in_place:
+            changed |= {_name(one) for one in ast.walk(node)}
+        if isinstance(node, ast.Attribute) and _name(node.value) == "self":
+            uses[node.attr] += 1
+        match node:
+            case ast.Call(ast.Attribute(ast.Name("self"), child), [ast.Name(variable)], []):
+                calls[variable].append((node.lineno, node.col_offset, child))
+    unchanged = [sorted(found) for variable, found in calls.items() if variable not in changed]
+    groups = [tuple(child for *_, child in found if uses[child] == 1) for found in unchanged]
+    return tuple(group for group in groups if len(group) > 1)
+
+
+def groups_of(model: torch.nn.Module, chosen: Container[str]) -> list[tuple[str, ...]]:
+    """The groups, by full names, of those chosen layers that read the same input, two or more each."""
+    found = []
+    for name, module in model.named_modules():
+        for children in _called_alike(type(module)):
+            names = tuple(f"{name}.{one}".removeprefix(".") for one in children)
+            group = tuple(one for one in names if one in chosen)
+            if len(group) > 1:
+                found.append(group)
+    return found
+
+
+def quantize_together(weights: list[torch.Tensor], largest_input: float | None = None) -> list[QuantizedLinear]:
+    """Float weights (N, K) of layers with the same input, in NVFP4, by one scale."""
+    every, rows = quantize_linear(torch.cat(weights), largest_input), [len(one) for one in weights]
+    parts = zip(every.codes.split(rows), every.factors.split(rows), strict=True)
+    return [every._replace(codes=codes, factors=factors) for codes, factors in parts]
+
+
+def _alike(linears: list[Linear]) -> bool:
+    """True if one product can compute all of them."""
+
+    def same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+        return one is other is None or (one.device == other.device and torch.equal(one, other))
+
+    first = linears[0]
+    return all(
+        (one.quantize, one.scale, one.in_features) == (first.quantize, first.scale, first.in_features)
+        and same(one.weight_scale, first.weight_scale)
+        and (one.input_scale is None) == (first.input_scale is None)
+        and same(one.input_scale, first.input_scale)
+        for one in linears
+    )  # fmt: skip
+
+
+def join(model: torch.nn.Module) -> None:
+    """Puts a Together and its Columns in the place of layers that read the same input and have the same scales."""
+    linears = {name: one for name, one in model.named_modules() if type(one) is Linear}
+    for names in groups_of(model, linears):
+        layers = [linears[one] for one in names]
+        if not _alike(layers):
+            continue
+        together = Together(tuple(one.rpartition(".")[2] for one in names), tuple(layers))
+        model.set_submodule(names[0], together)
+        for number, name in enumerate(names[1:], 1):
+            model.set_submodule(name, Column(together, number))
