@@ -89,8 +89,7 @@ def _spans(shape: Shape, device: torch.device, limits: Limits) -> Spans:
     inputs = round_inputs(shape, device, limits)
     if limits.span_calls:
         return spans.that_fit(shape, device, inputs, limits.span_calls)
-    layout = Layout(shape)
-    most = min(INPUTS, INPUTS_BYTES // (layout.input_bytes + layout.output_bytes))
+    most = min(INPUTS, INPUTS_BYTES // Layout(shape).call_bytes)
     return Spans(max(inputs, capacity.inputs_that_fit(shape, device, max(1, most))))
 
 

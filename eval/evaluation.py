@@ -36,6 +36,7 @@ from eval.supervisor import (
     Tolerance,
     limits_for,
     measure_tolerance,
+    round_inputs,
     run_benchmark,
     run_profile,
     run_test,
@@ -90,13 +91,13 @@ def _tolerances(cases: Sequence[Case], device: torch.device, limits: Limits) -> 
 def long_wait(cases: Sequence[Case], device: torch.device, mode: str, limits: Limits) -> str:
     """What to tell a user whose cases of full data take long to judge on this CPU; "" if they do not."""
     seconds = 0.0
-    for case in cases:
-        outputs = 2 if mode == "test" else (1 + MIN_ROUNDS) * min(limits.inputs, case.problem.inputs)
+    for case in cases if device.type == "cpu" else ():
+        outputs = 2 if mode == "test" else (1 + MIN_ROUNDS) * round_inputs(case.shape, device, limits)
         work = case.shape.work()
         seconds += (
             outputs * FLOAT64_S * (work.multiply_adds + ADDS_PER_BYTE * work.read_bytes) / torch.get_num_threads()
         )
-    if device.type != "cpu" or seconds < LONG_S:
+    if seconds < LONG_S:
         return ""
     return (
         f"--data full: judging against float64 takes at least {math.ceil(seconds / 60)} minutes here; the default cases"

@@ -19,6 +19,7 @@ from eval.cases import Case, case_seeds, fresh_seeds
 from eval.hardware import capacity, chip
 from eval.hardware.load import Load
 from eval.judge import judges_of
+from eval.lending.layout import Layout
 from eval.output.origin import Library
 from eval.output.text import clean
 from eval.sandbox import State
@@ -34,6 +35,8 @@ PATIENCE_S = 20.0  # more for a case on a busy machine whose rounds do not count
 TARGET_RELATIVE_ERROR = 1e-3
 # On a CPU the threads of the last call may delay the harness's clock by this much in a call.
 SMALL_US = 250.0
+# Of a round on a CPU. Calls of small inputs are short: more of them share what the round costs by itself.
+MOST_INPUTS, FEW_INPUTS, SMALL_BYTES = 12, 3, 4 << 20
 MOST_TOLERANCE = 0.5  # of a call's time, on a CPU, where null rounds may cost milliseconds a call even at rest
 SPAN_CALLS = 5000  # at most, on a GPU
 CHECKED_ADDS = 1 << 34  # of a test's fresh inputs; about two seconds on two cores. Of larger cases it checks some rows
@@ -52,6 +55,7 @@ class Limits:
     small_us: float = 0.0  # a difference between two clocks that a busy machine may cause in a call
     most_tolerance: float = math.inf  # of a call's time: a case with a larger tolerance is not measured
     span_calls: int = 0  # the calls of a span, at most; 0 makes none
+    inputs_bytes: float = math.inf  # of a round's inputs and outputs, if FEW_INPUTS take no more
 
 
 def limits_for(device: torch.device, mode: str) -> Limits:
@@ -63,7 +67,8 @@ def limits_for(device: torch.device, mode: str) -> Limits:
     return Limits(
         timing_s=3.0,
         wall_s=20.0 if judged else 10.0,
-        inputs=3,
+        inputs=MOST_INPUTS,
+        inputs_bytes=SMALL_BYTES,
         singles=0,
         small_us=SMALL_US,
         most_tolerance=MOST_TOLERANCE,
@@ -72,7 +77,8 @@ def limits_for(device: torch.device, mode: str) -> Limits:
 
 def round_inputs(shape: Shape, device: torch.device, limits: Limits) -> int:
     """How many inputs a round has: as many as the problem's leaderboard uses, if the limits and memory allow."""
-    return capacity.inputs_that_fit(shape, device, min(limits.inputs, shape.problem.inputs))
+    few = int(max(FEW_INPUTS, min(limits.inputs, limits.inputs_bytes / Layout(shape).call_bytes)))
+    return capacity.inputs_that_fit(shape, device, min(few, limits.inputs, shape.problem.inputs))
 
 
 class NotMeasured(Failure):

@@ -38,8 +38,7 @@ def available_bytes(device: torch.device) -> int:
 
 def inputs_that_fit(shape: Shape, device: torch.device, wanted: int) -> int:
     """How many inputs, with their staged copies and kept outputs, fit in half of the free memory: 1 to `wanted`."""
-    layout = Layout(shape)
-    each = 2 * (layout.input_bytes + layout.output_bytes)
+    each = 2 * Layout(shape).call_bytes
     return max(1, min(wanted, int(available_bytes(device) * MEMORY_SHARE / each)))
 
 

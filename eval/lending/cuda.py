@@ -16,7 +16,7 @@ from eval.lending.canaries import Canaries
 from eval.lending.cuda_runtime import Runtime, as_tensor
 from eval.lending.host import MemoryFile
 from eval.lending.layout import NAN_BYTE, Layout, copy_in
-from eval.timing import WORD, Core, Cuda, Timed
+from eval.timing import WORD, Core, Cuda, Outputs, Timed
 from eval.workers.channel import Channel
 from reference.problems.interface import Output
 
@@ -142,7 +142,6 @@ class CudaLender:
 class CudaBorrower:
     """The worker's side: inputs stay at their addresses; binds events and every function of a round at the start."""
 
-    copies_own = True  # whether the core copies the outputs in `own` to `kept`
     copy = staticmethod(torch.Tensor.copy_)
 
     def __init__(
@@ -183,11 +182,9 @@ class CudaBorrower:
             start=self._runtime.event(),
             stop=self._runtime.event(),
             kept=self._runtime.event(),
-            own_outputs=own.data_ptr(),
-            lent_outputs=outputs.data_ptr(),
-            output_bytes=layout.output_bytes,
         )
-        self._core = Core(channel.fileno(), memory=host.data_ptr(), cuda=cuda)
+        places = Outputs(own.data_ptr(), outputs.data_ptr(), layout.output_bytes)
+        self._core = Core(channel.fileno(), memory=host.data_ptr(), cuda=cuda, outputs=places)
         self._busy_rounds = 0
 
     def prepare(self, count: int) -> None:

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from eval.lending.layout import NAN_BYTE, Layout, copy_in, extent
-from eval.timing import WORD, Core, Timed
+from eval.timing import WORD, Core, Outputs, Timed
 from eval.workers.channel import Channel
 from reference.problems.interface import Output
 
@@ -47,6 +48,8 @@ class HostLender:
         self._layout = layout
         self._own = torch.empty(count * layout.input_bytes, dtype=torch.uint8)  # the worker never sees it
         self._outputs = MemoryFile(max(count, outputs) * layout.output_bytes)
+        self._rows = self._outputs.memory.view(-1, layout.output_bytes).numpy()
+        self._taken = np.empty((count, layout.output_bytes), np.uint8)
         self._lent: MemoryFile | None = None
         self._began = 0.0
         self.span_us = 0.0
@@ -75,15 +78,18 @@ class HostLender:
         channel.send_bytes(WORD, [self._lent.descriptor])
 
     def take(self, count: int, sample: torch.Tensor | None = None) -> list[Output]:
-        """Copies the first `count` outputs, or those of `sample`, and stops the clock.
+        """Copies the first `count` outputs, or those of `sample`, over the last round's, and stops the clock.
 
         `span_us` is the time from the word until the copies are made.
         """
         # By numpy in one thread: torch would wait for a second one, which may have to wait for a processor.
-        outputs = self._outputs.memory.view(-1, self._layout.output_bytes).numpy()
-        taken = torch.from_numpy(outputs[:count].copy() if sample is None else outputs[sample.numpy()])
+        taken = self._taken[: count if sample is None else len(sample)]
+        if sample is None:
+            np.copyto(taken, self._rows[:count])
+        else:
+            np.take(self._rows, sample.numpy(), axis=0, out=taken, mode="clip")
         self.span_us = (time.monotonic() - self._began) * 1e6
-        return [self._layout.output(taken.flatten(), index) for index in range(len(taken))]
+        return [self._layout.output(torch.from_numpy(taken).flatten(), index) for index in range(len(taken))]
 
     def modified(self) -> bool:
         """Whether the worker changed the inputs of the last round."""
@@ -104,8 +110,6 @@ class HostLender:
 class HostBorrower:
     """The worker's side: inputs stay at their addresses; their contents arrive with each round's word."""
 
-    copies_own = False  # whether the core copies the outputs in `own` to `kept`
-
     def __init__(self, layout: Layout, count: int, channel: Channel, terms: dict[str, Any], fds: Sequence[int]) -> None:
         self._layout, self._staged_bytes = layout, count * layout.input_bytes
         # Reserves address space; each round maps the lent inputs over it.
@@ -119,10 +123,15 @@ class HostBorrower:
         os.close(fds[0])
         self.kept = [layout.output(kept, index) for index in range(terms["outputs"])]
         self.lent = [memory, kept]
-        self._core = Core(channel.fileno(), memory=address)
+        places = Outputs(self._own.data_ptr(), kept.data_ptr(), layout.output_bytes)
+        self._core = Core(channel.fileno(), memory=address, outputs=places)
 
     def prepare(self, count: int) -> None:
-        """Fills the first `count` outputs in `own` with NaNs: the kernel must write every element."""
+        """Fills the first `count` outputs in `own` with NaNs: the kernel must write every element.
+
+        The last round's inputs go.
+        """
+        self._core.drop(self._staged_bytes)
         ctypes.memset(self._own.data_ptr(), NAN_BYTE, count * self._layout.output_bytes)
 
     @staticmethod
@@ -135,9 +144,12 @@ class HostBorrower:
         self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any],
         offered: Sequence[Output],
     ) -> Timed:  # fmt: skip
-        """Waits for the inputs and makes one call for each of `data`, whose outputs are `offered`."""
+        """Waits for the inputs and makes one call for each of `data`, whose outputs are `offered`.
+
+        Copies outputs in `own` to `kept` and passes all that are not `offered` to `returned`.
+        """
         lent = min(len(data) * self._layout.input_bytes, self._staged_bytes)
-        return self._core.round(kernel, returned, data, lent, offered)
+        return self._core.round(kernel, returned, data, lent, offered, len(data) if offered is self.own else 0)
 
     def problem(self, timed: Timed) -> str | None:
         """Why the round's time is meaningless, if it is."""

@@ -74,6 +74,7 @@ class Layout:
         self.input_bytes, self.host_bytes, self.output_bytes = (
             places.bytes for places in (self._inputs, self._host, self._outputs)
         )
+        self.call_bytes = self.input_bytes + self.output_bytes
 
     def input(self, memory: torch.Tensor, index: int, host: torch.Tensor | None = None) -> list[torch.Tensor]:
         """The tensors of input `index` in `memory`, and separate ones in `host` (uint8, one-dimensional)."""

@@ -37,10 +37,9 @@ class Cuda(ctypes.Structure):
             (name, ctypes.c_void_p)
             for name in (
                 "record", "wait", "synchronize_event", "synchronize_device", "elapsed_ms", "copy", "queue", "lent",
-                "start", "stop", "kept", "own_outputs", "lent_outputs",
+                "start", "stop", "kept",
             )
         ),
-        ("output_bytes", ctypes.c_size_t),
     )  # fmt: skip
 
 
@@ -56,6 +55,9 @@ class _Round(ctypes.Structure):
         ("socket", ctypes.c_int32),
         ("memory", ctypes.c_void_p),
         ("bytes", ctypes.c_size_t),
+        ("own_outputs", ctypes.c_void_p),
+        ("lent_outputs", ctypes.c_void_p),
+        ("output_bytes", ctypes.c_size_t),
         ("total_ns", ctypes.c_int64),
         ("rest_ns", ctypes.c_int64),
         ("cuda_status", ctypes.c_int32),
@@ -69,12 +71,22 @@ class Timed(NamedTuple):
     rest_us: float
 
 
-class Core:
-    """The core of one worker: its socket, the memory for inputs and, on a GPU, CUDA's functions."""
+class Outputs(NamedTuple):
+    """Where the outputs that a worker offers lie, where they are copied to, and the bytes of one."""
 
-    def __init__(self, socket: int, memory: int = 0, cuda: Cuda | None = None) -> None:
+    own: int = 0
+    lent: int = 0
+    size: int = 0
+
+
+class Core:
+    """The core of one worker: its socket, the memory for inputs and outputs and, on a GPU, CUDA's functions."""
+
+    def __init__(self, socket: int, memory: int = 0, cuda: Cuda | None = None, outputs: Outputs | None = None) -> None:
         loaded = ctypes.PyDLL(str(LIBRARY))  # PyDLL: Python's lock is held throughout
-        self._socket, self._memory, self._cuda = socket, memory, cuda
+        self._socket, self._memory, self._cuda, self._outputs = socket, memory, cuda, outputs or Outputs()
+        self._drop = loaded.timing_drop
+        self._drop.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
         self._cpu_round, self._cuda_round = loaded.timing_cpu_round, loaded.timing_cuda_round
         self._cpu_round.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         self._cuda_round.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -83,6 +95,11 @@ class Core:
             for name in ("PyObject_CallFunctionObjArgs", "Py_DecRef")
         )
         self._python = _Python(call, release)
+
+    def drop(self, lent_bytes: int) -> None:
+        """Takes the inputs of the last round away: while a round is timed, that would cost as much as mapping them."""
+        if self._drop(self._memory, lent_bytes) != OK:
+            raise CoreError("the lent memory cannot be replaced")
 
     def round(
         self,
@@ -96,8 +113,8 @@ class Core:
         """Waits for the parent's word and makes one call for each of `data`; raises what the calls raise.
 
         `own` holds the offered outputs (default: the last object of each of `data`). Calls returned(data, output) for
-        every output on a CPU, and on CUDA for every output that is not the offered object; there the core copies the
-        first `copied` offered ones. `lent_bytes` is the size of the host memory that arrives with the word.
+        every output that is not the offered object; the core copies the first `copied` offered ones. `lent_bytes` is
+        the size of the host memory that arrives with the word.
         """
         count = len(data)
         objects = (ctypes.py_object * count)(*data)
@@ -114,6 +131,9 @@ class Core:
             socket=self._socket,
             memory=self._memory,
             bytes=lent_bytes,
+            own_outputs=self._outputs.own,
+            lent_outputs=self._outputs.lent,
+            output_bytes=self._outputs.size,
         )
         if self._cuda is None:
             status = self._cpu_round(ctypes.addressof(self._python), ctypes.addressof(this))

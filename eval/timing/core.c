@@ -52,6 +52,11 @@ static int32_t wait_for_word(int socket, int *descriptor) {
     return whole && word == TIMING_WORD ? TIMING_OK : TIMING_NO_WORD;
 }
 
+EXPORTED int32_t timing_drop(void *memory, size_t bytes) {
+    void *mapped = mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    return mapped == memory ? TIMING_OK : TIMING_NO_MAP;
+}
+
 /* Maps the lent memory where the last round's was: new contents, old pointers. `flags` are added to mmap's. */
 static int32_t map_lent(int descriptor, const struct timing_round *round, int flags) {
     if (descriptor < 0) {
@@ -87,7 +92,14 @@ EXPORTED int32_t timing_cpu_round(const struct timing_python *python, struct tim
         if (output == NULL) {
             return TIMING_RAISED;
         }
-        status = hand_over(python, round, i, output);
+        if (i < round->copied) {
+            size_t offset = (size_t)i * round->output_bytes;
+            memcpy((char *)round->lent_outputs + offset, (const char *)round->own_outputs + offset,
+                   round->output_bytes);
+        }
+        if (output != round->own[i]) {
+            status = hand_over(python, round, i, output);
+        }
         python->release(output);
     }
     return status;
@@ -113,10 +125,10 @@ static int32_t queue_calls(const struct timing_python *python, const struct timi
 /* Queues copies of the outputs right after the timed calls: they miss what another queue writes later. */
 static int32_t copy_outputs(const struct timing_python *python, const struct timing_cuda *cuda,
                             struct timing_round *round) {
-    size_t bytes = (size_t)round->copied * cuda->output_bytes;
+    size_t bytes = (size_t)round->copied * round->output_bytes;
     if (bytes > 0) {
         round->cuda_status =
-            cuda->copy(cuda->lent_outputs, cuda->own_outputs, bytes, DEVICE_TO_DEVICE, cuda->queue);
+            cuda->copy(round->lent_outputs, round->own_outputs, bytes, DEVICE_TO_DEVICE, cuda->queue);
     }
     int32_t status = round->cuda_status == 0 ? TIMING_OK : TIMING_CUDA;
     for (int32_t i = 0; i < round->count && status == TIMING_OK; i++) {

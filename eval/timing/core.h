@@ -39,15 +39,11 @@ struct timing_cuda {
     void *start; /* recorded before the first call */
     void *stop;  /* recorded after the last call */
     void *kept;  /* recorded after the copies of the outputs */
-    /* The outputs that the worker offers, contiguous, and the lent memory that they are copied to. */
-    const void *own_outputs;
-    void *lent_outputs;
-    size_t output_bytes;
 };
 
-/* One round. kernel(data[i]) returns an output; returned(data[i], output) checks it and copies it to lent
-   memory. On CUDA `returned` is called only for outputs other than `own[i]`, which the worker offers: the core
-   copies `copied` of those together, which costs almost nothing even where calls are slow. */
+/* One round. kernel(data[i]) returns an output. The core copies `copied` of the outputs that the worker offers
+   to lent memory, which takes less time than Python's part of it: each after its call, on CUDA all together.
+   returned(data[i], output) checks and copies an output other than `own[i]`, which is the offered one. */
 struct timing_round {
     void *kernel;
     void *returned;
@@ -55,10 +51,13 @@ struct timing_round {
     void *const *own;
     void **outputs; /* room for `count` */
     int32_t count;
-    int32_t copied;   /* on CUDA: how many offered outputs to copy; 0 if they are in lent memory already */
-    int32_t socket;   /* a SOCK_SEQPACKET whose next message is the parent's word */
-    void *memory;     /* where the lent host memory is mapped, replacing the last mapping */
-    size_t bytes;     /* of that memory; on CUDA 0 if all inputs are on the device */
+    int32_t copied;          /* how many offered outputs to copy; 0 if they are in lent memory already */
+    int32_t socket;          /* a SOCK_SEQPACKET whose next message is the parent's word */
+    void *memory;            /* where the lent host memory is mapped, replacing the last mapping */
+    size_t bytes;            /* of that memory; on CUDA 0 if all inputs are on the device */
+    const void *own_outputs; /* those that the worker offers, one after the other */
+    void *lent_outputs;      /* where they are copied to */
+    size_t output_bytes;
     int64_t total_ns; /* result: the time of all calls */
     int64_t rest_ns;  /* result, on CUDA: how long the device ran on after the default queue was done */
     int32_t cuda_status;
@@ -66,6 +65,10 @@ struct timing_round {
 
 /* The parent's word: one byte, with a descriptor if host memory is lent. */
 #define TIMING_WORD 'g'
+
+/* Takes the lent host memory of the last round away, and gives back its pages, which takes long. Memory of the
+   worker's own lies in its place until the next round. */
+int32_t timing_drop(void *memory, size_t bytes);
 
 /* Waits for the word, maps the memory that arrives with it, and times each call; `returned` runs after each
    call, untimed. */

@@ -7,6 +7,7 @@ clock and checks its own copies of the outputs; the worker's checks only help to
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import gc
 import importlib.machinery
@@ -44,6 +45,7 @@ MAX_EXTRA_CALLS = 3
 SETTLE_S = 0.01
 SETTLED_ROUNDS = 50  # so many rounds take that time: some boards ask for a thousand, and the parent's own copies decide
 PROFILE_ROWS = 20
+STIRRED_S, STIRRED_BYTES = 0.001, 4 << 20  # of a null call on a CPU; more than a core's own caches
 
 
 # On the leaderboard a submission is the module of this name.
@@ -200,10 +202,12 @@ class Worker:
         self._cs = self._borrower.own
         self._data = [setup.shape.data(*given) for given in zip(self._borrower.inputs, self._cs, strict=True)]
         self._lent = [extent(memory) for memory in self._borrower.lent]
+        self._extents = {id(part): [extent(part)] for c in self._cs for part in parts(c)}
         self._copy = self._borrower.copy
         self._equal, self._sleep = torch.equal, time.sleep
         # The kernel of null rounds, which measure what a round costs apart from its calls.
-        self._nothing = self._kernel = setup.shape.offered
+        self._nothing = self._kernel = self._stir if self._device.type == "cpu" else setup.shape.offered
+        self._stirred = ctypes.create_string_buffer(STIRRED_BYTES)
         self._watch: FunctionWatch | None = None
         self._seen = 0  # inputs that the submission has seen
         self._settled = 0  # rounds
@@ -225,6 +229,15 @@ class Worker:
         self._kernel = module.custom_kernel
         self._check_watch()
         return _backend(module, self._device)
+
+    def _stir(self, data: Any) -> Output:
+        """Computes nothing, but takes as long as a short call, and leaves as little of the rest in the caches.
+
+        Without that a round would cost half as much: the parent would hardly have slept when the answer comes.
+        """
+        self._sleep(STIRRED_S)
+        ctypes.memset(self._stirred, 0, STIRRED_BYTES)
+        return self._shape.offered(data)
 
     def _check_watch(self) -> None:
         replaced = self._watch.replaced() if self._watch else None
@@ -262,6 +275,7 @@ class Worker:
         """
         outputs: dict[int, Output] = {}
         earlier: list[tuple[int, int]] = []
+        own_ones: list[tuple[int, int]] = []
         place = {id(one): index for index, one in enumerate(data)}
 
         def returned(one: Any, output: Any) -> None:
@@ -269,9 +283,10 @@ class Worker:
             outputs[index] = self._returned(output)
             three = (outputs[index], offered[index], self._borrower.kept[index])
             for number, (part, own, kept) in enumerate(zip(*map(parts, three), strict=True)):
-                if part is own and (self._borrower.copies_own or own is kept):
-                    continue  # the core copies it and _handed_over checks it, or it is in its place already
-                self._look_at(part, own, number, earlier)
+                if part is own:  # the core copies it and _handed_over checks it, or it is in its place already
+                    own_ones.extend(self._extents.get(id(own), ()))
+                    continue
+                self._look_at(part, own, number, earlier + own_ones)
                 self._copy(kept, part.detach())
                 earlier.append(extent(part))
 
@@ -310,12 +325,13 @@ class Worker:
     def _handed_over(self, index: int, output: Output | None, earlier: list[tuple[int, int]]) -> Output:
         """The output of call `index`; None is the offered one, which the core copied without checking its form."""
         output = self._cs[index] if output is None else output
-        if self._borrower.copies_own:
-            blanks = parts(self._borrower.kept[index])
-            for number, (part, c) in enumerate(zip(parts(output), parts(self._cs[index]), strict=True)):
-                if part is c:
-                    self._look_at(part, blanks[number], number, earlier)
-                    earlier.append(extent(part))
+        blanks = parts(self._borrower.kept[index])
+        for number, (part, c) in enumerate(zip(parts(output), parts(self._cs[index]), strict=True)):
+            if part is c:
+                self._look_at(part, blanks[number], number, earlier)
+                if [extent(part)] != self._extents[id(c)]:
+                    raise Failure("the offered output has other memory now; expected results in its own")
+                earlier.append(extent(part))
         return output
 
     def _check_outputs(self, outputs: list[Output]) -> None:

@@ -36,9 +36,9 @@ CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1111")
         (GPU, "leaderboard", Limits(180.0, 30.0, 120.0, 1000, 50, 10, span_calls=5000)),
         (GPU, "benchmark", Limits(180.0, 10.0, 120.0, 200, 50, 10, span_calls=5000)),
         (GPU, "test", Limits(180.0, 10.0, 120.0, 200, 50, 10, span_calls=5000)),
-        (CPU, "leaderboard", Limits(180.0, 3.0, 20.0, 200, 3, 0, 250.0, 0.5)),
-        (CPU, "benchmark", Limits(180.0, 3.0, 10.0, 200, 3, 0, 250.0, 0.5)),
-        (CPU, "profile", Limits(180.0, 3.0, 10.0, 200, 3, 0, 250.0, 0.5)),
+        (CPU, "leaderboard", Limits(180.0, 3.0, 20.0, 200, 12, 0, 250.0, 0.5, inputs_bytes=4 << 20)),
+        (CPU, "benchmark", Limits(180.0, 3.0, 10.0, 200, 12, 0, 250.0, 0.5, inputs_bytes=4 << 20)),
+        (CPU, "profile", Limits(180.0, 3.0, 10.0, 200, 12, 0, 250.0, 0.5, inputs_bytes=4 << 20)),
     ],
 )
 def test_the_limits_of_each_mode_and_device(device, mode, limits):
@@ -67,6 +67,15 @@ def test_half_of_the_free_memory_is_for_inputs(monkeypatch):
     for memory, count in ((2 * 7 * each, 7), (2 * 7 * each - 2, 6), (0, 1), (each, 1), (10**15, 9)):
         monkeypatch.setattr("eval.hardware.capacity.available_bytes", lambda device, memory=memory: memory)
         assert capacity.inputs_that_fit(shape, CPU, 9) == count
+
+
+@pytest.mark.parametrize(
+    ("inputs", "bytes_", "count"), [(9, 1e12, 9), (9, 5.5, 5), (9, 2.0, 3), (2, 1.0, 2), (60, 1e12, 50)]
+)
+def test_a_round_has_many_small_inputs_and_few_large_ones(monkeypatch, inputs, bytes_, count):
+    monkeypatch.setattr("eval.hardware.capacity.available_bytes", lambda device: 10**15)
+    each = layout.Layout(CASE.shape).call_bytes
+    assert supervisor.round_inputs(CASE.shape, CPU, Limits(inputs=inputs, inputs_bytes=bytes_ * each)) == count
 
 
 # --- stop rules ---------------------------------------------------------------------------------------
@@ -441,7 +450,7 @@ def test_a_quiet_batch_of_null_rounds_counts_else_the_cheapest(monkeypatch, batc
     spans = [5.0, 5.0, *(each for batch in batches for each in batch)]
     quiet = object.__new__(Session)
     monkeypatch.setattr(Session, "_generated", lambda self, seed: [])
-    quiet._lender = type("Lender", (), {"stage": lambda self, inputs, calls: None})()
+    quiet._lender = SimpleNamespace(stage=lambda inputs, calls: None)
     quiet._inputs = 3
     monkeypatch.setattr(Session, "_exchange", lambda self, *_, **__: (Round(0.0, spans.pop(0)),))
     now = iter(range(9))  # each batch takes a third of the time for the search

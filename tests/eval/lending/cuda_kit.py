@@ -112,5 +112,5 @@ class FakeDevice:
         )
         self.kept = functions
         addresses = [ctypes.cast(function, pointer).value for function in functions]
-        # Queue, lent, start, stop, kept; own and lent outputs of 16 bytes each.
-        self.table = Cuda(*addresses, 70, 71, 72, 73, 74, 80, 90, 16)
+        # Queue, lent, start, stop, kept.
+        self.table = Cuda(*addresses, 70, 71, 72, 73, 74)

@@ -10,7 +10,7 @@ from eval.lending.canaries import SEGMENT_BYTES, WEIGHT_ROWS, Canaries
 from eval.lending.cuda import BUSY_ROUNDS_EXCUSED
 from eval.lending.cuda_runtime import CudaError, Runtime
 from eval.lending.layout import Layout, copy_in
-from eval.timing import Core, CoreError, Timed
+from eval.timing import Core, CoreError, Outputs, Timed
 from eval.workers import channel
 from reference.problems.dual_gemm import DualGemm
 from reference.reference import generate_input, ref_kernel
@@ -173,7 +173,8 @@ def test_two_delayed_rounds_are_excused_as_a_busy_host(lent):
 def round_on(device, kernel, returned, data, copied=0):
     mine, theirs = (channel.Channel(end) for end in channel.pair())
     mine.send_bytes(b"g")
-    return Core(theirs.fileno(), cuda=device.table).round(kernel, returned, data, 0, None, copied)
+    core = Core(theirs.fileno(), cuda=device.table, outputs=Outputs(own=80, lent=90, size=16))
+    return core.round(kernel, returned, data, 0, None, copied)
 
 
 def test_calls_stand_between_two_events_after_a_wait_for_the_parents():

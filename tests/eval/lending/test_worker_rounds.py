@@ -96,7 +96,7 @@ def test_a_round_says_ready_then_done_with_the_time_of_its_calls(pair_of):
 
 
 def test_what_comes_after_a_call_is_not_in_its_time_but_in_the_parents(pair_of, monkeypatch):
-    pair = pair_of(lambda data: data[-1].fill_(0))
+    pair = pair_of(lambda data: data[-1].clone())
     monkeypatch.setattr(pair.worker, "_copy", lambda kept, output: time.sleep(0.05) or kept.copy_(output))
     calls_us = []
     for _ in range(9):  # the least: a busy machine makes any call long
@@ -184,6 +184,11 @@ def test_the_memory_that_outputs_are_kept_in_is_no_output(pair_of):
     pair = pair_of(lambda data: pair.worker._borrower.kept[0])
     with pytest.raises(Failure, match="shares memory with"):
         pair.round(1)
+
+
+def test_an_offered_output_keeps_its_memory(pair_of):
+    with pytest.raises(Failure, match=r"^the offered output has other memory now; expected results in its own$"):
+        pair_of(lambda data: data[-1].set_(data[-1].clone())).round(1)
 
 
 def test_an_output_that_has_a_gradient_is_one(pair_of):
