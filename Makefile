@@ -110,7 +110,7 @@ timeline: build simulator ## measure: simulate one call's time; write build/time
 	@python=$$(scripts/setup.sh run) && "$$python" -m scripts.bench.timeline $(M) $(N) $(K) $(BACKEND)
 
 TARGET ?= auto
-# popcorn for the leaderboard, or sol-execbench, which writes three files to build/sol-execbench.
+# popcorn for the leaderboard, or sol-execbench, which writes its files to build/sol-execbench.
 BOARD ?= popcorn
 ifneq ($(and $(filter bundle,$(WANTED)),$(filter-out popcorn sol-execbench,$(BOARD))),)
 $(error BOARD is '$(BOARD)': expected popcorn or sol-execbench)

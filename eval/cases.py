@@ -1,7 +1,4 @@
-"""Case files: one case per line, such as `m: 256; n: 4096; k: 7168; l: 1; seed: 1111`, all of one problem.
-
-A file that ends in .jsonl holds SOL-ExecBench's workloads (execbench.py).
-"""
+"""Case files: one case per line, such as `m: 256; n: 4096; k: 7168; l: 1; seed: 1111`, all of one problem."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from eval import execbench
 from eval.output.text import clean, shortened
 from reference.problems import PROBLEMS
 from reference.problems.interface import Problem, Shape
@@ -129,18 +125,7 @@ class CaseFile:
             raise CasesError(f"cannot read {self._path}: {getattr(error, 'strerror', None) or error}") from error
         if len(raw) > FILE_BYTES:
             raise CasesError(f"{self._path} is not a case file: longer than {FILE_BYTES} bytes")
-        return self._of_execbench(lines) if Path(self._path).suffix == execbench.SUFFIX else lines
-
-    def _of_execbench(self, lines: list[str]) -> list[str]:
-        folder = Path(self._path).parent
-        try:
-            sizes = execbench.read_definition(folder)
-        except (OSError, ValueError, RecursionError) as error:
-            raise CasesError(f"cannot read {folder / execbench.DEFINITION}: {_shown(str(error))}") from None
-        try:
-            return list(execbench.case_lines(lines, sizes))
-        except ValueError as error:
-            raise CasesError(f"{self._path}: {_shown(str(error))}") from None
+        return lines
 
     def problem(self, preferred: Problem | None = None) -> Problem:
         """The problem in whose folder the file is, else that of the first line, where `preferred` wins a tie.

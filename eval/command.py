@@ -107,12 +107,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("mode", choices=MODES)
     examples = " or ".join(problem.example for problem in PROBLEMS.values())
     parser.add_argument(
-        "cases",
-        type=Path,
-        nargs="?",
-        help=f"one case a line: {examples}; or SOL-ExecBench's workload.jsonl in the folder of its definition.json "
-        "(default: the leaderboard's cases for the mode)",
-    )
+        "cases", type=Path, nargs="?",
+        help=f"one case a line: {examples} (default: the leaderboard's cases for the mode)",
+    )  # fmt: skip
     parser.add_argument(
         "--problem", type=short_name, choices=PROBLEMS,
         help=f"also as nvfp4_...; default: the case file's, else the submission's, else {DEFAULT.name}",

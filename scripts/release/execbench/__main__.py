@@ -1,4 +1,4 @@
-"""Writes this operation for NVIDIA's SOL-ExecBench: definition.json, workload.jsonl and solution.json.
+"""Writes this operation for NVIDIA's SOL-ExecBench: definition.json, workload.jsonl, solution.json; and cases.txt.
 
     python -m scripts.release.execbench [--target b200|h200] [--output FOLDER]     (make bundle BOARD=sol-execbench)
 
@@ -6,7 +6,7 @@ The files follow that project's schemas (NVIDIA/SOL-ExecBench, docs/definition.m
 The definition is the dual GEMM with the leaderboard's largest weights, N = 4096 and K = 7168, any M, and row-by-row
 scale factors.  The solution holds the sources of the target's bundle unchanged, a binding, and one top-level file per
 C source that includes it, because the board compiles only files in the top folder.  The same commit gives the same
-bytes.
+bytes.  cases.txt has the workloads as cases of ./nvfp4 eval.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 import uuid
+import zlib
 from pathlib import Path
 
 from scripts.release.bundle import describe_commit
@@ -70,6 +71,12 @@ def workloads() -> list[dict[str, object]]:
     ]
 
 
+def cases() -> str:
+    """cases.txt: the workloads as cases."""
+    seeds = (zlib.crc32(str(one["uuid"]).encode()) for one in workloads())
+    return "".join(f"m: {m}; n: {N}; k: {K}; l: 1; seed: {seed}\n" for m, seed in zip(ROWS, seeds, strict=True))
+
+
 def solution(target: str = "b200", root: Path = ROOT) -> dict[str, object]:
     """solution.json: the target's sources and how to compile them.  Raises BundleError if one is missing."""
     sources = collect_sources(target, root)
@@ -104,7 +111,7 @@ def solution(target: str = "b200", root: Path = ROOT) -> dict[str, object]:
 
 
 def main() -> int:
-    """Writes the three files; returns the exit status."""
+    """Writes the files; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="make bundle BOARD=sol-execbench",
         description=__doc__,
@@ -122,6 +129,7 @@ def main() -> int:
     for name, text in (
         ("definition.json", json.dumps(definition(), indent=2) + "\n"),
         ("workload.jsonl", "".join(json.dumps(one) + "\n" for one in workloads())),
+        ("cases.txt", cases()),
         ("solution.json", json.dumps(answer, indent=2) + "\n"),
     ):
         (options.output / name).write_text(text, encoding="utf-8")
