@@ -16,7 +16,7 @@ from eval.lending.canaries import Canaries
 from eval.lending.cuda_runtime import Runtime, as_tensor
 from eval.lending.host import MemoryFile
 from eval.lending.layout import NAN_BYTE, Layout, copy_in
-from eval.timing import WORD, Core, Cuda, Outputs, Timed
+from eval.timing import WORD, Core, Cuda, Timed
 from eval.workers.channel import Channel
 from reference.problems.interface import Output
 
@@ -183,7 +183,7 @@ class CudaBorrower:
             stop=self._runtime.event(),
             kept=self._runtime.event(),
         )
-        places = Outputs(own.data_ptr(), outputs.data_ptr(), layout.output_bytes)
+        places = (own.data_ptr(), outputs.data_ptr(), layout.output_bytes)
         self._core = Core(channel.fileno(), memory=host.data_ptr(), cuda=cuda, outputs=places)
         self._busy_rounds = 0
 

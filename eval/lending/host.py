@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from eval.lending.layout import NAN_BYTE, Layout, copy_in, extent
-from eval.timing import WORD, Core, Outputs, Timed
+from eval.timing import WORD, Core, Timed
 from eval.workers.channel import Channel
 from reference.problems.interface import Output
 
@@ -123,7 +123,7 @@ class HostBorrower:
         os.close(fds[0])
         self.kept = [layout.output(kept, index) for index in range(terms["outputs"])]
         self.lent = [memory, kept]
-        places = Outputs(self._own.data_ptr(), kept.data_ptr(), layout.output_bytes)
+        places = (self._own.data_ptr(), kept.data_ptr(), layout.output_bytes)
         self._core = Core(channel.fileno(), memory=address, outputs=places)
 
     def prepare(self, count: int) -> None:

@@ -113,6 +113,7 @@ def enter(scratch: Path, device_type: str, folder: int, submission: Path, state:
     writable: list[Path | int] = [folder, *(path for name in devices for path in Path("/dev").glob(name))]
     if device_type == "cuda":
         writable.append(_CUDA_OWN_ENTRIES)
+        readable.append(places.DEVICES)
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads > 1:
         state.lacking.append(f"{threads - 1} threads started before the sandbox")

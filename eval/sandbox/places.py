@@ -12,10 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Not all of /sys: a read of /sys/kernel/tracing/trace_pipe takes events away.
+# Not all of /sys: a read of /sys/kernel/tracing/trace_pipe takes events away, and one of a device's registers, which
+# root may map from /sys/devices/pci*, may do so. DEVICES is for CUDA alone.
+DEVICES = Path("/sys/devices")
 _OF_SYSTEM = (
     "/bin", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/nix", "/opt", "/proc", "/sbin", "/sys/bus", "/sys/class",
-    "/sys/dev", "/sys/devices", "/sys/fs/cgroup", "/sys/kernel/mm", "/sys/module", "/usr",
+    "/sys/dev", "/sys/devices/system", "/sys/devices/virtual", "/sys/fs/cgroup", "/sys/kernel/mm", "/sys/module",
+    "/usr",
 )  # fmt: skip
 # Other programs' files lie in these, so that a folder beside the submission there is not its own.
 _OF_ALL = ("/", "/dev", "/run", "/tmp", "/var/spool", "/var/tmp")

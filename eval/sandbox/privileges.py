@@ -17,6 +17,8 @@ _CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 FILE_BYTES = 16 << 30
 # Threads and processes beyond those that there are already (the kernel exempts root).
 MORE_PROCESSES = 8192
+# Signals that may wait; those of all programs of a user count, and each timer needs one.
+WAITING_SIGNALS = 1024
 # Makes the kernel end this process first when memory runs out (proc(5), oom_score_adj).
 _FIRST_TO_END = "1000"
 
@@ -68,6 +70,7 @@ def limit_resources(on_cpu: bool) -> str:
     _lower(resource.RLIMIT_CORE, 1)  # no file is so small, and a program that takes core dumps gets none (core(5))
     for kind in (resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE):  # real-time threads would starve the harness
         _lower(kind, 0)
+    _lower(resource.RLIMIT_SIGPENDING, WAITING_SIGNALS)
     _lower(resource.RLIMIT_FSIZE, FILE_BYTES)
     _lower(resource.RLIMIT_NPROC, _threads() + MORE_PROCESSES)
     said = f"files {FILE_BYTES >> 30} GiB, {MORE_PROCESSES} more processes"

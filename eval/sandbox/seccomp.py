@@ -35,6 +35,8 @@ REFUSED = (
     # a number or a name.
     "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
     "mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify",
+    # All programs share a small number of requests or of watches.
+    "io_setup", "inotify_init", "inotify_init1", "fanotify_init",
 )  # fmt: skip
 # Call -> index of the argument that names a process. Allowed only if it names the calling thread (0) or the worker.
 _OWN_ONLY = {

@@ -71,20 +71,15 @@ class Timed(NamedTuple):
     rest_us: float
 
 
-class Outputs(NamedTuple):
-    """Where the outputs that a worker offers lie, where they are copied to, and the bytes of one."""
-
-    own: int = 0
-    lent: int = 0
-    size: int = 0
-
-
 class Core:
     """The core of one worker: its socket, the memory for inputs and outputs and, on a GPU, CUDA's functions."""
 
-    def __init__(self, socket: int, memory: int = 0, cuda: Cuda | None = None, outputs: Outputs | None = None) -> None:
+    def __init__(
+        self, socket: int, memory: int = 0, cuda: Cuda | None = None, outputs: tuple[int, int, int] = (0, 0, 0)
+    ) -> None:
+        """`outputs`: where those that the worker offers lie, where they are copied to, and the bytes of one."""
         loaded = ctypes.PyDLL(str(LIBRARY))  # PyDLL: Python's lock is held throughout
-        self._socket, self._memory, self._cuda, self._outputs = socket, memory, cuda, outputs or Outputs()
+        self._socket, self._memory, self._cuda, self._outputs = socket, memory, cuda, outputs
         self._drop = loaded.timing_drop
         self._drop.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
         self._cpu_round, self._cuda_round = loaded.timing_cpu_round, loaded.timing_cuda_round
@@ -131,9 +126,7 @@ class Core:
             socket=self._socket,
             memory=self._memory,
             bytes=lent_bytes,
-            own_outputs=self._outputs.own,
-            lent_outputs=self._outputs.lent,
-            output_bytes=self._outputs.size,
+            **dict(zip(("own_outputs", "lent_outputs", "output_bytes"), self._outputs, strict=True)),
         )
         if self._cuda is None:
             status = self._cpu_round(ctypes.addressof(self._python), ctypes.addressof(this))

@@ -10,7 +10,7 @@ from eval.lending.canaries import SEGMENT_BYTES, WEIGHT_ROWS, Canaries
 from eval.lending.cuda import BUSY_ROUNDS_EXCUSED
 from eval.lending.cuda_runtime import CudaError, Runtime
 from eval.lending.layout import Layout, copy_in
-from eval.timing import Core, CoreError, Outputs, Timed
+from eval.timing import Core, CoreError, Timed
 from eval.workers import channel
 from reference.problems.dual_gemm import DualGemm
 from reference.reference import generate_input, ref_kernel
@@ -173,7 +173,7 @@ def test_two_delayed_rounds_are_excused_as_a_busy_host(lent):
 def round_on(device, kernel, returned, data, copied=0):
     mine, theirs = (channel.Channel(end) for end in channel.pair())
     mine.send_bytes(b"g")
-    core = Core(theirs.fileno(), cuda=device.table, outputs=Outputs(own=80, lent=90, size=16))
+    core = Core(theirs.fileno(), cuda=device.table, outputs=(80, 90, 16))
     return core.round(kernel, returned, data, 0, None, copied)
 
 

@@ -332,7 +332,8 @@ def test_limits_are_lowered_and_never_raised(monkeypatch, on_cpu):
     assert said == "files 16 GiB, 8192 more processes" + (", data 12 GiB" if on_cpu else "")
     assert written == [("/proc/self/oom_score_adj", "1000")]
     none = [(kind, (0, 0)) for kind in (resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE)]
-    wanted = [(resource.RLIMIT_CORE, (1, 1)), *none, (resource.RLIMIT_FSIZE, (5, 5))]
+    wanted = [(resource.RLIMIT_CORE, (1, 1)), *none]
+    wanted += [(resource.RLIMIT_SIGPENDING, (1024, 1024)), (resource.RLIMIT_FSIZE, (5, 5))]
     wanted.append((resource.RLIMIT_NPROC, (8232, 8232)))
     assert put == wanted + ([(resource.RLIMIT_DATA, (12 << 30, 12 << 30))] if on_cpu else [])
 
@@ -387,7 +388,7 @@ def test_the_sandbox_is_entered_part_by_part(monkeypatch, tmp_path, device):
         ("mounts", tmp_path / "scratch", 71, device == "cuda"),
         ("places", Path("kernel.py"), tmp_path.parent),
         ("limits", device == "cpu"),
-        ("files", writable, True, [Path("/usr")]),
+        ("files", writable, True, [Path("/usr"), *[Path("/sys/devices")] * (device == "cuda")]),
         "seccomp",
     ]
     assert state.text() == (

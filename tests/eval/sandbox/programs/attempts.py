@@ -20,6 +20,8 @@ from eval.sandbox import kernel, landlock, mounts, seccomp
 
 how, scratch, elsewhere, listening = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
 victim = os.getppid()
+FAN_REPORT_FID = 0x200
+requests = ctypes.c_ulong()
 shared_memory_device = Path("/dev/shm").stat().st_dev
 
 
@@ -122,9 +124,23 @@ def read_what_others_read(path):
     os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY))
 
 
-def system_call(name, *arguments):
-    if libc.syscall(kernel.number(name), *map(ctypes.c_long, arguments)) < 0:
+def checked(name, *arguments):
+    result = libc.syscall(kernel.number(name), *map(ctypes.c_long, arguments))
+    if result < 0:
         raise OSError(ctypes.get_errno(), name)
+    return result
+
+
+def queue_signals():
+    number = signal.SIGRTMIN
+    signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    try:
+        for _ in range(10000):
+            if libc.sigqueue(os.getpid(), number, None) < 0:
+                raise OSError(ctypes.get_errno(), "sigqueue")
+    finally:
+        while signal.sigtimedwait([number], 0):
+            pass
 
 
 def signal_its_thread():
@@ -135,7 +151,7 @@ def signal_its_thread():
 def trace():
     child = subprocess.Popen(["sleep", "9"])
     try:
-        system_call("ptrace", 0x4206, child.pid, 0, 0)  # PTRACE_SEIZE
+        checked("ptrace", 0x4206, child.pid, 0, 0)  # PTRACE_SEIZE
     finally:
         child.kill()
         child.wait()
@@ -165,10 +181,15 @@ TRIED = {
     "read from a terminal": lambda: read_what_others_read(sys.argv[6]),
     "read from another program's temporary file": lambda: (elsewhere / "there").read_text(),
     "trace a child": trace,
-    "compare processes": lambda: system_call("kcmp", os.getpid(), os.getpid(), 2, 0, 0),
-    "read by process_vm_readv": lambda: system_call("process_vm_readv", os.getpid(), 0, 0, 0, 0, 0),
+    "compare processes": lambda: checked("kcmp", os.getpid(), os.getpid(), 2, 0, 0),
+    "read by process_vm_readv": lambda: checked("process_vm_readv", os.getpid(), 0, 0, 0, 0, 0),
     "have it signalled by a pipe": have_it_signalled,
     "hold up who opens a file": lease,
+    "watch files": lambda: os.close(checked("inotify_init1", 0)),
+    "watch files of all kinds": lambda: os.close(checked("fanotify_init", FAN_REPORT_FID, 0)),
+    "take requests that all share": lambda: checked("io_setup", 1, ctypes.addressof(requests)),
+    "queue ten thousand signals": queue_signals,
+    "read a device's files": lambda: next(Path("/sys/devices/platform").glob("*/modalias")).read_text(),
     "connect to an abstract socket": lambda: connect("\0" + listening),
     "connect to a socket with a path": lambda: connect(str(elsewhere.parent / "socket")),
     "send to a path from a pair": send_from_pair,
