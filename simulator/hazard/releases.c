@@ -23,9 +23,18 @@ struct released {
     uint32_t indices; /* length of a vector */
 };
 
-/* A flag: for each cluster, the number of the last release that an acquire of this flag learns of. */
+/* A cluster of which an acquire of a flag learns, and the number of its last release that it learns of. */
+struct teller {
+    uint32_t cluster, release;
+    uint32_t older, newer; /* 1 + index of the teller that rose before and after this one; 0: none */
+    uint32_t rose;         /* the flag's count when it rose last */
+};
+
+/* A flag: a list of its tellers in the order in which they rose, so that a cluster hears only what is new. */
 struct flag {
-    struct numbers of;
+    struct numbers of; /* by cluster: 1 + index in `teller` */
+    struct teller *teller;
+    uint32_t teller_room, newest, rises;
     uint64_t narrow, others; /* releases of scope .cta: 1 + the last cluster, and whether others made one too */
 };
 
@@ -48,13 +57,20 @@ struct races {
     atomic_size_t reader_bytes;
 };
 
+#define CURSORS 16 /* flags of which a cluster remembers how far it has heard; a power of two */
+
 /* The notes of a cluster from one book (releases.h). */
 struct notes {
     struct {
         uint32_t cluster, release;
+        uint32_t earlier; /* 1 + index of the note before about this cluster; 0: none */
     } *note;
     uint32_t count, room;
-    struct numbers latest; /* by cluster: the highest release noted */
+    struct numbers latest; /* by cluster: 1 + index of its last note, which has its highest release */
+    /* By index of a flag: how many of its rises this cluster has heard, and how many notes it has told it. */
+    struct {
+        uint32_t flag, heard, told; /* flag: 1 + index; 0: none */
+    } cursor[CURSORS];
 };
 
 struct heard {
@@ -70,8 +86,8 @@ static void numbers_free(struct numbers *numbers) {
 }
 
 static uint32_t place_of(const struct numbers *numbers, uint64_t key) {
-    uint64_t state = key;
-    uint32_t at = (uint32_t)next_random(&state) & (numbers->room - 1);
+    const uint64_t golden = 0x9e3779b97f4a7c15u; /* Knuth's multiplicative hash */
+    uint32_t at = (uint32_t)(key * golden >> 32) & (numbers->room - 1);
     while (numbers->key[at] != 0 && numbers->key[at] != key + 1) {
         at = (at + 1) & (numbers->room - 1);
     }
@@ -112,14 +128,6 @@ static uint32_t *number_at(struct numbers *numbers, uint64_t key) {
     return &numbers->value[at];
 }
 
-static bool raise(struct numbers *numbers, uint64_t key, uint32_t value) {
-    uint32_t *now = number_at(numbers, key);
-    if (now != NULL && *now < value) {
-        *now = value;
-    }
-    return now != NULL;
-}
-
 /* ---- releases and flags ---- */
 
 struct races *races_make(void) {
@@ -139,6 +147,7 @@ static void book_free(struct book *book) {
     }
     for (uint32_t i = 0; i < book->flags.count; i++) {
         numbers_free(&book->flag[i].of);
+        free(book->flag[i].teller);
     }
     free(book->released);
     free(book->flag);
@@ -233,21 +242,69 @@ static uint32_t add_release(struct book *book, const struct cluster *cluster, co
     return own->count;
 }
 
-static bool tell_flag(struct book *book, const struct cluster *cluster, uint64_t address,
-                      const struct notes *notes, uint32_t heard, uint32_t release, bool of_cta) {
+/* Takes a teller out of its place in the list of rises and makes it the newest. */
+static void rise(struct flag *flag, struct teller *teller) {
+    const uint32_t own = (uint32_t)(teller - flag->teller) + 1;
+    if (flag->newest != own) {
+        if (teller->older != 0) {
+            flag->teller[teller->older - 1].newer = teller->newer;
+        }
+        if (teller->newer != 0) {
+            flag->teller[teller->newer - 1].older = teller->older;
+        }
+        if (flag->newest != 0) {
+            flag->teller[flag->newest - 1].newer = own;
+        }
+        teller->older = flag->newest;
+        teller->newer = 0;
+        flag->newest = own;
+    }
+    teller->rose = ++flag->rises;
+}
+
+/* False: no memory. */
+static bool raise(struct book *book, struct flag *flag, uint32_t cluster, uint32_t release) {
+    const uint32_t before = flag->of.room;
+    void *list = flag->teller;
+    struct teller *teller = listed(&flag->of, cluster, &list, &flag->teller_room, sizeof *teller);
+    flag->teller = list;
+    book->bytes += (flag->of.room - before) * (sizeof *flag->of.key + sizeof *flag->of.value);
+    if (teller != NULL && teller->release < release) {
+        teller->cluster = cluster;
+        teller->release = release;
+        rise(flag, teller);
+    }
+    return teller != NULL;
+}
+
+/* The cluster's cursor for a flag; a new one stands at the beginning. */
+static uint32_t cursor_of(struct notes *notes, uint32_t flag) {
+    const uint32_t at = flag % CURSORS;
+    if (notes->cursor[at].flag != flag + 1) {
+        notes->cursor[at].flag = flag + 1;
+        notes->cursor[at].heard = notes->cursor[at].told = 0;
+    }
+    return at;
+}
+
+static bool tell_flag(struct book *book, const struct cluster *cluster, uint64_t address, struct notes *notes,
+                      uint32_t heard, uint32_t release, bool of_cta) {
     void *list = book->flag;
     struct flag *flag = listed(&book->flags, address, &list, &book->flag_room, sizeof *flag);
     book->flag = list;
-    bool done = flag != NULL && raise(&flag->of, cluster->number, release);
+    bool done = flag != NULL && raise(book, flag, cluster->number, release);
     if (done && of_cta) {
         flag->others |= flag->narrow != 0 && flag->narrow != cluster->number + 1;
         flag->narrow = cluster->number + 1;
     }
-    for (uint32_t i = 0; done && i < heard; i++) {
-        uint32_t before = flag->of.room;
-        done = raise(&flag->of, notes->note[i].cluster, notes->note[i].release);
-        book->bytes += (flag->of.room - before) * (sizeof *flag->of.key + sizeof *flag->of.value);
+    if (!done || heard == 0) {
+        return done;
     }
+    const uint32_t at = cursor_of(notes, (uint32_t)(flag - book->flag));
+    for (uint32_t i = notes->cursor[at].told; done && i < heard; i++) {
+        done = raise(book, flag, notes->note[i].cluster, notes->note[i].release);
+    }
+    notes->cursor[at].told = notes->cursor[at].told > heard ? notes->cursor[at].told : heard;
     return done;
 }
 
@@ -271,7 +328,7 @@ static void tell(struct run *run, int which, uint64_t address, const struct told
         atomic_store(&book->lost, true);
     } else {
         uint32_t release = add_release(book, cluster, told->first, told->second, told->indices);
-        const struct notes *notes = cluster->heard == NULL ? NULL : &cluster->heard->from[which];
+        struct notes *notes = cluster->heard == NULL ? NULL : &cluster->heard->from[which];
         done = release != 0 && tell_flag(book, cluster, address, notes, told->heard, release, of_cta);
         atomic_store(&book->any, true);
     }
@@ -302,6 +359,7 @@ void heard_reset(struct heard *heard) {
     for (int i = 0; heard != NULL && i < BOOKS; i++) {
         heard->from[i].count = 0;
         numbers_free(&heard->from[i].latest);
+        memset(heard->from[i].cursor, 0, sizeof heard->from[i].cursor);
     }
 }
 
@@ -318,7 +376,7 @@ static bool hear(struct notes *notes, uint32_t cluster, uint32_t release) {
     if (latest == NULL) {
         return false;
     }
-    if (*latest >= release) {
+    if (*latest != 0 && notes->note[*latest - 1].release >= release) {
         return true;
     }
     if (notes->count == notes->room) {
@@ -330,9 +388,10 @@ static bool hear(struct notes *notes, uint32_t cluster, uint32_t release) {
         notes->note = grown;
         notes->room = room;
     }
-    *latest = release;
     notes->note[notes->count].cluster = cluster;
-    notes->note[notes->count++].release = release;
+    notes->note[notes->count].release = release;
+    notes->note[notes->count].earlier = *latest;
+    *latest = ++notes->count;
     return true;
 }
 
@@ -352,11 +411,17 @@ static uint32_t listen(struct run *run, int which, uint64_t address, bool *narro
     bool done = true;
     const struct flag *flag = place == 0 ? NULL : &book->flag[place - 1];
     *narrow = flag != NULL && flag->narrow != 0 && (flag->others || flag->narrow != cluster->number + 1);
-    const struct numbers *of = flag == NULL ? NULL : &flag->of;
-    for (uint32_t i = 0; of != NULL && done && i < of->room; i++) {
-        if (of->key[i] != 0 && of->key[i] - 1 != cluster->number) {
-            done = hear(notes, (uint32_t)(of->key[i] - 1), of->value[i]);
+    if (flag != NULL) {
+        const uint32_t at = cursor_of(notes, place - 1);
+        const bool all_told = notes->cursor[at].told == notes->count;
+        for (uint32_t i = flag->newest; done && i != 0 && flag->teller[i - 1].rose > notes->cursor[at].heard;
+             i = flag->teller[i - 1].older) {
+            if (flag->teller[i - 1].cluster != cluster->number) {
+                done = hear(notes, flag->teller[i - 1].cluster, flag->teller[i - 1].release);
+            }
         }
+        notes->cursor[at].heard = flag->rises;
+        notes->cursor[at].told = all_told ? notes->count : notes->cursor[at].told; /* the flag knows its own */
     }
     (void)pthread_mutex_unlock(&races->lock);
     if (!done) {
@@ -380,15 +445,18 @@ static bool comes_after(const struct run *run, int which, uint32_t heard, uint32
                         uint32_t clock_index, uint32_t value, bool second) {
     struct races *races = run->launch->races;
     struct book *book = &races->book[which];
-    uint32_t release = 0;
-    for (uint32_t i = heard; i > 0 && release == 0;
-         i--) { /* the last note of a cluster has its highest number */
-        const struct notes *notes = &run->cluster->heard->from[which];
-        release = notes->note[i - 1].cluster == cluster ? notes->note[i - 1].release : 0;
-    }
-    if (release == 0) {
+    if (heard == 0) {
         return false;
     }
+    const struct notes *notes = &run->cluster->heard->from[which];
+    uint32_t last = number_of(&notes->latest, cluster);
+    while (last > heard) { /* notes that this thread does not know */
+        last = notes->note[last - 1].earlier;
+    }
+    if (last == 0) {
+        return false;
+    }
+    const uint32_t release = notes->note[last - 1].release;
     (void)pthread_mutex_lock(&races->lock);
     const struct released *of = &book->released[number_of(&book->clusters, cluster) - 1];
     bool known =

@@ -219,6 +219,7 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
 static void note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct place *place,
                  const char *message) {
     struct sim *sim = launch->sim;
+    atomic_fetch_add(&sim->noted, 1);
     (void)pthread_mutex_lock(&sim->lock);
     bool listed = add(launch, verdict, kind, place, message);
     (void)pthread_mutex_unlock(&sim->lock);

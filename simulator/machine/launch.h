@@ -128,6 +128,7 @@ struct sim {
     struct finding_entry *findings;
     size_t nfindings, findings_room;
     uint64_t times[SIM_INCOMPLETE + 1]; /* findings by verdict, whether listed or not */
+    _Atomic uint64_t noted;             /* findings, those that a suppression hides included */
     uint64_t unlisted;                  /* findings that the list had no room or memory for */
     atomic_bool unjudged_registers; /* a kernel uses setmaxnreg without saying its registers at the launch */
     bool run_failed;                /* a launch that ran had an error or was incomplete */

@@ -80,9 +80,10 @@ struct convert_fields {
     uint8_t from_type;
     uint8_t rounding; /* enum rounding */
     bool ftz, sat, relu, satfinite;
-    uint8_t register_bits; /* integer destination: the register may be wider than the type */
-    uint8_t target;        /* cvt.rs: index into targets[] of cvt_rs.c */
-    uint8_t packed;        /* cvt.pack: index into packed[] of cvt_pack.c */
+    uint8_t bits, from_bits; /* of the two types */
+    uint8_t register_bits;   /* integer destination: the register may be wider than the type */
+    uint8_t target;          /* cvt.rs: index into targets[] of cvt_rs.c */
+    uint8_t packed;          /* cvt.pack: index into packed[] of cvt_pack.c */
 };
 
 /* setp, set, slct. */

@@ -135,14 +135,18 @@ static bool read_again(struct run *run, const struct shadow *shadow, struct gran
     return true;
 }
 
-/* True for the most frequent case: the recorded access comes before this one, with all lanes of its warp, and
- * is none of the running warp's. Then check_conflict finds nothing. */
-static inline bool plainly_ordered(const struct run *run, const struct shadow_record *record, unsigned flags,
-                                   const struct epoch *epoch) {
+/* True for the most frequent cases, in which check_conflict finds nothing: the recorded access comes before
+ * this one with all lanes of its warp, or each lane of the running warp uses what it has used itself. */
+static inline bool plainly_ordered(const struct run *run, const struct shadow_record *record,
+                                   const struct touch *touch, unsigned flags, const struct epoch *epoch) {
     const uint32_t index = record->clock_index, of_warps = run->cluster->nctas * run->launch->warps;
     const uint32_t own = run->warp->number;
-    return (flags & ACCESS_ASYNC) == 0 && epoch->clock->acquired[index] >= record->value && index != own &&
-           index != of_warps + own && (index >= of_warps || epoch->clock->per_lane[index] >= record->value);
+    if ((flags & ACCESS_ASYNC) != 0 || epoch->clock->acquired[index] < record->value) {
+        return false;
+    }
+    return index == own || index == of_warps + own
+               ? record->value <= run->warp->whole_time || record->lanes == touch->lanes
+               : index >= of_warps || epoch->clock->per_lane[index] >= record->value;
 }
 
 /* Checks an access against records and drops those that it makes redundant; returns how many stay. */
@@ -155,22 +159,22 @@ static inline uint32_t meet(struct run *run, struct shadow_record *records, uint
         const struct shadow_record *record = &records[i];
         bool conflict = (record->bytes & touch->bytes) && (write || record->flags & ACCESS_WRITE) &&
                         !both_strong(record->flags, flags);
-        if (conflict && !plainly_ordered(run, record, flags, epoch)) {
-            *quiet &= !check_conflict(run, record, touch, flags, epoch);
-            *varied |= varies(run, record, touch, flags, epoch);
-        }
-        /* Drop a record if an order after the new access implies an order after it.  A clock reaches the values
-         * of one index in order. */
         bool same_index = record->clock_index == epoch->clock_index;
-        bool covered =
-            (record->bytes & ~touch->bytes) == 0 &&
-            (write ? conflict || same_index || epoch->clock->acquired[record->clock_index] >= record->value
-                   : !(record->flags & ACCESS_WRITE) && same_index);
-        if (!covered) {
+        if (conflict && !plainly_ordered(run, record, touch, flags, epoch)) {
+            *quiet &= !check_conflict(run, record, touch, flags, epoch);
+        }
+        *varied |= conflict && same_index && varies(run, record, touch, flags, epoch);
+        /* Drop the bytes of a record for which an order after the new access implies an order after it.  A
+         * clock reaches the values of one index in order. */
+        bool implied =
+            write ? conflict || same_index || epoch->clock->acquired[record->clock_index] >= record->value
+                  : !(record->flags & ACCESS_WRITE) && same_index;
+        const uint16_t left = (uint16_t)(implied ? record->bytes & ~touch->bytes : record->bytes);
+        if (left != 0) {
             if (kept != i) {
                 records[kept] = *record;
             }
-            kept++;
+            records[kept++].bytes = left;
         }
     }
     return kept;

@@ -16,36 +16,22 @@ static bool is_real(unsigned type) {
     return type == T_F16 || type == T_BF16 || type == T_F32 || type == T_F64 || type == T_TF32;
 }
 
-static uint64_t load_int(const struct run *run, const struct insn *insn, int lane) {
-    uint64_t raw = lane_u64(run, insn->op[1], lane);
-    switch (insn->convert.from_type) {
-    case T_S8:
-        return (uint64_t)(int64_t)(int8_t)(uint8_t)raw;
-    case T_S16:
-        return (uint64_t)(int64_t)(int16_t)(uint16_t)raw;
-    case T_S32:
-        return (uint64_t)(int64_t)(int32_t)(uint32_t)raw;
-    case T_U8:
-    case T_B8:
-        return (uint8_t)raw;
-    case T_U16:
-        return (uint16_t)raw;
-    case T_U32:
-        return (uint32_t)raw;
-    default:
-        return raw;
-    }
+/* The low bits of a value, extended to 64. */
+static inline uint64_t extended(uint64_t value, uint32_t bits, bool sign) {
+    const uint32_t up = 64 - bits;
+    return sign ? (uint64_t)((int64_t)(value << up) >> up) : value << up >> up;
+}
+
+static inline uint64_t load_int(const struct run *run, const struct insn *insn, int lane) {
+    return extended(lane_u64(run, insn->op[1], lane), insn->convert.from_bits,
+                    is_signed(insn->convert.from_type));
 }
 
 /* Extends the value to a destination register wider than its type. Rows keep 16-bit registers zero-extended. */
-static void store_int(const struct run *run, const struct insn *insn, int lane, uint64_t value) {
+static inline void store_int(const struct run *run, const struct insn *insn, int lane, uint64_t value) {
     struct operand to = insn->op[0];
-    uint32_t bits = ptx_type_bytes(insn->type) * 8, reg_bits = insn->convert.register_bits;
-    if (bits < 64) {
-        uint64_t low = value & (((uint64_t)1 << bits) - 1);
-        value = is_signed(insn->type) && (low >> (bits - 1) & 1) ? low | UINT64_MAX << bits : low;
-    }
-    value &= reg_bits >= 64 ? UINT64_MAX : ((uint64_t)1 << reg_bits) - 1;
+    value = extended(extended(value, insn->convert.bits, is_signed(insn->type)), insn->convert.register_bits,
+                     false);
     memcpy((uint8_t *)row(run, to) + lane * (to.wide ? 8 : 4), &value, to.wide ? 8 : 4);
 }
 
@@ -88,6 +74,12 @@ static enum next widen_s32(struct run *run, const struct insn *insn, uint32_t ma
     LANEWISE(mask, d[l] = (uint64_t)(int64_t)(int32_t)a[l]);
     return NEXT;
 }
+static enum next widen_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    double *d = row(run, insn->op[0]);
+    const float *a = row(run, insn->op[1]);
+    LANEWISE(mask, d[l] = a[l]);
+    return NEXT;
+}
 static enum next narrow_u64(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *d = row(run, insn->op[0]);
     const uint64_t *a = row(run, insn->op[1]);
@@ -119,7 +111,7 @@ static double round_to_int(double x, unsigned rnd) {
 }
 
 static enum next real_to_int(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t bits = ptx_type_bytes(insn->type) * 8;
+    uint32_t bits = insn->convert.bits;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         double x = load_real(run, insn, lane);
@@ -368,6 +360,8 @@ void decode_cvt(struct decoder *d) {
         decode_fail(d, "a register is narrower than its type");
     }
     insn->convert.register_bits = (uint8_t)(ptx_type_bytes(to->type) * 8);
+    insn->convert.from_bits = (uint8_t)(ptx_type_bytes(source) * 8);
+    insn->convert.bits = (uint8_t)(ptx_type_bytes(type) * 8);
     if (to_real) {
         emit_dst(d, to, type);
     } else {
@@ -381,5 +375,9 @@ void decode_cvt(struct decoder *d) {
     } else if (plain_int && ptx_type_bytes(d->op[1].type) == 8 && insn->convert.register_bits == 32 &&
                ptx_type_bytes(type) == 4 && ptx_type_bytes(source) == 8) {
         insn->fn = narrow_u64;
+    } else if (type == T_F64 && source == T_F32 && d->op[1].kind == PO_REG &&
+               ptx_type_bytes(d->op[1].type) == 4 && !insn->convert.ftz && !insn->convert.sat &&
+               insn->convert.rounding == RND_NONE) {
+        insn->fn = widen_f32;
     }
 }

@@ -18,8 +18,8 @@ void gather_fragment(const struct run *run, const struct insn *insn, int first, 
                      uint8_t out[][ROW_BYTES]) {
     for (int reg = 0; reg < regs; reg++) {
         const uint32_t *lanes = row(run, insn->op[first + reg]);
-        for (int t = 0; t < LANES; t++) {
-            memcpy(&out[t / 4 + reg % groups * 8][reg / groups * 16 + t % 4 * 4], &lanes[t], 4);
+        for (int r = 0; r < LANES / 4; r++) {
+            memcpy(&out[r + reg % groups * 8][reg / groups * 16], &lanes[4 * r], 16);
         }
     }
 }

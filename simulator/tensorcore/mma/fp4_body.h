@@ -22,20 +22,28 @@ struct fp4_block {
     int largest;
 };
 
-/* Indexed by a byte of two codes: twice their values. */
-struct fp4_pairs {
-    int8_t twice[256][2];
-};
+enum { GROUP_BYTES = TC_MXF4_GROUP / 2 };
 
-static void fp4_fill_pairs(struct fp4_pairs *pairs, bool negate) {
-    static const int8_t magnitude[8] = {0, 1, 2, 3, 4, 6, 8, 12};
-    for (int byte = 0; byte < 256; byte++) {
-        for (int x = 0; x < 2; x++) {
-            int code = byte >> (4 * x) & 15;
-            bool negative = (code >> 3) != negate;
-            pairs->twice[byte][x] = (int8_t)(negative ? -magnitude[code & 7] : magnitude[code & 7]);
-        }
+/* Twice the values of a group of codes, the low nibble first, with BIAS added; returns their sum. */
+static inline int fp4_biased(const uint8_t codes[GROUP_BYTES], bool negate, uint8_t out[TC_MXF4_GROUP]) {
+    static const uint8_t biased[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+#if defined(__AVX2__)
+    const __m128i packed = _mm_xor_si128(_mm_loadl_epi64((const __m128i *)(const void *)codes),
+                                         _mm_set1_epi8((char)(negate ? 0x88 : 0)));
+    const __m128i low = _mm_set1_epi8(15), high = _mm_srli_epi16(packed, 4);
+    const __m128i nibbles = _mm_and_si128(_mm_unpacklo_epi8(packed, high), low);
+    const __m128i table = _mm_loadu_si128((const __m128i *)(const void *)biased);
+    const __m128i values = _mm_shuffle_epi8(table, nibbles), sums = _mm_sad_epu8(values, _mm_setzero_si128());
+    _mm_storeu_si128((__m128i *)(void *)out, values);
+    return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4);
+#else
+    int sum = 0;
+    for (int k = 0; k < TC_MXF4_GROUP; k++) {
+        out[k] = biased[(codes[k / 2] >> (4 * (k % 2)) & 15) ^ (negate ? 8 : 0)];
+        sum += out[k];
     }
+    return sum;
+#endif
 }
 
 struct fp4_scale {
@@ -60,19 +68,26 @@ static struct fp4_scale fp4_decode_scale(enum tc_format format, uint8_t code) {
     return s;
 }
 
-static void fp4_load_row(struct fp4_row *row, const struct tc_mma_rule *rule, const struct fp4_pairs *pairs,
+/* The decoded scales by code: the thread's table, filled at its first use. */
+static const struct fp4_scale *fp4_scales(enum tc_format format) {
+    enum { CODES = 256 };
+    static _Thread_local struct fp4_scale tables[2][CODES];
+    static _Thread_local bool filled[2];
+    const int which = format == TC_UE8M0;
+    for (int code = 0; code < CODES && !filled[which]; code++) {
+        tables[which][code] = fp4_decode_scale(format, (uint8_t)code);
+    }
+    filled[which] = true;
+    return tables[which];
+}
+
+static void fp4_load_row(struct fp4_row *row, const struct tc_mma_rule *rule, const struct fp4_scale *decoded,
                          const uint8_t *codes, const uint8_t *scales) {
     row->largest = -1000;
     row->nan = 0;
     for (int g = 0; g < GROUPS; g++) {
-        for (int q = 0; q < QUADS; q++) {
-            uint8_t biased[4];
-            for (int x = 0; x < 4; x++) {
-                biased[x] = (uint8_t)(BIAS + pairs->twice[codes[g * 8 + q * 2 + x / 2]][x % 2]);
-            }
-            memcpy(&row->quad[g][q], biased, 4);
-        }
-        struct fp4_scale s = fp4_decode_scale(rule->scale, scales[g * TC_MXF4_GROUP / rule->scale_block]);
+        (void)fp4_biased(codes + g * GROUP_BYTES, rule->negate_a, (uint8_t *)row->quad[g]);
+        struct fp4_scale s = decoded[scales[g * TC_MXF4_GROUP / rule->scale_block]];
         row->scale[g] = s.value * 0.25f; /* products are in units of 1/4 */
         row->significand[g] = s.significand;
         row->exponent[g] = s.exponent;
@@ -81,21 +96,24 @@ static void fp4_load_row(struct fp4_row *row, const struct tc_mma_rule *rule, co
     }
 }
 
-static void fp4_load_block(struct fp4_block *b, const struct tc_mma_rule *rule, const struct fp4_pairs *pairs,
+static void fp4_load_block(struct fp4_block *b, const struct tc_mma_rule *rule, const struct fp4_scale *decoded,
                            const struct tc_mma_operands *in, int j, int columns) {
     memset(b, 0, sizeof *b);
     b->largest = -1000;
     for (int x = 0; x < columns; x++) {
         const uint8_t *codes = in->b + (j + x) * in->b_stride, *scales = in->sfb + (j + x) * in->sfb_stride;
         for (int g = 0; g < GROUPS; g++) {
-            int sum = 0;
-            for (int k = 0; k < TC_MXF4_GROUP; k += 2) {
-                const int8_t *twice = pairs->twice[codes[g * 8 + k / 2]];
-                memcpy(&b->twice[g][k / 4][x][k % 4], twice, 2);
-                sum += twice[0] + twice[1];
+            uint8_t biased[TC_MXF4_GROUP];
+            int8_t twice[TC_MXF4_GROUP];
+            const int sum = fp4_biased(codes + g * GROUP_BYTES, rule->negate_b, biased);
+            for (int k = 0; k < TC_MXF4_GROUP; k++) {
+                twice[k] = (int8_t)(biased[k] - BIAS);
             }
-            b->unbias[g][x] = -BIAS * sum;
-            struct fp4_scale s = fp4_decode_scale(rule->scale, scales[g * TC_MXF4_GROUP / rule->scale_block]);
+            for (int q = 0; q < QUADS; q++) {
+                memcpy(b->twice[g][q][x], &twice[4 * q], 4);
+            }
+            b->unbias[g][x] = -BIAS * (sum - BIAS * TC_MXF4_GROUP);
+            struct fp4_scale s = decoded[scales[g * TC_MXF4_GROUP / rule->scale_block]];
             b->scale[g][x] = s.value;
             b->significand[g][x] = s.significand;
             b->exponent[g][x] = s.exponent;
@@ -217,19 +235,17 @@ static void fp4_tile(const struct tc_mma_rule *rule, const struct tc_mma_operand
                      int m, int n, bool accumulate) {
     enum { ROWS = 128 };
     static _Thread_local struct fp4_row rows[ROWS];
-    struct fp4_pairs a_pairs, b_pairs;
-    fp4_fill_pairs(&a_pairs, rule->negate_a);
-    fp4_fill_pairs(&b_pairs, rule->negate_b);
+    const struct fp4_scale *decoded = fp4_scales(rule->scale);
     for (int top = 0; top < m; top += ROWS) {
         int count = m - top < ROWS ? m - top : ROWS;
         for (int i = 0; i < count; i++) {
-            fp4_load_row(&rows[i], rule, &a_pairs, in->a + (top + i) * in->a_stride,
+            fp4_load_row(&rows[i], rule, decoded, in->a + (top + i) * in->a_stride,
                          in->sfa + (top + i) * in->sfa_stride);
         }
         for (int j = 0; j < n; j += LANES) {
             int columns = n - j < LANES ? n - j : LANES;
             struct fp4_block block;
-            fp4_load_block(&block, rule, &b_pairs, in, j, columns);
+            fp4_load_block(&block, rule, decoded, in, j, columns);
             int block_nan = any_i32(LOAD(i32v, block.nan));
             for (int i = 0; i < count; i++) {
                 uint32_t *row = d[top + i], redo = 0;

@@ -106,6 +106,23 @@ def test_a_write_of_other_bytes_does_not_hide_an_earlier_one():
     assert sim.kinds == {"read-after-write-race"}, sim.findings
 
 
+@pytest.mark.parametrize(("byte", "line"), [(0, 10), (4, 12)])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_write_over_a_part_leaves_the_other_part_to_its_writer(byte, line, ordered):
+    """One warp stores eight bytes, a second the last four of them after a barrier; a third reads either half."""
+    sim = run(
+        "setp.eq.u32 %p1, %r4, 0; setp.ge.u32 %p4, %r1, 64; @%p4 bra LAST; setp.ge.u32 %p2, %r1, 32;"
+        " @%p2 bra OVER; @%p1 st.shared.u64 [%r2], %rd1;",
+        "OVER: bar.sync 1, 64;",
+        f"@!%p2 bra MET; @%p1 st.shared.u32 [%r2+4], %r1; MET: {'bar.sync 2, 96;' if ordered else ''} bra END;",
+        f"LAST: {'bar.sync 2, 96;' if ordered else LATE} @%p1 ld.shared.u32 %r5, [%r2+{byte}];",
+        "END:",
+        block=96,
+    )
+    assert sim.kinds == (set() if ordered else {"read-after-write-race"}), sim.findings
+    assert [finding["other_ptx_line"] for finding in sim.findings] == ([] if ordered else [line])
+
+
 def test_bytes_written_by_several_stores_count_as_written():
     sim = run("setp.ne.u32 %p1, %r1, 0; @%p1 exit; st.shared.u32 [%r2], %r1; st.shared.u32 [%r2+4], %r1;"
               " st.shared.u64 [%r2+8], %rd1; ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r2];")  # fmt: skip
