@@ -8,10 +8,10 @@
 static void print_configs(const struct blackwell_config *configs, int count) {
     for (int i = 0; i < count; i++) {
         const struct blackwell_config *config = &configs[i];
-        printf(
-            "      \"%s\": {\"tile_n\": %d, \"stages\": %d, \"ctas\": %d, \"tail\": %d, \"split_k\": %d}%s\n",
-            config->name, config->tile_n, config->stages, config->ctas, config->tail, config->split_k,
-            i + 1 < count ? "," : "");
+        printf("      \"%s\": {\"tile_n\": %d, \"stages\": %d, \"ctas\": %d, \"tail\": %d, \"split_k\": %d, "
+               "\"stored\": %d}%s\n",
+               config->name, config->tile_n, config->stages, config->ctas, config->tail, config->split_k,
+               config->stored, i + 1 < count ? "," : "");
     }
 }
 

@@ -80,13 +80,13 @@ class Backend(NamedTuple):
 
     name: str
     stage_k: int
-    splits_k: bool  # the last number of a configuration is its shares of K
+    splits_k: bool  # the fifth number of a configuration is its shares of K
 
     def shares(self) -> dict[str, int]:
         """Number of shares of K of each configuration."""
         text = (ROOT / f"submission/{self.name}/{self.name}_config.h").read_text()
         rows = re.findall(r"^ +X\((\w+), ([\d, ]+)\)", text, re.M)
-        return {name: int(row.split(",")[-1]) if self.splits_k else 1 for name, row in rows}
+        return {name: int(row.split(",")[4]) if self.splits_k else 1 for name, row in rows}
 
     def possible(self, problems: list[Problem], config: str) -> list[Problem]:
         """Problems without an empty share of K."""

@@ -11,6 +11,11 @@
  * than one: the tensor cores' collector keeps A for the second MMA, and the first product can be complete
  * earlier (`tail`).
  *
+ * tcgen05.cp takes the tensor cores' turn to copy scale factors.  In tiles with `stored` 1 it is not used: the
+ * epilogue warps, which are idle until the end, store the factors to TMEM, and so can put those of joint rows
+ * in any order.  Two MMAs then each take half of the columns of both products, so that half of C is stored
+ * while the other half is multiplied.
+ *
  * CTAs or pairs (`split_k`) may share a tile's K: then a few large tiles keep as many SMs busy as many small
  * ones, and an SM loads less; the price is a DSMEM reduction at the end. */
 #ifndef BLACKWELL_CONFIG_H
@@ -35,21 +40,26 @@
 #define FP16_BYTES        2
 
 /* name, rows of B, stages, CTAs that share an MMA, stages at the end of K whose first products all come before
- * the second ones (0 if one MMA computes both products, or K is split), CTAs or pairs that share a tile's K */
+ * the second ones (0 if one MMA computes both products, or K is split), CTAs or pairs that share a tile's K,
+ * whether warps store scale factors.  Among tiles of equal predicted time the first one is chosen. */
 #define BLACKWELL_CONFIGS(X)                                                                                   \
-    X(m256n64, 64, 7, 2, 0, 1)                                                                                 \
-    X(m256n96, 96, 5, 2, 0, 1)                                                                                 \
-    X(m256n128, 128, 5, 2, 3, 1)                                                                               \
-    X(m256n128k2, 128, 5, 2, 0, 2)                                                                             \
-    X(m256n192k2, 192, 4, 2, 0, 2)                                                                             \
-    X(m256n192k4, 192, 4, 2, 0, 4)                                                                             \
-    X(m128n64, 64, 5, 1, 3, 1)                                                                                 \
-    X(m128n128, 128, 4, 1, 3, 1)
+    X(m256n64, 64, 7, 2, 0, 1, 0)                                                                              \
+    X(m256n96, 96, 5, 2, 0, 1, 0)                                                                              \
+    X(m256n128s, 128, 5, 2, 3, 1, 1)                                                                           \
+    X(m256n128, 128, 5, 2, 3, 1, 0)                                                                            \
+    X(m256n128k2, 128, 5, 2, 0, 2, 0)                                                                          \
+    X(m256n192k2, 192, 4, 2, 0, 2, 0)                                                                          \
+    X(m256n192k4, 192, 4, 2, 0, 4, 0)                                                                          \
+    X(m128n64, 64, 5, 1, 3, 1, 0)                                                                              \
+    X(m128n128, 128, 4, 1, 3, 1, 0)
 
 struct blackwell_config {
     const char *name;
-    int tile_n, stages, ctas, tail, split_k;
+    int tile_n, stages, ctas, tail, split_k, stored;
 };
+
+/* A row of the lists without the last column. */
+#define BLACKWELL_COPYING_TILE(name, ...) {#name, __VA_ARGS__, 0},
 
 #define OTHER_WARPS    2 /* load, MMA */
 #define EPILOGUE_WARPS (2 * TMEM_QUARTERS)
@@ -62,9 +72,9 @@ struct blackwell_config {
     ((TILE_M + 2 * (tile_n) / (ctas)) * STAGE_FP4_BYTES +                                                      \
      (1 + 2 * SCALE_TILES_TOUCHED(tile_n)) * STAGE_SCALE_BYTES)
 
-/* Stages, three barriers for each, a barrier for each step of a stage and each product, a slot where
+/* Stages, four barriers for each, a barrier for each step of a stage and each product, a slot where
  * tcgen05.alloc writes its address; and room to align their start. */
-#define BARRIERS(stages) (3 * (stages) + STAGE_STEPS + 2)
+#define BARRIERS(stages) (4 * (stages) + STAGE_STEPS + 2)
 #define TMEM_SLOT_BYTES  8
 #define SHARED_BYTES(tile_n, stages, ctas)                                                                     \
     ((stages) * STAGE_BYTES(tile_n, ctas) + BARRIERS(stages) * MBARRIER_BYTES + TMEM_SLOT_BYTES +              \
@@ -91,9 +101,10 @@ static inline int blackwell_tmem_columns(const struct blackwell_config *config) 
 }
 
 /* Rows of B in a copy's box.  In a pair whose products are one MMA, the first CTA copies B1's rows and the
- * second B2's. */
+ * second B2's; if each MMA takes half of the columns, a CTA copies rows of B1 and of B2 for each MMA. */
 static inline int blackwell_b_box_rows(const struct blackwell_config *config) {
-    return JOINT_MMA(config->tail, config->split_k) ? config->tile_n : config->tile_n / config->ctas;
+    return JOINT_MMA(config->tail, config->split_k) ? config->tile_n
+                                                    : config->tile_n / config->ctas / (config->stored ? 2 : 1);
 }
 
 #endif

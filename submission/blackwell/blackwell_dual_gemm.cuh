@@ -1,8 +1,8 @@
 /* The fused dual GEMM for sm_100a and sm_103a.
  *
  * Read in this order: blackwell_config.h (sizes), this comment, blackwell_tile.cuh (shared memory and TMEM),
- * blackwell_pipeline.cuh (load, scale factors, main loop), blackwell_epilogue.cuh (reduction across CTAs,
- * epilogue), then the kernel below.
+ * blackwell_pipeline.cuh (load, main loop), blackwell_warp_scales.cuh (scale factors by warps),
+ * blackwell_epilogue.cuh (reduction across CTAs, epilogue), then the kernel below.
  *
  *   load warp                     MMA warp                                       eight epilogue warps
  *   ---------                     --------                                       --------------------
@@ -14,9 +14,11 @@
  *
  *   barrier           arrivals           complete when
  *   full[s]           1 (load warp)      stage s holds fp4 and scale factors, in a pair those of both CTAs;
- *                     and 2 or 4 a CTA   if one MMA computes both products: their scale factors are gathered
+ *                     and 2 to 8 a CTA   if warps handle scale factors: these are gathered, or in TMEM
  *   empty[s]          1 (commit)         no MMA and no copy reads stage s, in both CTAs, any more
  *   scales_full[s]    1 (load warp)      stage s holds B's scale factors as they lie in memory
+ *   scales_empty[s]   8 (warps), in a    warps have stored the stage's scale factors to the second CTA's TMEM
+ *                     first CTA 1
  *   scales_read[i]    1 (commit)         no MMA reads step i's columns of scale factors any more
  *   gate_full         1 (commit)         A B1^T is complete (in tiles that complete it first)
  *   up_full           1 (commit)         both products are complete
@@ -25,7 +27,9 @@
  * that share columns.
  *
  * If one MMA computes both products (blackwell_config.h), the epilogue warps, which are idle until the end,
- * wait for scales_full, gather B's scale factors and signal full; gate_full is not used.
+ * wait for scales_full, gather B's scale factors and signal full; gate_full is not used.  If they store all
+ * scale factors to TMEM, scales_full announces A's too, each of a CTA's eight warps arrives at full, and there
+ * is no tcgen05.cp.  With two MMAs, gate_full then announces both products of half of the columns.
  *
  * In a pair only the first CTA's MMA warp works; its commits arrive at the barriers of both CTAs, except for
  * scales_read, which only that warp waits for.  The last stages' empty barriers are not signalled: nothing is
@@ -36,6 +40,7 @@
 
 #include "blackwell_epilogue.cuh"
 #include "blackwell_pipeline.cuh"
+#include "blackwell_warp_scales.cuh"
 
 namespace blackwell {
 
@@ -51,9 +56,13 @@ template <class T> static __device__ __forceinline__ void init_ring(shared_t<T> 
 }
 
 /* MMA warp, one thread, at the same time: the others. */
-template <class T> static __device__ __forceinline__ void init_other_barriers(shared_t<T> shared) {
+template <class T>
+static __device__ __forceinline__ void init_other_barriers(shared_t<T> shared, int32_t rank) {
     for (int stage = 0; rearranges<T>() && stage < T::stages; stage++) {
         mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
+        if constexpr (T::stored) {
+            mbarrier_init(scales_empty_barrier<T>(shared, stage), rank == 0 ? 1 : T::gather_warps);
+        }
     }
     for (int step = 0; (T::scales_shared || T::transposed) && step < STAGE_STEPS; step++) {
         mbarrier_init(scales_read_barrier<T>(shared, step), T::scales_read_arrivals);
@@ -101,7 +110,9 @@ template <class T, class Epilogue, class P> struct one_tile {
     }
 
     __device__ __forceinline__ void store_tiles(shared_t<T> shared, struct tmem_addr acc) const {
-        if constexpr (rearranges<T>()) {
+        if constexpr (T::stored) {
+            store_scales<T>(shared, acc, coord);
+        } else if constexpr (rearranges<T>()) {
             rearrange_scales<T>(shared, coord);
         }
         Epilogue::template run<T>(shared, acc, coord, p);
@@ -122,7 +133,7 @@ template <class T, class Tiles> static __device__ __forceinline__ void run_tiles
     if (warp == LOAD_WARP && elect_sync()) {
         init_ring<T>(shared);
     } else if (warp == MMA_WARP && elect_sync()) {
-        init_other_barriers<T>(shared);
+        init_other_barriers<T>(shared, tiles.rank());
     } else if (warp == OTHER_WARPS) { /* so that they are there when the load warp reads them */
         tiles.read_parameters();
     }
@@ -162,6 +173,10 @@ template <class T, class Tiles> static __device__ __forceinline__ void run_tiles
     if (warp == MMA_WARP) {
         if (tiles.rank() == 0 && elect_sync()) {
             tiles.multiply_tiles(shared, acc);
+        } else if constexpr (T::stored) {
+            if (tiles.rank() != 0 && elect_sync()) {
+                forward_empty_scales<T>(shared, tiles.coord);
+            }
         }
         __syncwarp();
         meet_for_reduction<T>();

@@ -276,6 +276,29 @@ static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct
     }
 }
 
+/* Epilogue warp if each MMA takes half of the columns, of which the warps of a quarter have a CTA's rows of B
+ * each. Waits for gate_full, then for up_full; each time loads gate and up, multiplies, rounds, stores. */
+template <class T>
+static __device__ __forceinline__ void epilogue_halves(shared_t<T> shared, const struct output_row &row) {
+    constexpr int columns = T::cta_n / 2;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const struct tmem_addr acc = tmem_column(row.acc, half * T::tile_n + row.group * T::cta_n);
+        float gate[columns], up[columns];
+        wait(half == 0 ? gate_full_barrier<T>(shared) : up_full_barrier<T>(shared), 0);
+        tcgen05_fence_after_thread_sync();
+        load_acc(gate, acc);
+        start_load(up, tmem_column(acc, columns));
+        silu_columns<0, columns / 2>(gate);
+        await_loads(up);
+        if (half == 1) {
+            leave_tmem();
+        }
+        silu_columns<columns / 2, columns>(gate);
+        store_products(row, row.group * T::cta_n + half * columns, gate, up);
+    }
+}
+
 /* Epilogue warp if T::split_k CTAs or pairs share a tile's K.  Waits for both products of its share of K, and
  * for the cluster, which then reads no stage any more; sends the accumulators of the other CTAs' columns to
  * their stages; synchronizes the cluster; adds what came for its own columns, and stores these. */
@@ -313,7 +336,9 @@ struct dual_epilogue {
                                                const struct tile_coord &coord,
                                                const struct blackwell_dual_gemm_params &p) {
         struct output_row row = find_row(acc, coord, p);
-        if constexpr (T::joint_mma) {
+        if constexpr (T::stored) {
+            epilogue_halves<T>(shared, row);
+        } else if constexpr (T::joint_mma) {
             epilogue_joint<T>(shared, row);
         } else if constexpr (T::split_k == 1) {
             epilogue<T>(shared, row);

@@ -8,8 +8,7 @@
 #include "grouped/blackwell_transposed_gemm.cuh"
 #endif
 
-#define KERNEL(name, tile_n, stages, ctas, tail, split_k)                                                      \
-    (const void *)blackwell::dual_gemm_kernel<blackwell::tile<tile_n, stages, ctas, tail, split_k>>,
+#define KERNEL(name, ...) (const void *)blackwell::dual_gemm_kernel<blackwell::tile<__VA_ARGS__>>,
 
 const void *blackwell_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {BLACKWELL_CONFIGS(KERNEL)};

@@ -1,4 +1,4 @@
-/* The pipeline that the tcgen05 GEMMs share: the load warp, the warps that gather scale factors, the MMA warp.
+/* The pipeline that the tcgen05 GEMMs share: the load warp, the MMA warp.
  *
  * Read the first comment of blackwell_dual_gemm.cuh before.  T is a GEMM's tile (blackwell_tile.cuh), P its
  * kernel's parameters. */
@@ -43,9 +43,10 @@ template <class T> struct second_operand {
 
 /* Bytes that a CTA's copies bring to a stage, and that full[s] counts. */
 template <class T> static __device__ __forceinline__ int stage_tx_bytes(const struct tile_coord &coord) {
-    constexpr int most = (int)sizeof(shared_stage<T>) - (rearranges<T>() ? (int)sizeof(shared_stage<T>::sfb)
-                                                         : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
-                                                                                          : 0);
+    constexpr int most = (int)sizeof(shared_stage<T>) - (T::stored ? STAGE_SCALE_BYTES : 0) -
+                         (rearranges<T>()                  ? (int)sizeof(shared_stage<T>::sfb)
+                          : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
+                                                           : 0);
     return T::transposed ? most - (2 * T::tile_n - coord.columns) / T::ctas * STAGE_FP4_BYTES : most;
 }
 
@@ -92,16 +93,20 @@ static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, co
     }
 }
 
-/* The same for factors that warps rearrange, from row y of scale tiles on: all scale tiles that the tile's rows
- * touch. Signals scales_full[s] of each CTA that gets them. */
+/* The same for factors that warps rearrange, from `step` of K on: all scale tiles that the tile's rows touch,
+ * and A's if warps store them.  Signals scales_full[s] of each CTA that gets them. */
 template <class T, class P>
 static __device__ __forceinline__ void copy_joint_scales(shared_t<T> shared, int stage, const P &p,
                                                          const struct tile_coord &coord,
-                                                         const struct box_coord &boxes, int32_t y) {
+                                                         const struct box_coord &boxes, int32_t step) {
     struct mbarrier full = scales_full_barrier<T>(shared, stage);
     const stage_t<T> to = stage_of(shared, stage);
     const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
-    mbarrier_arrive_expect_tx(full, 2 * tiles * STAGE_SCALE_BYTES);
+    mbarrier_arrive_expect_tx(full, (2 * tiles + T::stored) * STAGE_SCALE_BYTES);
+    if constexpr (T::stored) {
+        cp_async_bulk_tensor_3d(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, coord.batch, full);
+    }
+    int32_t y = boxes.sfb_tile + step;
 #pragma unroll
     for (int32_t tile = 0; tile < T::b_scale_tiles; tile++, y += boxes.tiles_k) {
         if (tile >= tiles) {
@@ -120,7 +125,8 @@ static __device__ __forceinline__ void copy_joint_scales(shared_t<T> shared, int
     }
 }
 
-/* Copies B of a stage: this CTA's rows of both operands; of a joint MMA in a pair, all rows of one operand. */
+/* Copies B of a stage: this CTA's rows of both operands; of a joint MMA in a pair, all rows of one operand; if
+ * warps store scale factors, rows of both for the first MMA and then for the second one. */
 template <class T, class P>
 static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const struct tile_coord &coord,
                                               const struct box_coord &boxes, int32_t k, struct mbarrier full) {
@@ -128,6 +134,14 @@ static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const s
         copy_box<T>(SHARED_MEMBER(to, b), coord.rank == 0 ? &p.b1 : T::second_b(p), k,
                     coord.n + coord.rank * (T::products == 2 ? 0 : mma_columns<T>(coord) / T::ctas),
                     boxes.batch, full);
+    } else if constexpr (T::stored) {
+        constexpr int rows = T::cta_n / 2;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const uint32_t first = SHARED_MEMBER(to, b) + half * T::cta_n * STAGE_FP4_BYTES;
+            copy_box<T>(first, &p.b1, k, boxes.n + half * rows, boxes.batch, full);
+            copy_box<T>(first + rows * STAGE_FP4_BYTES, &p.b2, k, boxes.n + half * rows, boxes.batch, full);
+        }
     } else {
         copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
         copy_box<T>(SHARED_MEMBER(to, b[1]), T::second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch,
@@ -155,6 +169,9 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
         int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
         if (filled + i >= T::stages) {
             wait(empty_barrier(shared, ring.stage), ring.parity ^ 1); /* previous lap */
+            if constexpr (T::stored) {
+                wait_cluster(scales_empty_barrier<T>(shared, ring.stage), ring.parity ^ 1);
+            }
         }
         if (coord.rank == 0) {
             mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>(coord));
@@ -163,7 +180,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
             full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
         }
         if constexpr (rearranges<T>()) {
-            copy_joint_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
+            copy_joint_scales<T>(shared, ring.stage, p, coord, boxes, step);
         }
         copy_b<T>(to, p, coord, boxes, k, full);
         copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
@@ -172,72 +189,10 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
             int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
             copy_b_scales<T>(to, tile, p, coord, y, y + second_operand<T>::scale_tiles * boxes.tiles_k, full);
         }
-        copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
+        if constexpr (!T::stored) {
+            copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
+        }
         advance<T::stages>(ring);
-    }
-}
-
-/* ---- scale factors of joint rows ---- */
-
-/* A stage's scale factors are gathered by T::gather_warps warps; groups of so many take stages in turn. */
-template <class T> struct gathering {
-    static constexpr int steps = STAGE_STEPS / T::gather_warps; /* of a warp */
-    static constexpr int groups = EPILOGUE_WARPS / T::gather_warps;
-};
-
-/* Epilogue warp of each CTA, until the main loop ends: handles its steps of its group's stages of the ring,
- * always the same stages, so that it sees each phase of their barriers.  Waits for scales_full[s]; moves the
- * words of the joint rows, B1's and then B2's, to the places of consecutive rows of a scale tile, over the
- * copied data; signals full[s] of the CTA that issues the MMAs.  Rows past the last one may hold
- * anything. */
-template <class T>
-static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
-    constexpr int words = T::joint_scale_tiles * SCALE_ENTRY_WORDS; /* words that a lane moves */
-    const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS - OTHER_WARPS;
-    constexpr int steps = gathering<T>::steps;
-    const int first_step = warp % T::gather_warps * steps, group = warp / T::gather_warps;
-    const int stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
-    uint32_t from[words];
-#pragma unroll
-    for (int i = 0; i < words; i++) {
-        const int joint_row = i * SCALE_ENTRIES + lane, product = joint_row / T::tile_n;
-        const int row = product < 2 ? coord.n % SCALE_TILE_ROWS + joint_row - product * T::tile_n : 0;
-        from[i] =
-            scale_word_at((product % 2 * T::b_scale_tiles + row / SCALE_TILE_ROWS) * STAGE_SCALE_BYTES, row);
-    }
-    struct ring ring = ring_to_use();
-#pragma unroll 1
-    for (int i = 0; i < stages; i++, advance<T::stages>(ring)) {
-        if (ring.stage % gathering<T>::groups != group) {
-            continue;
-        }
-        const uint32_t sfb = SHARED_MEMBER(stage_of(shared, ring.stage), sfb) + first_step * SCALE_TILE_BYTES;
-        uint32_t word[steps][T::joint_scale_tiles][SCALE_ENTRY_WORDS];
-        wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
-#pragma unroll
-        for (int step = 0; step < steps; step++) {
-#pragma unroll
-            for (int j = 0; j < words; j++) {
-                word[step][j / SCALE_ENTRY_WORDS][j % SCALE_ENTRY_WORDS] =
-                    ld_shared_u32(sfb + step * SCALE_TILE_BYTES + from[j]);
-            }
-        }
-        __syncwarp();
-#pragma unroll
-        for (int step = 0; step < steps; step++) {
-#pragma unroll
-            for (int tile = 0; tile < T::joint_scale_tiles; tile++) {
-                st_shared_v4(sfb + step * SCALE_TILE_BYTES + tile * STAGE_SCALE_BYTES +
-                                 lane * SCALE_ENTRY_BYTES,
-                             word[step][tile]);
-            }
-        }
-        fence_proxy_async_shared();
-        __syncwarp();
-        if (lane == 0) {
-            mbarrier_arrive_cluster(
-                mapa_shared_cluster(full_barrier(shared, ring.stage).address, leader_rank<T>(coord)));
-        }
     }
 }
 
@@ -308,7 +263,7 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
     struct tmem_addr sfa = tmem_column(o.scales, step * T::step_columns);
     struct tmem_addr sfb1 = tmem_column(sfa, SCALE_TILE_COLUMNS);
     struct tmem_addr sfb2 = tmem_column(sfb1, T::b_scale_tiles * SCALE_TILE_COLUMNS);
-    if (part != UP) {
+    if (part != UP && !T::stored) {
         copy_scales<T::ctas, 1>(sfa, advance_descriptor(o.sfa, tile));
         copy_scales<T::ctas, T::joint_mma ? T::joint_scale_tiles : T::b_scale_tiles>(
             sfb1, advance_descriptor(o.sfb1, tile));
@@ -318,7 +273,7 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
                                                          accumulate);
     } else {
         if (part != UP) {
-            if constexpr (!second_operand<T>::same_scales) {
+            if constexpr (!second_operand<T>::same_scales && !T::stored) {
                 copy_scales<T::ctas, T::b_scale_tiles>(sfb2, advance_descriptor(o.sfb2, tile));
             }
             tcgen05_mma_mxf4nvf4<T::ctas, first>(p.acc_gate, a, b1, p.instruction, sfa,
@@ -370,8 +325,7 @@ template <bool by_warps, class T>
 static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const struct ring &ring) {
     const struct mbarrier full = full_barrier(shared, ring.stage);
     if constexpr (by_warps) {
-        while (!mbarrier_try_wait_parity_cluster(full, ring.parity)) {
-        }
+        wait_cluster(full, ring.parity);
     } else {
         wait(full, ring.parity);
     }

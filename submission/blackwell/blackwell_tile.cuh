@@ -13,6 +13,7 @@ namespace blackwell {
 
 #define LOAD_COLUMNS      32 /* accumulator columns that a lane loads at once */
 #define REDUCTION_COLUMNS 16 /* the same with split K */
+#define STORE_COLUMNS     8  /* columns of scale factors that a lane stores at once */
 #define VECTOR_FLOATS     4
 #define VECTOR_HALVES     8  /* outputs of a 16-byte store */
 #define SECTOR_HALVES     16 /* outputs of a sector of memory, which one store of sm_100 can fill */
@@ -22,7 +23,7 @@ enum role { LOAD_WARP, MMA_WARP };
 /*   TMEM, columns:  | A B1^T: acc_gate | A B2^T: acc_up | stage 0: 4 x (sfa sfb1 sfb2) | stage 1 ... |
  *
  * sfb1 and sfb2 are each one scale tile a step, or two if a tile's rows of B touch two. */
-template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct tile {
+template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_, int stored_ = 0> struct tile {
     static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
     static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
@@ -32,11 +33,12 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr bool joint_mma = JOINT_MMA(tail, split_k); /* one MMA computes both products */
     static constexpr int joint_scale_tiles = B_SCALE_TILES(tile_n, true);
+    static constexpr bool stored = stored_ != 0; /* warps store scale factors to TMEM */
 
     /* Warps that gather the joint rows' scale factors of a stage.  A warp has to make its stores visible to
      * the pair before it signals, which takes longer than gathering a step: so few, where the rows are one
-     * tile. */
-    static constexpr int gather_warps = joint_scale_tiles == 1 ? 2 : 4;
+     * tile.  A warp that stores factors to TMEM reaches a quarter of it, so all work on each stage. */
+    static constexpr int gather_warps = stored ? EPILOGUE_WARPS : joint_scale_tiles == 1 ? 2 : 4;
 
     static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
     static constexpr int step_columns = STEP_COLUMNS(tile_n, joint_mma),
@@ -82,6 +84,10 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
                   "a tile's scale factors start at a scale tile or at half of one, as no others "
                   "are known to work"); /* HW: CUTLASS, N = 64 and 192 */
     static_assert(tail <= stages, "the ring holds all stages of the tail at once");
+    static_assert(
+        !stored || (ctas == 2 && tail > 0 && !scales_shared && tile_n == SCALE_TILE_ROWS),
+        "warps store a scale tile of each product to a stage's own columns of a pair, and each MMA has "
+        "a whole tile of them");
     static_assert(!scales_shared || (tail == 0 && !joint_mma),
                   "with a tail or a joint MMA, each stage has columns of its own for scale factors");
     static_assert(tile_n % split_k == 0 &&
@@ -90,10 +96,10 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
                   "a CTA's columns are whole loads of accumulators");
 };
 
-/* True if warps have to gather the scale factors of the joint rows of B1 and B2.  The grouped GEMM has one
- * B, whose scale factors are contiguous. */
+/* True if warps have to gather the scale factors of the joint rows of B1 and B2, in shared memory or on their
+ * way to TMEM.  The grouped GEMM has one B, whose scale factors are contiguous. */
 template <class T> static constexpr __device__ __forceinline__ bool rearranges(void) {
-    return T::joint_mma && T::products == 2;
+    return T::stored || (T::joint_mma && T::products == 2);
 }
 
 /* One stage of the ring in shared memory: a tile's operands over STAGE_K elements of K. */
@@ -114,7 +120,7 @@ template <class T> struct shared_storage {
          * up][row]. */
         float received[T::received_parts][2 * T::output_n / VECTOR_FLOATS][TILE_M][VECTOR_FLOATS];
     };
-    uint64_t full[T::stages], empty[T::stages], scales_full[T::stages]; /* mbarriers */
+    uint64_t full[T::stages], empty[T::stages], scales_full[T::stages], scales_empty[T::stages]; /* mbarriers */
     uint64_t scales_read[STAGE_STEPS], gate_full, up_full;
     unsigned char tmem_slot[TMEM_SLOT_BYTES]; /* where tcgen05.alloc writes its address */
 };
@@ -150,6 +156,11 @@ static __device__ __forceinline__ struct mbarrier scales_full_barrier(shared_t<T
 }
 
 template <class T>
+static __device__ __forceinline__ struct mbarrier scales_empty_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, scales_empty), stage);
+}
+
+template <class T>
 static __device__ __forceinline__ struct mbarrier scales_read_barrier(shared_t<T> shared, int step) {
     return mbarrier_element(SHARED_MEMBER(shared, scales_read), step);
 }
@@ -160,6 +171,12 @@ template <class T> static __device__ __forceinline__ struct mbarrier gate_full_b
 
 template <class T> static __device__ __forceinline__ struct mbarrier up_full_barrier(shared_t<T> shared) {
     return {SHARED_MEMBER(shared, up_full)};
+}
+
+/* Waits for a phase in which threads of other CTAs arrive. */
+static __device__ __forceinline__ void wait_cluster(struct mbarrier barrier, uint32_t parity) {
+    while (!mbarrier_try_wait_parity_cluster(barrier, parity)) {
+    }
 }
 
 /* ---- meeting of a cluster's threads ---- */

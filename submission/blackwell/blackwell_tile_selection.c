@@ -24,10 +24,10 @@ const struct blackwell_costs blackwell_costs = {
 const struct blackwell_config blackwell_configs[BLACKWELL_TILES] = {BLACKWELL_CONFIGS(GPU_TILE_ROW)};
 
 const struct blackwell_config blackwell_grouped_configs[BLACKWELL_GROUPED_TILES] = {
-    BLACKWELL_GROUPED_CONFIGS(GPU_TILE_ROW)};
+    BLACKWELL_GROUPED_CONFIGS(BLACKWELL_COPYING_TILE)};
 
 const struct blackwell_config blackwell_transposed_configs[BLACKWELL_TRANSPOSED_TILES] = {
-    BLACKWELL_TRANSPOSED_CONFIGS(GPU_TILE_ROW)};
+    BLACKWELL_TRANSPOSED_CONFIGS(BLACKWELL_COPYING_TILE)};
 
 int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l) {
     return round_up(ceil_div(m, TILE_M), config->ctas) * config->split_k * ceil_div(n, config->tile_n) * l;

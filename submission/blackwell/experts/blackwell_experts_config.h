@@ -9,7 +9,7 @@
 
 #include "../blackwell_config.h"
 
-/* Columns as in BLACKWELL_CONFIGS. */
+/* Columns as in BLACKWELL_CONFIGS but for the last. */
 #define BLACKWELL_EXPERTS_TILES(X)                                                                             \
     X(m64, 32, 8, 2, 0, 1)                                                                                     \
     X(m256, 128, 5, 2, 0, 1)

@@ -5,7 +5,7 @@
 #include "../../gpu/experts/gpu_experts_selection.h"
 
 const struct blackwell_config blackwell_experts_tiles[BLACKWELL_EXPERTS_TILES_COUNT] = {
-    BLACKWELL_EXPERTS_TILES(GPU_TILE_ROW)};
+    BLACKWELL_EXPERTS_TILES(BLACKWELL_COPYING_TILE)};
 
 int32_t blackwell_experts_tile_rows(const struct blackwell_config *tile) {
     return 2 * tile->tile_n;

@@ -27,7 +27,7 @@ static const void *kernel_of(const struct extended_plan *plan, int tile) {
     return plan->joint ? blackwell_extended_joint_kernel(tile) : blackwell_extended_apart_kernel(tile);
 }
 
-/* The tile that the environment names, else the cheapest one that does not split K. */
+/* The tile that the environment names, else the cheapest one that has a kernel. */
 static int32_t select_tile(struct extended_plan *plan) {
     const struct problem *problem = plan->problem;
     const int64_t columns = plan->joint ? ceil_div(plan->b_rows, 2) : problem->n;
@@ -37,11 +37,11 @@ static int32_t select_tile(struct extended_plan *plan) {
                          ? gpu_wanted_tile(GROUPED_CONFIG_VARIABLE, blackwell_grouped_tile_name, &plan->tile)
                          : gpu_wanted_tile(BLACKWELL_CONFIG_VARIABLE, blackwell_tile_name, &plan->tile));
     if (plan->tile >= 0 && kernel_of(plan, plan->tile) == NULL) {
-        return set_message(
-            CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-            "tile %s splits K, which the extended GEMM on the blackwell backend does not; expected "
-            "another, or none, in " BLACKWELL_CONFIG_VARIABLE,
-            blackwell_tile_name(plan->tile));
+        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+                           "tile %s is not one of the extended GEMM's on the blackwell backend, which neither "
+                           "split K nor store "
+                           "scale factors; expected another, or none, in " BLACKWELL_CONFIG_VARIABLE,
+                           blackwell_tile_name(plan->tile));
     }
     RETURN_IF_FAILED(gpu_count_sms(problem->device, &sms));
     int64_t least_ps = INT64_MAX;

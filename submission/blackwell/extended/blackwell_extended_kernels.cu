@@ -3,10 +3,10 @@
 
 #include "blackwell_extended_gemm.cuh"
 
-/* NULL for split K: its reduction has only the dual GEMM's epilogue. */
-template <int tile_n, int stages, int ctas, int tail, int split_k, int products>
+/* NULL for split K and for stored scale factors, whose accumulators only the dual GEMM's epilogue reads. */
+template <int products, int tile_n, int stages, int ctas, int tail, int split_k, int stored = 0>
 static const void *kernel_of(void) {
-    if constexpr (split_k == 1) {
+    if constexpr (split_k == 1 && stored == 0) {
         return (const void *)
             blackwell::extended_gemm_kernel<blackwell::extended_tile<tile_n, stages, ctas, tail, products>>;
     } else {
@@ -16,7 +16,7 @@ static const void *kernel_of(void) {
 
 #define RETURN_IF_NUMBER(products, ...)                                                                        \
     if (index == number++) {                                                                                   \
-        return kernel_of<__VA_ARGS__, products>();                                                             \
+        return kernel_of<products, __VA_ARGS__>();                                                             \
     }
 
 const void *blackwell_extended_apart_kernel(int index) {

@@ -6,7 +6,7 @@
 
 #include "../blackwell_config.h"
 
-/* Columns as in BLACKWELL_CONFIGS; the name has the tile's rows and columns of C. */
+/* Columns as in BLACKWELL_CONFIGS but for the last; the name has the tile's rows and columns of C. */
 #define BLACKWELL_GROUPED_CONFIGS(X)                                                                           \
     X(m128n128, 64, 5, 1, 0, 1)                                                                                \
     X(m128n256, 128, 4, 1, 3, 1)                                                                               \

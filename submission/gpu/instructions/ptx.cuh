@@ -41,6 +41,11 @@ PTX void mbarrier_arrive_cluster(uint32_t barrier) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/* The same without making earlier accesses of this thread visible. */
+PTX void mbarrier_arrive_cluster_relaxed(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 /* A trap in place of a result that nobody uses: reads a kernel's parameter now.  The first read of a line of
  * parameters waits for memory, and later ones of the SM do not. */
 PTX void trap_if_negative(int32_t parameter) {

@@ -136,4 +136,19 @@ PTX void tcgen05_wait_ld(void) {
     asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
 }
 
+/* ---- registers to TMEM: the same ---- */
+
+/* Lane i's eight words to eight columns of lane i of the quarter; complete after tcgen05_wait_st. */
+PTX void tcgen05_st_32x32b_x8(struct tmem_addr to, const uint32_t *words) {
+    asm volatile(
+        "tcgen05.st.sync.aligned.32x32b.x8.b32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7};" ::"r"(words[0]),
+        "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(words[4]), "r"(words[5]), "r"(words[6]), "r"(words[7]),
+        "r"(to.value)
+        : "memory");
+}
+
+PTX void tcgen05_wait_st(void) {
+    asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+}
+
 #endif

@@ -31,7 +31,7 @@ PARTS = (  # sources of the backend's host side
     ("m", "n", "k", "name", "ctas"),
     [
         (256, 4096, 7168, "m256n64", 128),
-        (512, 4096, 7168, "m256n128", 128),
+        (512, 4096, 7168, "m256n128s", 128),
         (256, 3072, 4096, "m256n64", 96),
         (512, 3072, 7168, "m256n96", 128),
     ],
@@ -170,22 +170,25 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tiles, tmp_
     kernels = [part for part in re.split(r"^\.text\.", done.stdout, flags=re.M)[1:] if "dual_gemm" in part[:80]]
     assert len(kernels) == len(tiles.table["blackwell"]["tiles"])
     for code in kernels:
-        tile_n, _, ctas, tail, split_k = map(int, re.search(r"tileI" + r"Li(\d+)E" * 5, code).groups())
+        tile_n, _, ctas, tail, split_k, stored = map(int, re.search(r"tileI" + r"Li(\d+)E" * 6, code).groups())
         pair, tiles = ctas == 2, 1 if 128 % tile_n == 0 else 2  # scale tiles of B1 or B2 in a step
         group = r"\.2CTA" if pair else ""
         # A stage has four steps, each with both products, in two MMAs or one; a loop of one step is for a last stage
         # that K does not fill.  With a tail a stage has two more versions, one of each product, and these alone have
-        # that loop.  Scale factors are copied in the versions that have the first product.
+        # that loop.  Scale factors are copied in the versions that have the first product, or warps store
+        # 24 columns of them.
         stacked = tail == 0 and split_k == 1
         b_tiles = -(-2 * tile_n // 128) if stacked else 2 * tiles
-        boxes = (3 if pair and stacked else 4) + (tiles if pair else 2 * tiles)
+        boxes = (3 if pair and stacked else 6 if stored else 4) + (tiles if pair else 2 * tiles)
         steps = 4 + 1
         mmas = steps if stacked else 4 * 2 + steps * 2 if tail else steps * 2
         assert len(re.findall(rf"\bUTCOMMA{group}\.(4X|BLOCK16)\b", code)) == mmas
         assert len(re.findall(r"\.A_KEEP\b", code)) == (0 if stacked else 4 if tail else steps)  # the collector
-        assert len(re.findall(r"\bUTCCP\.", code)) == (steps + (4 if tail else 0)) * (1 + b_tiles)
+        copies = (steps + (4 if tail else 0)) * (1 + b_tiles)
+        assert len(re.findall(r"\bUTCCP\.", code)) == (0 if stored else copies)
+        assert len(re.findall(r"\bSTTM\.x8\b", code)) == (24 // 8 if stored else 0)
         assert len(re.findall(r"\bUTMALDG\.3D", code)) == boxes
-        assert len(re.findall(r"\bUTMALDG\.3D\.MULTICAST\.2CTA", code)) == (tiles if pair and not stacked else 0)
+        assert len(re.findall(r"\bUTMALDG\.3D\.MULTICAST\.2CTA", code)) == (tiles if pair and not (stacked or stored) else 0)
         assert bool(re.search(r"\bST\.E\.128\b", code)) == (split_k > 1)  # accumulators to another CTA
         assert re.search(r"\bLDTM\b", code) and re.search(r"\bSTG\.E\.ENL2\.256\b", code)
         assert not re.search(r"\b[HIQ]MMA\b", code)

@@ -162,7 +162,7 @@ def test_each_device_has_its_own_pool_and_its_own_limit_of_shared_memory(fake, n
         pool = [["pool_create", 1, 0, 1, device], ["pool_set", 1000 + device, 1, keep_all]]
         assert fake.log("pool_create", "pool_set") == (pool if first and needs_scratch else [])
         assert [line[2] for line in fake.log("malloc")] == ([1000 + device] if needs_scratch else [])
-        assert len(fake.log("allow")) == ((8 if name == BLACKWELL else 1) if first else 0)
+        assert len(fake.log("allow")) == ((9 if name == BLACKWELL else 1) if first else 0)
 
 
 # --- errors -------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def test_a_narrow_tile_takes_any_number_of_rows(fake, monkeypatch):
 @pytest.mark.parametrize("shape", PROBLEMS)
 def test_blackwells_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, layout, shape):
     m, n, k, batches = shape
-    for tile, (columns, stages, ctas, tail, splits) in tiles_of(tiles, BLACKWELL).items():
+    for tile, (columns, stages, ctas, tail, splits, stored) in tiles_of(tiles, BLACKWELL).items():
         with_tile(monkeypatch, BLACKWELL, tile)
         status, message = fake.call(BLACKWELL, None, *shape, layout)
         assert status == OK, message
@@ -215,11 +215,10 @@ def test_blackwells_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, 
         grid = [round_up(up(m, 128), ctas) * splits, up(n, columns), batches]
         gemm = [*grid, resources["threads"], 1, 1, resources["shared_bytes"], QUEUE, ctas * splits, 1, 1, 1, 1]
         assert [line[2:] for line in fake.log("launch")] == [*launches, gemm]
-        assert template_numbers(fake.log("launch")[-1][1], 5) == (columns, stages, ctas, tail, splits)
+        assert template_numbers(fake.log("launch")[-1][1], 6) == (columns, stages, ctas, tail, splits, stored)
         maps = [line[1:] for line in fake.log("encode")]
-        b_box = (
-            columns if tail == 0 and splits == 1 else columns // ctas
-        )  # each CTA of a pair copies one B if one MMA takes both
+        # Each CTA of a pair copies one B if one MMA takes both, and both by halves if each MMA takes half of both.
+        b_box = columns if tail == 0 and splits == 1 else columns // ctas // (2 if stored else 1)
         fp4 = [("a", m, 128), ("b1", n, b_box), ("b2", n, b_box)]
         scales = list(zip(places, (sfa_tiles, sfb_tiles, sfb_tiles), strict=True))
         half_k = k // 2
@@ -344,17 +343,17 @@ def test_the_driver_is_asked_once_a_device_how_many_clusters_run_at_once(fake, t
     asked = fake.log("clusters")
     assert [line[2:] for line in asked] == [
         [ctas * splits, ctas * splits, resources[tile]["threads"], resources[tile]["shared_bytes"], -1]
-        for tile, (_, _, ctas, _, splits) in table.items()
+        for tile, (_, _, ctas, _, splits, _) in table.items()
     ]
-    assert [template_numbers(line[1], 5) for line in asked] == list(table.values())
-    assert template_numbers(fake.log("launch")[-1][1], 5) == table["m256n192k4"]
+    assert [template_numbers(line[1], 6) for line in asked] == list(table.values())
+    assert template_numbers(fake.log("launch")[-1][1], 6) == table["m256n192k4"]
     assert fake.call(BLACKWELL, 0, *shape)[0] == OK
     assert fake.log("clusters") == []
     # On another device no cluster of eight runs.
     fake.clusters[8] = 0
     assert fake.call(BLACKWELL, 1, *shape)[0] == OK
     assert len(fake.log("clusters")) == len(table)
-    assert template_numbers(fake.log("launch")[-1][1], 5) != table["m256n192k4"]
+    assert template_numbers(fake.log("launch")[-1][1], 6) != table["m256n192k4"]
     # Zero is an answer, too: the driver is not asked again.
     assert fake.call(BLACKWELL, 1, *shape)[0] == OK
     assert fake.log("clusters") == []

@@ -28,6 +28,7 @@ class Config(NamedTuple):
     ctas: int
     tail: int
     split_k: int
+    stored: int = 0
 
     @property
     def stacked(self) -> bool:
@@ -37,7 +38,7 @@ class Config(NamedTuple):
     @property
     def b_box_rows(self) -> int:
         """Rows of B1 or B2 that a copy brings."""
-        return self.tile_n if self.stacked else self.tile_n // self.ctas
+        return self.tile_n if self.stacked else self.tile_n // self.ctas // (2 if self.stored else 1)
 
     @property
     def n(self) -> int:
@@ -72,7 +73,7 @@ def module_of(symbol: str) -> str:
     return f"{head}\n{re.search(rf'.entry {symbol}.*?^}}', text, re.M | re.S)[0]}\n{files}\n"
 
 
-def template_arguments(config: Config) -> str:
+def template_arguments(config: tuple[int, ...]) -> str:
     """A configuration's template arguments in a mangled name."""
     return "".join(f"Li{value}E" for value in config)
 

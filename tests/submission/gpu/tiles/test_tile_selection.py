@@ -52,7 +52,7 @@ def test_resources_of_a_cta(tiles):
         columns, stages = tile["tile_n"], tile["stages"]
         scale_tiles = scale_tiles_of(columns)
         stage = (128 + 2 * columns // tile["ctas"]) * 128 + (1 + 2 * scale_tiles) * 4 * 512
-        barriers = 3 * stages + 4 + 2
+        barriers = 4 * stages + 4 + 2
         stacked = tile["tail"] == 0 and tile["split_k"] == 1
         b_tiles = up(2 * columns, 128) if stacked else 2 * scale_tiles
         tensor_columns_of_stage = 4 * (1 + b_tiles) * 4
