@@ -188,7 +188,8 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tiles, tmp_
         assert len(re.findall(r"\bUTCCP\.", code)) == (0 if stored else copies)
         assert len(re.findall(r"\bSTTM\.x8\b", code)) == (24 // 8 if stored else 0)
         assert len(re.findall(r"\bUTMALDG\.3D", code)) == boxes
-        assert len(re.findall(r"\bUTMALDG\.3D\.MULTICAST\.2CTA", code)) == (tiles if pair and not (stacked or stored) else 0)
+        by_pair = pair and not (stacked or stored)
+        assert len(re.findall(r"\bUTMALDG\.3D\.MULTICAST\.2CTA", code)) == (tiles if by_pair else 0)
         assert bool(re.search(r"\bST\.E\.128\b", code)) == (split_k > 1)  # accumulators to another CTA
         assert re.search(r"\bLDTM\b", code) and re.search(r"\bSTG\.E\.ENL2\.256\b", code)
         assert not re.search(r"\b[HIQ]MMA\b", code)
