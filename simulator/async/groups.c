@@ -95,7 +95,7 @@ enum next groups_wait(struct run *run, enum group_family family, uint32_t pendin
                                            .ready = wait_over,
                                            .what = "its own asynchronous operations"});
     }
-    if (run->launch->checks && family != GROUP_WGMMA) {
+    if (run->cluster->checks && family != GROUP_WGMMA) {
         uint32_t *acquired = run->warp->clock->acquired;
         if (f->read_clock_index != 0 && acquired[f->read_clock_index] < upto) {
             acquired[f->read_clock_index] = upto;

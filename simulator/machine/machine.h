@@ -186,6 +186,7 @@ struct cluster {
     uint32_t index[3];
     struct cta *ctas;
     uint32_t nctas;
+    bool checks; /* those of the launch, unless only its first CTAs are checked */
     /* barrier.cluster */
     uint32_t cluster_arrived, cluster_generation;
     struct vector_clock *cluster_gathered, *cluster_released;
