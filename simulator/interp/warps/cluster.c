@@ -258,6 +258,8 @@ static void start_warp(struct warp *warp) {
     warp->cluster_arrivals = warp->cluster_open = warp->synced_time = warp->unwaited = 0;
     warp->awaited_time = warp->awaited_by = warp->fenced_time = 0;
     warp->settled = 0;
+    warp->copies_index = 0;
+    memset(warp->copies_seen, 0, sizeof warp->copies_seen);
     warp->whole_time = warp->nparties = warp->maxnregs = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {

@@ -115,10 +115,7 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
     group_add(run, GROUP_CP_ASYNC);
     if (run->cluster->checks) {
         struct epoch epoch = group_epoch(run, GROUP_CP_ASYNC, false);
-        FOR_LANES(rest, mask) {
-            (void)hazard_range(run, run->cta, copies.to[LANE(rest)], insn->cp_async.bytes,
-                               ACCESS_WRITE | ACCESS_COPY, &epoch);
-        }
+        hazard_copies(run, copies.to, mask, insn->cp_async.bytes, &epoch);
     }
     struct async_op *op = async_new(run, &copies_kind, -1, sizeof copies, (size_t)LANES * insn->cp_async.bytes);
     memcpy(op->payload, &copies, sizeof copies);
