@@ -75,6 +75,7 @@ struct sim_options {
      * module that it lacks is stored there.  Only with a chip.  NULL: time the PTX. */
     const char *machine_code;
     struct sim_progress *progress; /* written while launches run; NULL: nobody reads it */
+    uint64_t checked_ctas;         /* check the first CTAs of each launch, execute the others; 0: all */
 };
 
 struct sim_finding {
@@ -96,6 +97,7 @@ struct sim_finding {
     /* The launch of the other access if it is another one, else 0 and "".  A copy has a name but no lines. */
     uint32_t other_launch;
     const char *other_kernel;
+    const char *variable; /* that holds the byte: "NAME" or "NAME + 0xOFFSET", demangled; "": none known */
 };
 
 struct sim_launch_attributes {
@@ -261,11 +263,12 @@ SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
 
 /* Checks that the verdict does not include: the first always, the others only if some kernel could not be
  * judged. */
-enum sim_unchecked { SIM_UNCHECKED_LANES, SIM_UNCHECKED_REGISTERS, SIM_UNCHECKED };
+enum sim_unchecked { SIM_UNCHECKED_LANES, SIM_UNCHECKED_REGISTERS, SIM_UNCHECKED_CTAS, SIM_UNCHECKED };
 SIM_API const char *sim_unchecked_name(int what); /* NULL past the end */
 SIM_API bool sim_unchecked(const struct sim *sim, int what);
 
-SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
+/* The worst finding's; incomplete for less than an error if CTAs were not checked. */
+SIM_API enum sim_verdict sim_verdict(const struct sim *sim);
 SIM_API size_t sim_finding_count(const struct sim *sim);
 SIM_API const struct sim_finding *sim_finding(const struct sim *sim, size_t index);
 /* The number of findings with a verdict, listed or not, and the number of all findings that are not listed: the

@@ -53,7 +53,7 @@ bool make_destinations(struct run *run, struct load *load, uint64_t to, uint64_t
 
 void record_destinations(struct run *run, const struct load *load, uint32_t span, uint32_t counted) {
     run->worker->counters.tma_load_bytes += counted;
-    for (uint32_t i = 0; run->launch->checks && i < load->destinations; i++) {
+    for (uint32_t i = 0; run->cluster->checks && i < load->destinations; i++) {
         const struct destination *destination = &load->destination[i];
         struct epoch epoch = mbarrier_epoch(run, destination->barrier);
         phase_needs(run, destination->barrier);
@@ -290,7 +290,7 @@ void issue_store(struct run *run, const struct store *store, uint32_t span, int 
     family->last_insn = run->insn;
     group_add(run, GROUP_BULK);
     run->worker->counters.tma_store_bytes += store->bytes;
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         struct epoch epoch = group_epoch(run, GROUP_BULK, true);
         if (store->tensor) {
             (void)hazard_range(run, run->cta, store->from, span, ACCESS_ASYNC, &epoch);

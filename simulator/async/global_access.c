@@ -4,7 +4,7 @@
 #include "map_change.h"
 
 void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags) {
-    if (!run->launch->checks) {
+    if (!run->cluster->checks) {
         return;
     }
     if ((flags & ACCESS_WRITE) && run->cluster->map_changes != NULL) {
@@ -23,7 +23,7 @@ void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, u
 
 void touch_global_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
                         unsigned flags) {
-    if (!run->launch->checks) {
+    if (!run->cluster->checks) {
         return;
     }
     FOR_LANES(rest, (flags & ACCESS_WRITE) && run->cluster->map_changes != NULL ? mask : 0) {

@@ -81,6 +81,18 @@ static bool wait_over(struct warp *warp, const struct split *split) {
     return groups_done(warp, (enum group_family)(split->wait.a >> 1), split->wait.b, split->wait.a & 1);
 }
 
+/* Notes when the running warp waits for its cp.async groups up to this one, for checks between its lanes. */
+static void note_copies(const struct run *run, enum group_family family, uint32_t upto) {
+    struct warp *warp = run->warp;
+    const uint32_t clock_index = family_of(warp, family)->clock_index,
+                   known = warp->clock->acquired[clock_index];
+    const uint32_t kept = upto - known < COPIES_SEEN ? upto - known : COPIES_SEEN;
+    for (uint32_t group = upto - kept + 1; family == GROUP_CP_ASYNC && group <= upto; group++) {
+        warp->copies_index = clock_index;
+        warp->copies_seen[group % COPIES_SEEN] = warp->clock->acquired[warp->number];
+    }
+}
+
 enum next groups_wait(struct run *run, enum group_family family, uint32_t pending, bool read) {
     struct family *f = family_of(run->warp, family);
     if (pending == UINT32_MAX) { /* wait_all: committed or not */
@@ -95,12 +107,13 @@ enum next groups_wait(struct run *run, enum group_family family, uint32_t pendin
                                            .ready = wait_over,
                                            .what = "its own asynchronous operations"});
     }
-    if (run->launch->checks && family != GROUP_WGMMA) {
+    if (run->cluster->checks && family != GROUP_WGMMA) {
         uint32_t *acquired = run->warp->clock->acquired;
         if (f->read_clock_index != 0 && acquired[f->read_clock_index] < upto) {
             acquired[f->read_clock_index] = upto;
         }
         if (!read && f->clock_index != 0 && acquired[f->clock_index] < upto) {
+            note_copies(run, family, upto);
             acquired[f->clock_index] = upto;
         }
     }

@@ -94,7 +94,7 @@ static void change(struct run *run, struct map *map) {
 }
 
 void map_changed(struct run *run, uint64_t address) {
-    change(run, run->launch->checks ? find(run->cluster, address, true) : NULL);
+    change(run, run->cluster->checks ? find(run->cluster, address, true) : NULL);
 }
 
 void map_stored(struct run *run, uint64_t address) {
@@ -110,7 +110,7 @@ void map_stored(struct run *run, uint64_t address) {
 }
 
 void map_fenced(struct run *run, uint64_t address) {
-    struct map *map = run->launch->checks ? find(run->cluster, address, true) : NULL;
+    struct map *map = run->cluster->checks ? find(run->cluster, address, true) : NULL;
     if (map != NULL && reached(run, &map->change)) {
         map->fence = now(run);
         warp_tick(run->warp);
@@ -121,7 +121,7 @@ void map_used(struct run *run, uint64_t address, const struct epoch *epoch) {
     if ((address & WINDOW_MASK) != 0) { /* in parameter space: no thread can change it */
         return;
     }
-    struct map *map = run->launch->checks ? find(run->cluster, address, true) : NULL;
+    struct map *map = run->cluster->checks ? find(run->cluster, address, true) : NULL;
     if (map == NULL) {
         return;
     }

@@ -41,7 +41,7 @@ void mbarriers_free(struct mbarriers *all) {
 }
 
 void fence_proxy_async(struct run *run) {
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         vclock_fence_async(run->cluster, run->warp->clock);
         warp_tick(run->warp);
     }
@@ -99,7 +99,7 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
         all->highest = offset > all->highest ? offset : all->highest;
         all->index[offset / SLOT_BYTES] = number;
         memset(&all->barriers[number - 1], 0, sizeof(struct mbarrier));
-        all->barriers[number - 1].clock_index = run->launch->checks ? new_clock_index(run) : 0;
+        all->barriers[number - 1].clock_index = run->cluster->checks ? new_clock_index(run) : 0;
         if (run->cluster->failed) {
             return FAIL;
         }
@@ -117,7 +117,7 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     b->init_insn = b->last_insn = run->insn;
     b->init_warp = run->warp->number;
     b->init_lane = lane;
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         b->init_time = run->warp->clock->acquired[run->warp->number];
         if (b->gathered == NULL) {
             b->gathered = vclock_make(run->cluster);
@@ -194,7 +194,7 @@ struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool o
                          "there is no initialised mbarrier at %#x of CTA rank %u", offset, cta->rank);
         return NULL;
     }
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         if (!async) { /* for an asynchronous operation the issuer records when it completes */
             struct epoch epoch = warp_epoch(run, run->mask);
             remote_note(run, cta, &epoch);

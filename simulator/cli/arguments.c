@@ -15,6 +15,12 @@ const char *read_natural(const char *text, uint64_t most, uint64_t *number) {
     return *text >= '0' && *text <= '9' && errno == 0 && *number <= most ? end : NULL;
 }
 
+int read_ctas(const char *text, uint64_t *number) {
+    const char *end = read_natural(text, UINT64_MAX, number);
+    return end != NULL && *end == '\0' && *number > 0 ? 0
+                                                      : cli_fail("--ctas takes a number from 1 on, not", text);
+}
+
 bool read_triple(const char *text, uint32_t triple[3]) {
     uint64_t numbers[3] = {1, 1, 1};
     for (int i = 0; i < 3; i++) {

@@ -23,6 +23,8 @@ struct arguments {
 /* Reads a whole number of at most `most` in decimal, 0x... or 0...; returns what follows it, NULL if there is
  * none. */
 const char *read_natural(const char *text, uint64_t most, uint64_t *number);
+/* Reads the number of CTAs to check: 0, or EXIT_NOT_RUN after a message. */
+int read_ctas(const char *text, uint64_t *number);
 /* Reads X, X,Y or X,Y,Z, of which those left out are 1; false for anything else. */
 bool read_triple(const char *text, uint32_t triple[3]);
 /* Adds the argument that a text describes; false if it describes none, sometimes after a message. */

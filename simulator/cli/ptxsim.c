@@ -24,6 +24,7 @@ static const char usage[] =
     "                        random:SEED or poison\n"
     "  --threads N           host threads (default: one for each core)\n"
     "  --no-checks           execute only, without looking for races\n"
+    "  --ctas N              check only the first N CTAs; the verdict is never clean then\n"
     "  --limit N             instructions of a warp before the run is stopped as `runaway`\n"
     "  --shrink[=KIND]       find the smallest set of delayed operations that still shows a finding\n"
     "time (simulated, never measured):\n"
@@ -72,6 +73,7 @@ static int set_number(const char *value, uint64_t most, const char *expected, ui
 enum { OPT_GRID = 256, OPT_BLOCK, OPT_CLUSTER, OPT_SHARED, OPT_MODE, OPT_THREADS, OPT_LIMIT, OPT_DUMP };
 enum {
     OPT_NO_CHECKS = OPT_DUMP + 1,
+    OPT_CTAS,
     OPT_JSON,
     OPT_COUNTERS,
     OPT_SUPPRESSIONS,
@@ -99,6 +101,7 @@ static const struct option options[] = {{"grid", required_argument, NULL, OPT_GR
                                         {"machine-code", required_argument, NULL, OPT_MACHINE_CODE},
                                         {"no-values", no_argument, NULL, OPT_NO_VALUES},
                                         {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
+                                        {"ctas", required_argument, NULL, OPT_CTAS},
                                         {"json", no_argument, NULL, OPT_JSON},
                                         {"counters", no_argument, NULL, OPT_COUNTERS},
                                         {"suppressions", required_argument, NULL, OPT_SUPPRESSIONS},
@@ -157,6 +160,8 @@ static int set_option(struct job *job, int option, const char *value) {
     case OPT_NO_CHECKS:
         job->options.no_checks = 1;
         return 0;
+    case OPT_CTAS:
+        return read_ctas(value, &job->options.checked_ctas);
     case OPT_JSON:
         job->json = true;
         return 0;

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arguments.h"
 #include "cli.h"
 #include "run_status.h"
 
@@ -27,6 +28,7 @@ static const char usage[] =
     "  --time CHIP           simulate time: h200, b200, rtx5090 or a chip's file; events and clocks tell it\n"
     "  --timeline FILE       with --time: write a Chrome trace of each launch's first cluster (for Perfetto)\n"
     "  --no-checks           execute only, without looking for races\n"
+    "  --ctas N              check only the first N CTAs of each launch; the verdict is never clean then\n"
     "  --go-on               an error does not make the program's CUDA calls fail\n"
     "  --shrink[=KIND]       find the smallest set of delayed operations of a launch that still shows a "
     "finding\n"
@@ -139,11 +141,13 @@ static bool interrupted_by(const struct run_status *status, int waited) {
 
 /* The worst verdict of all processes. */
 static enum sim_verdict verdict_of(const struct run_status *status, bool interrupted) {
-    return interrupted                                       ? SIM_INCOMPLETE
-           : atomic_load(&status->times[SIM_ERROR]) > 0      ? SIM_ERROR
-           : atomic_load(&status->times[SIM_INCOMPLETE]) > 0 ? SIM_INCOMPLETE
-           : atomic_load(&status->times[SIM_REVIEW]) > 0     ? SIM_REVIEW
-                                                             : SIM_CLEAN;
+    return interrupted                                  ? SIM_INCOMPLETE
+           : atomic_load(&status->times[SIM_ERROR]) > 0 ? SIM_ERROR
+           : atomic_load(&status->times[SIM_INCOMPLETE]) > 0 ||
+                   atomic_load(&status->unchecked[SIM_UNCHECKED_CTAS])
+               ? SIM_INCOMPLETE
+           : atomic_load(&status->times[SIM_REVIEW]) > 0 ? SIM_REVIEW
+                                                         : SIM_CLEAN;
 }
 
 /* A JSON report for a program that ended before it could write its own. */
@@ -274,6 +278,7 @@ enum {
     OPT_TIME,
     OPT_TIMELINE,
     OPT_NO_CHECKS,
+    OPT_CTAS,
     OPT_GO_ON,
     OPT_JSON,
     OPT_COUNTERS,
@@ -288,6 +293,7 @@ static const struct option options[] = {{"mode", required_argument, NULL, OPT_MO
                                         {"time", required_argument, NULL, OPT_TIME},
                                         {"timeline", required_argument, NULL, OPT_TIMELINE},
                                         {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
+                                        {"ctas", required_argument, NULL, OPT_CTAS},
                                         {"go-on", no_argument, NULL, OPT_GO_ON},
                                         {"json", required_argument, NULL, OPT_JSON},
                                         {"counters", no_argument, NULL, OPT_COUNTERS},
@@ -360,6 +366,9 @@ static int set_option(struct run *run, int option, char *value) {
                                : setenv("NVFP4_SIMULATE_CHIP", value, 1);
     case OPT_NO_CHECKS:
         return setenv("NVFP4_SIMULATE_CHECKS", "0", 1);
+    case OPT_CTAS:
+        return read_ctas(value, &mode.checked_ctas) != 0 ? EXIT_NOT_RUN
+                                                         : setenv("NVFP4_SIMULATE_CTAS", value, 1);
     case OPT_GO_ON:
         return setenv("NVFP4_SIMULATE_GO_ON", "1", 1);
     case OPT_JSON:

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct sim *the_sim;
@@ -20,6 +21,8 @@ static void read_options(struct sim_options *options) {
     }
     options->no_checks = checks != NULL && strcmp(checks, "0") == 0;
     options->no_values = values != NULL && strcmp(values, "0") == 0;
+    const char *ctas = runtime_setting("NVFP4_SIMULATE_CTAS");
+    options->checked_ctas = ctas == NULL ? 0 : strtoull(ctas, NULL, 0);
     options->sms = (unsigned)runtime_sms();
     options->chip = runtime_setting("NVFP4_SIMULATE_TIME");
     options->machine_code = runtime_setting("NVFP4_SIMULATE_MACHINE_CODE");

@@ -179,6 +179,9 @@ void remote_cta_ends(struct run *run);
  * acquired. */
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
                        const struct epoch *epoch);
+/* The writes of the lanes' cp.async, of at most 16 aligned bytes each. */
+void hazard_copies(struct run *run, const uint32_t offsets[LANES], uint32_t mask, uint32_t bytes,
+                   const struct epoch *epoch);
 /* Asynchronous reads of 16 bytes each, at multiples of 16. */
 void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, uint32_t count,
                      const struct epoch *epoch);

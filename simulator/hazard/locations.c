@@ -173,7 +173,7 @@ static void note_signal(struct run *run) {
 }
 
 void vclock_fence_sc(struct run *run) {
-    if (!run->launch->checks) {
+    if (!run->cluster->checks) {
         return;
     }
     struct sc_fences *sc = sc_of_warp(run);
@@ -193,7 +193,7 @@ void vclock_fence_sc(struct run *run) {
 }
 
 void vclock_fence(struct run *run, bool acquires, bool releases, bool narrow) {
-    if (!run->launch->checks) {
+    if (!run->cluster->checks) {
         return;
     }
     if (releases && (narrow || (run->cluster->sync != NULL && run->cluster->sync->sc != NULL))) {
@@ -383,7 +383,7 @@ static void note_time(struct run *run, uint64_t address, bool release, bool firs
 
 void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool release) {
     const struct insn *insn = run->insn;
-    if (!run->launch->checks) {
+    if (!run->cluster->checks) {
         return;
     }
     if (order == SYNC_RELAXED) {

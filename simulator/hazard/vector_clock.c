@@ -164,7 +164,7 @@ void warp_tick(struct warp *warp) {
 
 void warp_synced(struct run *run, uint32_t lanes) {
     struct warp *warp = run->warp;
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         const uint32_t now = warp->synced_time = warp->clock->acquired[warp->number];
         if ((lanes & warp->live) == warp->live) {
             warp->whole_time = now;
@@ -212,14 +212,14 @@ void vclock_observe(struct run *run, const struct vector_clock *released) {
 }
 
 void vclock_fence_inits(struct run *run) {
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         run->warp->clock->inits[run->warp->number] = run->warp->clock->acquired[run->warp->number];
         warp_tick(run->warp);
     }
 }
 
 void vclock_meet(struct run *run) {
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         join(run->warp->clock->met, run->warp->clock->acquired, all_warps(run->cluster));
         run->warp->settled |= BARRED;
     }

@@ -10,67 +10,11 @@
 
 static const char refused[] = "launch-refused";
 
-static const char *file_name(const struct module *module, uint32_t index) {
-    for (uint32_t i = 0; i < module->nfiles; i++) {
-        if (module->files[i].index == index) {
-            return module->files[i].name;
-        }
-    }
-    return "?";
-}
-
-char *source_of(const struct module *module, const struct insn *insn) {
-    char text[600];
-    if (insn == NULL || insn->loc == 0) {
-        return strdup("");
-    }
-    const struct source_loc *loc = &module->locs[insn->loc];
-    const char *file = file_name(module, loc->file), *at = file_name(module, loc->at_file);
-    if (loc->at_line != 0) {
-        (void)snprintf(text, sizeof text, "%.250s:%u inlined at %.250s:%u", file, loc->line, at, loc->at_line);
-    } else {
-        (void)snprintf(text, sizeof text, "%.500s:%u", file, loc->line);
-    }
-    return strdup(text);
-}
-
-char *text_of(const struct module *module, const struct insn *insn) {
-    char text[300] = "";
-    if (insn == NULL || module->text == NULL) {
-        return strdup("");
-    }
-    const char *at = module->text, *end = at + module->text_bytes;
-    for (uint32_t line = 1; line < insn->line && at != NULL; line++) {
-        at = memchr(at, '\n', (size_t)(end - at));
-        at = at == NULL ? NULL : at + 1;
-    }
-    if (at == NULL) {
-        return strdup("");
-    }
-    const char *stop = memchr(at, '\n', (size_t)(end - at));
-    stop = stop == NULL ? end : stop;
-    const char *named = memmem(at, (size_t)(stop - at), insn->name, strlen(insn->name));
-    const char *begin = named == NULL ? at : named;
-    while (begin > at && strchr(";{}:\t", begin[-1]) == NULL) { /* include the guard */
-        begin--;
-    }
-    size_t used = 0;
-    for (at = begin; at < end && used + 1 < sizeof text && (at == begin || at[-1] != ';'); at++) {
-        bool space = *at == ' ' || *at == '\t' || *at == '\n' || *at == '\r';
-        if (!space) {
-            text[used++] = *at;
-        } else if (used > 0 && text[used - 1] != ' ') {
-            text[used++] = ' ';
-        }
-    }
-    text[used] = '\0';
-    return strdup(text);
-}
-
 static void free_texts(struct sim_finding *finding) {
     free((void *)(uintptr_t)finding->message);
     free((void *)(uintptr_t)finding->kernel);
     free((void *)(uintptr_t)finding->allocation);
+    free((void *)(uintptr_t)finding->variable);
     free((void *)(uintptr_t)finding->ptx);
     free((void *)(uintptr_t)finding->other_ptx);
     free((void *)(uintptr_t)finding->source);
@@ -187,6 +131,7 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
                     .lane = place->lane,
                     .offset = place->offset,
                     .allocation = strdup(place->allocation == NULL ? "" : place->allocation->name),
+                    .variable = variable_of(launch, place->cta, place->allocation, place->offset),
                     .ptx_line = insn == NULL ? 0 : insn->line,
                     .ptx = text_of(launch->module, insn),
                     .source = source_of(launch->module, insn),
@@ -199,8 +144,9 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
                     .other_kernel = strdup(against->kernel)}};
     struct sim_finding *finding = &entry.finding;
     if (finding->message == NULL || finding->kernel == NULL || finding->allocation == NULL ||
-        finding->source == NULL || finding->other_source == NULL || finding->other_kernel == NULL ||
-        finding->ptx == NULL || finding->other_ptx == NULL || !grow_list(sim)) {
+        finding->variable == NULL || finding->source == NULL || finding->other_source == NULL ||
+        finding->other_kernel == NULL || finding->ptx == NULL || finding->other_ptx == NULL ||
+        !grow_list(sim)) {
         free_texts(finding);
         sim->unlisted++;
         return false;
@@ -299,7 +245,7 @@ enum sim_verdict sim_verdict(const struct sim *sim) {
     if (atomic_load(sim->interrupted) != 0) {
         return SIM_INCOMPLETE;
     }
-    enum sim_verdict worst = SIM_CLEAN;
+    enum sim_verdict worst = sim->unchecked_ctas ? SIM_INCOMPLETE : SIM_CLEAN;
     for (int i = SIM_REVIEW; i <= SIM_INCOMPLETE; i++) {
         worst = sim->times[i] > 0 ? worse(worst, (enum sim_verdict)i) : worst;
     }
@@ -318,12 +264,14 @@ const char *sim_unchecked_name(int what) {
     static const char *const names[] = {
         [SIM_UNCHECKED_LANES] = "races on global memory between lanes of one warp in no regular order",
         [SIM_UNCHECKED_REGISTERS] = "whether setmaxnreg.inc waits forever, since neither .maxnreg nor "
-                                    ".minnctapersm gives the registers at the launch"};
+                                    ".minnctapersm gives the registers at the launch",
+        [SIM_UNCHECKED_CTAS] = "all CTAs of a launch but the first ones"};
     return what >= 0 && what < SIM_UNCHECKED ? names[what] : NULL;
 }
 
 bool sim_unchecked(const struct sim *sim, int what) {
-    return what == SIM_UNCHECKED_LANES || (what == SIM_UNCHECKED_REGISTERS && sim->unjudged_registers);
+    return what == SIM_UNCHECKED_LANES || (what == SIM_UNCHECKED_REGISTERS && sim->unjudged_registers) ||
+           (what == SIM_UNCHECKED_CTAS && sim->unchecked_ctas);
 }
 
 bool sim_run_failed(const struct sim *sim) {

@@ -131,6 +131,7 @@ struct sim {
     _Atomic uint64_t noted;             /* findings, those that a suppression hides included */
     uint64_t unlisted;                  /* findings that the list had no room or memory for */
     atomic_bool unjudged_registers; /* a kernel uses setmaxnreg without saying its registers at the launch */
+    atomic_bool unchecked_ctas;     /* a launch had more CTAs than options.checked_ctas */
     bool run_failed;                /* a launch that ran had an error or was incomplete */
     struct sim_suppression *suppressions;
     size_t nsuppressions;

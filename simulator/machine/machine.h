@@ -92,7 +92,7 @@ struct split {
     struct frame *stack; /* room for launch->call_depth */
 };
 
-enum { PARTIES = 8 };
+enum { PARTIES = 8, COPIES_SEEN = 32 };
 enum { FENCED = 1, BARRED = 2 }; /* a fence; a barrier of the CTA or the cluster */
 
 struct warp {
@@ -132,6 +132,8 @@ struct warp {
         uint32_t lanes, time;
     } parties[PARTIES];
     uint32_t nparties;
+    /* Clock index of its cp.async groups, 0: none waited for; the warp's time at the wait for the last ones. */
+    uint32_t copies_index, copies_seen[COPIES_SEEN];
     const struct insn *maxnreg; /* its last setmaxnreg, and how many it has executed */
     uint32_t maxnregs;
     /* What all lanes did up to this time of the warp precedes what these lanes do: they have seen the phase of
@@ -186,6 +188,7 @@ struct cluster {
     uint32_t index[3];
     struct cta *ctas;
     uint32_t nctas;
+    bool checks; /* those of the launch, unless only its first CTAs are checked */
     /* barrier.cluster */
     uint32_t cluster_arrived, cluster_generation;
     struct vector_clock *cluster_gathered, *cluster_released;

@@ -98,6 +98,8 @@ void sim_print_json(const struct sim *sim, FILE *to) {
                       f->cta[0], f->cta[1], f->cta[2], f->warp, f->lane, (long long)f->offset, f->ptx_line);
         (void)fputs(", \"allocation\": ", to);
         print_string(to, f->allocation);
+        (void)fputs(", \"variable\": ", to);
+        print_string(to, f->variable);
         (void)fputs(", \"ptx\": ", to);
         print_string(to, f->ptx);
         (void)fputs(", \"source\": ", to);
@@ -232,6 +234,9 @@ static void print_finding(const struct sim_finding *f, FILE *to) {
     if (f->offset >= 0) {
         (void)fprintf(to, ", byte %#llx of %s", (unsigned long long)f->offset,
                       f->allocation[0] != '\0' ? f->allocation : "shared memory");
+        if (f->variable[0] != '\0') {
+            (void)fprintf(to, " (%s)", f->variable);
+        }
     }
     (void)fputc('\n', to);
     if (f->ptx_line != 0) {

@@ -77,15 +77,21 @@ static __device__ __forceinline__ void widen_scales(uint16_t pair, uint32_t (&sc
  * a scale factor is multiplied by 2^118, and the epilogue undoes the 2^-8 that are left.  The product has at
  * most 6 significant bits, and none of its bits is below 2^-18: it is exact. */
 #define SCALE_OF_BF16 0x1p118f
-#define SIGNS_OF_TWO  0x80008000
 #define FP4_OF_BF16   0x81c081c0
+#define LOW_NIBBLES   0x000f000f /* of two halves: the lowest fp4 of each, and the next */
+#define NEXT_NIBBLES  0x00f000f0
+#define SPREAD_LOW    0x1040 /* times a lowest fp4: its sign comes to bit 15, and its magnitude to 8..6 */
+#define SPREAD_NEXT   0x104
 
+/* A product puts an fp4 at two places that do not overlap, and the mask takes the sign from one and the
+ * magnitude from the other. */
 static __device__ __forceinline__ void dequantize_word_bf16(uint32_t fp4, uint32_t scale,
                                                             uint32_t (&pairs)[4]) {
-    pairs[0] = mul_bf16x2(select_bits(SIGNS_OF_TWO, fp4 << 12, fp4 << 6) & FP4_OF_BF16, scale);
-    pairs[1] = mul_bf16x2(select_bits(SIGNS_OF_TWO, fp4 << 8, fp4 << 2) & FP4_OF_BF16, scale);
-    pairs[2] = mul_bf16x2(select_bits(SIGNS_OF_TWO, fp4 << 4, fp4 >> 2) & FP4_OF_BF16, scale);
-    pairs[3] = mul_bf16x2(select_bits(SIGNS_OF_TWO, fp4, fp4 >> 6) & FP4_OF_BF16, scale);
+    const uint32_t high = fp4 >> 8;
+    pairs[0] = mul_bf16x2(((fp4 & LOW_NIBBLES) * SPREAD_LOW) & FP4_OF_BF16, scale);
+    pairs[1] = mul_bf16x2(((fp4 & NEXT_NIBBLES) * SPREAD_NEXT) & FP4_OF_BF16, scale);
+    pairs[2] = mul_bf16x2(((high & LOW_NIBBLES) * SPREAD_LOW) & FP4_OF_BF16, scale);
+    pairs[3] = mul_bf16x2(((high & NEXT_NIBBLES) * SPREAD_NEXT) & FP4_OF_BF16, scale);
 }
 
 static __device__ __forceinline__ void widen_scales_bf16(uint16_t pair, uint32_t (&scales)[2]) {

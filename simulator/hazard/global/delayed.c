@@ -49,7 +49,7 @@ bool delayed_note(struct images *images, const struct run *run, const uint8_t *m
 
 const struct known *delayed_view(const struct run *run) {
     const struct launch_order *order = &run->launch->order;
-    if (!order->sees_old || !order->delays || !run->launch->checks ||
+    if (!order->sees_old || !order->delays || !run->cluster->checks ||
         run->warp->clock->acquired[run->cluster->flag_index] != 0) {
         return NULL;
     }

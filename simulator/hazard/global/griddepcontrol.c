@@ -7,7 +7,7 @@ void order_thread_waits(struct run *run, uint32_t mask) {
     struct warp *warp = run->warp;
     atomic_store_explicit(&run->launch->order.any_waited, true, memory_order_relaxed);
     run->cta->waited = true;
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         uint32_t *has = &warp->clock->acquired[run->cluster->dependency_index];
         warp->unwaited = (*has == 0 ? warp->live : warp->unwaited) & ~mask;
         *has = 1;
@@ -19,7 +19,7 @@ bool order_waited(const struct run *run) {
 }
 
 void order_thread_lets_start(struct run *run) {
-    enum start_of_next now = run->launch->checks && order_waited(run) ? START_WAITED : START_EARLY;
+    enum start_of_next now = run->cluster->checks && order_waited(run) ? START_WAITED : START_EARLY;
     struct cta *cta = run->cta;
     cta->start_of_next = cta->start_of_next == START_EARLY ? START_EARLY : now;
     atomic_store_explicit(&run->launch->order.lets_start, true, memory_order_relaxed);

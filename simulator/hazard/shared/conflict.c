@@ -93,6 +93,25 @@ static bool lanes_race(const struct run *run, const struct shadow_record *record
     return false;
 }
 
+/* True if a lane uses what another lane of its warp has copied by cp.async and waited for, without a
+ * synchronisation since that wait, which is for the waiting lane's own copies. */
+static bool copy_races(const struct run *run, const struct shadow_record *record, const struct touch *touch) {
+    const struct warp *warp = run->warp;
+    if (!(record->flags & ACCESS_COPY) || record->clock_index != warp->copies_index ||
+        warp->clock->acquired[record->clock_index] - record->value >= COPIES_SEEN) {
+        return false;
+    }
+    const uint32_t seen = warp->copies_seen[record->value % COPIES_SEEN];
+    for (int word = 0; word < WORDS; word++) {
+        uint32_t both = record->bytes & touch->bytes & 0xfu << (4 * word);
+        uint32_t before = lane_of(record->lanes, word), now = lane_of(touch->lanes, word);
+        if (both != 0 && now != SEVERAL_LANES && before != now && !lanes_synced(warp, seen, before, now)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* True if some lanes start an asynchronous operation on memory that the whole warp has just used. */
 static bool lane_takes_all(const struct run *run, const struct shadow_record *record) {
     return record->clock_index == run->warp->number && !lanes_met(run, record->value) &&
@@ -155,6 +174,10 @@ bool check_conflict(struct run *run, const struct shadow_record *record, const s
         "fence.proxy.async nor a barrier of the CTA in between"};
     static const struct verdict lanes = {
         "lane-race", "two lanes of a warp use the same shared memory, one of them writing, without __syncwarp"};
+    static const struct verdict copied = {
+        "lane-race",
+        "a lane uses what another lane of its warp has copied, with no __syncwarp after the wait for "
+        "the copy, which covers the waiting lane's own copies only"};
     static const struct verdict equal = {
         "write-race", "two warps write the same values to the same shared memory without a synchronisation in "
                       "between"};
@@ -182,6 +205,9 @@ bool check_conflict(struct run *run, const struct shadow_record *record, const s
         return true;
     } else if (async ? lane_takes_all(run, record) : lanes_race(run, record, touch, flags)) {
         report_conflict(run, SIM_REVIEW, record, touch, &lanes);
+        return true;
+    } else if (!async && copy_races(run, record, touch)) {
+        report_conflict(run, SIM_REVIEW, record, touch, &copied);
         return true;
     }
     return false;

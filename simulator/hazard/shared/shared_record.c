@@ -141,7 +141,8 @@ static inline bool plainly_ordered(const struct run *run, const struct shadow_re
                                    const struct touch *touch, unsigned flags, const struct epoch *epoch) {
     const uint32_t index = record->clock_index, of_warps = run->cluster->nctas * run->launch->warps;
     const uint32_t own = run->warp->number;
-    if ((flags & ACCESS_ASYNC) != 0 || epoch->clock->acquired[index] < record->value) {
+    if ((flags & ACCESS_ASYNC) != 0 || (record->flags & ACCESS_COPY) != 0 ||
+        epoch->clock->acquired[index] < record->value) {
         return false;
     }
     return index == own || index == of_warps + own
@@ -286,6 +287,17 @@ enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32
         at += size;
     }
     return NEXT;
+}
+
+void hazard_copies(struct run *run, const uint32_t offsets[LANES], uint32_t mask, uint32_t bytes,
+                   const struct epoch *epoch) {
+    FOR_LANES(rest, mask) {
+        const uint32_t at = offsets[LANE(rest)], granule = at >> GRANULE_SHIFT;
+        struct touch touch = {((1u << bytes) - 1) << at % GRANULE, 0x01010101u * (uint32_t)LANE(rest),
+                              granule << GRANULE_SHIFT, run->cta};
+        check_granule(run, run->cta->shadow, &run->cta->shadow->granules[granule], &touch,
+                      ACCESS_WRITE | ACCESS_COPY, epoch);
+    }
 }
 
 void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, uint32_t count,

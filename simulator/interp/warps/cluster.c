@@ -258,6 +258,8 @@ static void start_warp(struct warp *warp) {
     warp->cluster_arrivals = warp->cluster_open = warp->synced_time = warp->unwaited = 0;
     warp->awaited_time = warp->awaited_by = warp->fenced_time = 0;
     warp->settled = 0;
+    warp->copies_index = 0;
+    memset(warp->copies_seen, 0, sizeof warp->copies_seen);
     warp->whole_time = warp->nparties = warp->maxnregs = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
@@ -266,7 +268,8 @@ static void start_warp(struct warp *warp) {
     warp->fence_epoch = 1;
     warp->npending = 0;
     groups_reset(warp);
-    if (launch->checks) {
+    warp->clock = NULL;
+    if (warp->cta->cluster->checks) {
         warp->clock = vclock_make(warp->cta->cluster);
         warp_tick(warp);
     }
@@ -306,7 +309,12 @@ static void start_cta(struct cta *cta) {
 
 void cluster_start(struct cluster *cluster, uint64_t number) {
     struct launch *launch = cluster->launch;
+    const uint64_t checked = launch->sim->options.checked_ctas;
     cluster->number = number;
+    cluster->checks = launch->checks && (checked == 0 || number * cluster->nctas < checked);
+    if (launch->checks && !cluster->checks) {
+        atomic_store(&launch->sim->unchecked_ctas, true);
+    }
     cluster->index[0] = (uint32_t)(number % launch->clusters[0]);
     cluster->index[1] = (uint32_t)(number / launch->clusters[0] % launch->clusters[1]);
     cluster->index[2] = (uint32_t)(number / launch->clusters[0] / launch->clusters[1]);
@@ -320,7 +328,8 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->cluster_arrived = cluster->cluster_generation = 0;
     checks_reset(cluster);
     map_changes_reset(cluster);
-    if (launch->checks) {
+    cluster->cluster_gathered = cluster->cluster_released = NULL;
+    if (cluster->checks) {
         cluster->cluster_gathered = vclock_make(cluster);
         cluster->cluster_released = vclock_make(cluster);
     }

@@ -113,12 +113,9 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
         touch_global(run, copies.from[lane], copies.source_bytes[lane], lane, false);
     }
     group_add(run, GROUP_CP_ASYNC);
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         struct epoch epoch = group_epoch(run, GROUP_CP_ASYNC, false);
-        FOR_LANES(rest, mask) {
-            (void)hazard_range(run, run->cta, copies.to[LANE(rest)], insn->cp_async.bytes,
-                               ACCESS_WRITE | ACCESS_COPY, &epoch);
-        }
+        hazard_copies(run, copies.to, mask, insn->cp_async.bytes, &epoch);
     }
     struct async_op *op = async_new(run, &copies_kind, -1, sizeof copies, (size_t)LANES * insn->cp_async.bytes);
     memcpy(op->payload, &copies, sizeof copies);
@@ -173,7 +170,7 @@ static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint
         arrival->barrier[lane] = barrier;
     }
     group_add(run, GROUP_CP_ASYNC);
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         struct epoch epoch = group_epoch(run, GROUP_CP_ASYNC, false);
         arrival->clock = vclock_make(run->cluster);
         vclock_copy(run->cluster, arrival->clock, run->warp->clock);
@@ -318,7 +315,7 @@ static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_
             uint64_t value = lane_u64(run, insn->op[2 + i], lane);
             memcpy(remote.value + i * element, &value, element);
         }
-        if (run->launch->checks) {
+        if (run->cluster->checks) {
             struct epoch epoch = mbarrier_epoch(run, remote.barrier);
             phase_needs(run, remote.barrier);
             unsigned flags = ACCESS_WRITE | ACCESS_ASYNC | ACCESS_GENERIC |

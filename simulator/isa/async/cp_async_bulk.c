@@ -43,7 +43,7 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
                 return FAIL;
             }
             load.from = offset;
-            if (run->launch->checks) { /* the source is free once the destination's barrier completes */
+            if (run->cluster->checks) { /* the source is free once the destination's barrier completes */
                 struct epoch epoch = mbarrier_epoch(run, load.destination[0].barrier);
                 (void)hazard_range(run, load.from_cta, offset, bytes, ACCESS_ASYNC, &epoch);
             }

@@ -123,7 +123,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
         /* With simulated time, a woken thread saw the phase end, even if later phases ended meanwhile. */
         bool woken = run->launch->timing != NULL && run->split->resumed && run->split->wait.object == barrier;
         bool over = woken || phase_over(barrier, parity, phase);
-        if (run->launch->checks && (barrier != tested || over != tested_over)) {
+        if (run->cluster->checks && (barrier != tested || over != tested_over)) {
             note_test(run, insn, barrier, parity, phase, over);
             tested = barrier;
             tested_over = over;

@@ -111,7 +111,7 @@ static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t
         if (cta == NULL) {
             map_changed(run, address);
             touch_global(run, address, SIM_TENSOR_MAP_BYTES, lane, true);
-        } else if (run->launch->checks) {
+        } else if (run->cluster->checks) {
             struct epoch epoch = warp_epoch(run, mask);
             (void)hazard_range(run, cta, offset, SIM_TENSOR_MAP_BYTES, ACCESS_WRITE, &epoch);
         }
@@ -131,7 +131,7 @@ static enum next exec_copy(struct run *run, const struct insn *insn, uint32_t ma
     if (target == NULL) {
         return FAIL;
     }
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         struct epoch epoch = warp_epoch(run, mask);
         (void)hazard_range(run, cta, offset, SIM_TENSOR_MAP_BYTES, ACCESS_READ, &epoch);
     }

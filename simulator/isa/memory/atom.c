@@ -157,7 +157,7 @@ static uint8_t *atom_place(struct run *run, const struct insn *insn, uint32_t by
     if (at == NULL) {
         return NULL;
     }
-    if (cta != NULL && run->launch->checks) {
+    if (cta != NULL && run->cluster->checks) {
         hazard_lanes(run, cta, offsets, 1u << lane, bytes, ACCESS_WRITE | ACCESS_ATOMIC);
     }
     if ((address & WINDOW_MASK) == 0) {

@@ -34,7 +34,7 @@ static enum next shared_lanes(struct run *run, unsigned space, const uint64_t ad
             part |= (uint32_t)(ctas[LANE(rest)] == cta) << LANE(rest);
         }
         left &= ~part;
-        if (run->launch->checks) {
+        if (run->cluster->checks) {
             hazard_lanes(run, cta, offsets, part, bytes, write ? ACCESS_WRITE : ACCESS_READ);
         }
         run->cluster->events += write && cta != run->cta;

@@ -261,7 +261,7 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
         int lane = LANE(rest);
         places[lane] = (uint8_t *)(uintptr_t)addresses[lane];
     }
-    const int twice = write && !insn->memory.strong && run->launch->checks
+    const int twice = write && !insn->memory.strong && run->cluster->checks
                           ? lane_overwrites(run, insn, &a, addresses, mask)
                           : -1;
     if (twice >= 0) {
@@ -338,11 +338,11 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     }
     struct store_values values = {{fill_values}, &a, ctas, offsets, mask};
     run->values = write && !insn->memory.strong ? &values.common : NULL;
-    if (same && run->launch->checks) {
+    if (same && run->cluster->checks) {
         hazard_lanes(run, cta, offsets, mask, a.bytes, access_flags(run, insn, write, true));
         mbarrier_untouched(run, cta, offsets, mask, a.bytes, write);
     }
-    for (uint32_t left = same || !run->launch->checks ? 0 : mask; left != 0;) { /* one target CTA at a time */
+    for (uint32_t left = same || !run->cluster->checks ? 0 : mask; left != 0;) { /* one target CTA at a time */
         struct cta *at = ctas[__builtin_ctz(left)];
         uint32_t part = 0;
         FOR_LANES(rest, left) {
@@ -383,7 +383,7 @@ static enum next other_access(struct run *run, const struct insn *insn, uint32_t
         if (at == NULL) {
             return FAIL;
         }
-        if (cta != NULL && run->launch->checks) {
+        if (cta != NULL && run->cluster->checks) {
             uint32_t offsets[LANES];
             offsets[lane] = offset;
             hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, access_flags(run, insn, write, true));

@@ -68,7 +68,7 @@ enum next pipe_cp(struct run *run, const struct insn *insn, uint32_t mask) {
                 return tensor_refuse(run, "tensor-operand", &why);
             }
         }
-        if (run->launch->checks) {
+        if (run->cluster->checks) {
             if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
             }
@@ -126,7 +126,7 @@ enum next pipe_shift(struct run *run, const struct insn *insn, uint32_t mask) {
                 return tensor_refuse(run, "tensor-operand", &why);
             }
         }
-        if (run->launch->checks) {
+        if (run->cluster->checks) {
             if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
             }
@@ -199,7 +199,7 @@ enum next pipe_commit(struct run *run, const struct insn *insn, uint32_t mask) {
                 return FAIL;
             }
         }
-        if (run->launch->checks) {
+        if (run->cluster->checks) {
             /* The arrival releases the end of this thread's operations and what the thread had acquired before
              * issuing them, but not the thread's own ordinary accesses. */
             if (!stream_open(run, &warp->pipe, false)) {

@@ -157,7 +157,7 @@ enum next pipe_mma(struct run *run, const struct insn *insn, uint32_t mask) {
                 (void)tensor_refuse(run, "tensor-operand", &why);
             }
         }
-        if (!legal || (run->launch->checks && !check_mma(run, m))) {
+        if (!legal || (run->cluster->checks && !check_mma(run, m))) {
             async_drop(op);
             return FAIL;
         }

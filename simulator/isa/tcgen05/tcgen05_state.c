@@ -31,7 +31,7 @@ struct tensor *tensor_of(struct run *run, struct cta *cta) {
     struct tensor *tensor = cta->tensor;
     if (tensor == NULL) {
         tensor = cta->tensor = run_take(run->worker, 1, sizeof *tensor);
-        if (run->launch->checks) {
+        if (run->cluster->checks) {
             tensor->cells = run_take(run->worker, CELL_ROWS, sizeof *tensor->cells);
         }
     }
@@ -44,7 +44,7 @@ struct tensor *tensor_of(struct run *run, struct cta *cta) {
 struct tensor_warp *tensor_warp(struct run *run) {
     struct tensor *tensor = tensor_of(run, run->cta);
     struct tensor_warp *warp = &tensor->warps[run->warp->index];
-    if (run->launch->checks && warp->ordered == NULL) {
+    if (run->cluster->checks && warp->ordered == NULL) {
         warp->ordered = run_take(run->worker, run->cluster->clock_capacity, sizeof *warp->ordered);
     }
     return warp;

@@ -86,7 +86,7 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
         break;
     }
     memcpy(cta->shared + offset, &address, sizeof address);
-    if (run->launch->checks) { /* one write, attributed to the first lane */
+    if (run->cluster->checks) { /* one write, attributed to the first lane */
         if (form->cta_group == 2) {
             check_peer_runs(run);
         }
@@ -115,10 +115,10 @@ static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t
     if (!tmem_dealloc(&tensor->tmem, (uint32_t)address, (uint32_t)columns, &why)) {
         return tensor_refuse(run, "tensor-memory", &why);
     }
-    if (run->launch->checks && form->cta_group == 2) {
+    if (run->cluster->checks && form->cta_group == 2) {
         check_peer_has(run, tmem_column((uint32_t)address));
     }
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         use_freed(run, run->cta, tmem_column((uint32_t)address), (int)columns);
     }
     run->cluster->events++;
@@ -247,7 +247,7 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
         return sim_report(run, SIM_INCOMPLETE, "tcgen05-register", -1, "more than %d tcgen05.ld without a wait",
                           MAX_PENDING);
     }
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         if (!stream_open(run, stream, true)) {
             return FAIL;
         }
@@ -285,7 +285,7 @@ static enum next wait_stream(struct run *run, struct stream *stream, const char 
         return wait_for(
             run, (struct wait){.kind = WAIT_ASYNC, .object = stream, .ready = nothing_pending, .what = what});
     }
-    if (run->launch->checks && stream->clock_index != 0) {
+    if (run->cluster->checks && stream->clock_index != 0) {
         stream->waited = stream->epoch++;
         run->warp->clock->acquired[stream->clock_index] = stream->waited;
     }
@@ -345,7 +345,7 @@ static enum next exec_fence_before(struct run *run, const struct insn *insn, uin
     (void)insn;
     (void)mask;
     struct stream *streams[] = {&warp->loads, &warp->stores};
-    for (int i = 0; run->launch->checks && i < 2; i++) {
+    for (int i = 0; run->cluster->checks && i < 2; i++) {
         if (streams[i]->clock_index != 0) {
             run->warp->clock->acquired[streams[i]->clock_index + 1] = streams[i]->waited;
         }
@@ -357,7 +357,7 @@ static enum next exec_fence_after(struct run *run, const struct insn *insn, uint
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
-    for (uint32_t i = 0; run->launch->checks && i < run->cluster->nclock_indices; i++) {
+    for (uint32_t i = 0; run->cluster->checks && i < run->cluster->nclock_indices; i++) {
         if (warp->ordered[i] < run->warp->clock->acquired[i]) {
             warp->ordered[i] = run->warp->clock->acquired[i];
         }

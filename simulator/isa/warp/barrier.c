@@ -49,7 +49,7 @@ static enum next arrive(struct run *run, const struct insn *insn, uint32_t mask,
         bar->any = bar->any || yes != 0;
         bar->count += (uint32_t)__builtin_popcount(yes);
     }
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         if (bar->gathered == NULL) {
             bar->gathered = vclock_make(run->cluster);
             bar->released = vclock_make(run->cluster);
@@ -92,7 +92,7 @@ static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mas
                     .kind = WAIT_BAR, .a = number, .b = generation, .object = bar, .what = "named barrier"});
         }
     }
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         vclock_observe(run, bar->released);
         vclock_meet(run);
     }
@@ -167,9 +167,9 @@ static enum next exec_cluster_arrive(struct run *run, const struct insn *insn, u
     cluster->cluster_arrived += (uint32_t)__builtin_popcount(mask);
     run->warp->cluster_arrivals |= mask;
     run->warp->cluster_open |= mask;
-    if (run->launch->checks && !insn->barrier.relaxed) {
+    if (run->cluster->checks && !insn->barrier.relaxed) {
         vclock_publish(run, cluster->cluster_gathered);
-    } else if (run->launch->checks) {
+    } else if (run->cluster->checks) {
         relaxed_signal(run, cluster->cluster_gathered);
     }
     for (uint32_t i = 0; i < cluster->nctas; i++) {
@@ -213,7 +213,7 @@ static enum next exec_cluster_wait(struct run *run, const struct insn *insn, uin
         }
     }
     warp->cluster_arrivals &= ~mask;
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         vclock_observe(run, run->cluster->cluster_released);
         vclock_meet(run);
     }

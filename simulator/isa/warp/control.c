@@ -111,7 +111,7 @@ static void end_lanes(struct run *run, uint32_t mask) {
     barriers_lost(run->cta);
     /* barrier.cluster.wait waits until every thread has arrived or exited (PTX ISA), so it happens after the
      * exit of a warp that did not arrive. The exit releases none of that warp's memory accesses. */
-    if (run->launch->checks && warp->live == 0 && (warp->cluster_open & mask) == 0) {
+    if (run->cluster->checks && warp->live == 0 && (warp->cluster_open & mask) == 0) {
         causal_join(run->cluster, run->cluster->cluster_gathered, warp->clock);
     }
     /* An exited thread that had arrived must not be counted in place of one that has not. */
@@ -137,7 +137,7 @@ static void end_lanes(struct run *run, uint32_t mask) {
 static enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mask) {
     struct split *split = run->split;
     if (split->depth == 0 || insn->control.exits) {
-        if (run->launch->checks && run->warp->nsplits > 1) {
+        if (run->cluster->checks && run->warp->nsplits > 1) {
             report_passed_by(run, mask);
         }
         end_lanes(run, mask);

@@ -16,7 +16,7 @@ static enum next take_rows(struct run *run, const struct insn *insn, uint32_t ro
         }
     }
     uint32_t used = rows == LANES ? ALL_LANES : (1u << rows) - 1;
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         hazard_lanes(run, run->cta, offsets, used, ROW_BYTES,
                      ACCESS_MIXED | (store ? ACCESS_WRITE : ACCESS_READ));
     }

@@ -338,7 +338,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
             async_drop(op);
             return FAIL;
         }
-        if (run->launch->checks) {
+        if (run->cluster->checks) {
             group->clock_index = group->clock_index == 0 ? new_clock_index(run) : group->clock_index;
             if (group->clock_index == 0) {
                 async_drop(op);
@@ -368,12 +368,12 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     *pending_new(run) =
         (struct in_flight){insn, run->split->function, mma->group[quarter], group->clock_index, number + 1};
     wgmma_mark_registers(warp, run->split->function, insn, 1);
-    if (run->launch->checks) {
+    if (run->cluster->checks) {
         vclock_join(run->cluster, mma->clock, warp->clock);
         warp_tick(warp); /* later waits of the warp are not ordered before this wgmma */
     }
     if (mma->issued == 0xf) {
-        if (run->launch->checks) {
+        if (run->cluster->checks) {
             record_operand(run, mma, mma->a_chunks, mma->na);
             record_operand(run, mma, mma->b_chunks, mma->nb);
             group->issuers = group->issuers == NULL ? vclock_make(run->cluster) : group->issuers;

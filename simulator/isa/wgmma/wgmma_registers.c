@@ -54,7 +54,7 @@ void wgmma_release_registers(struct run *run, uint32_t upto) {
         struct in_flight *flight = &warp->in_flight[i];
         if (flight->group <= upto) {
             wgmma_mark_registers(warp, flight->function, flight->insn, -1);
-            if (run->launch->checks && run->warp->clock->acquired[flight->clock_index] < flight->number) {
+            if (run->cluster->checks && run->warp->clock->acquired[flight->clock_index] < flight->number) {
                 run->warp->clock->acquired[flight->clock_index] = flight->number;
             }
         } else {

@@ -50,6 +50,7 @@ class Finding:
     """A fault and its place; lane and offset are -1 if the finding names none.
 
     The offset is that of a byte: in the global memory of `allocation`, or in the CTA's shared memory if that is "".
+    The variable that holds it is "NAME" or "NAME + 0xOFFSET", or "" if none is known.
     """
 
     verdict: str
@@ -71,6 +72,7 @@ class Finding:
     launch: int
     other_launch: int
     other_kernel: str
+    variable: str
 
 
 @dataclass(frozen=True)

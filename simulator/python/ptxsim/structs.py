@@ -35,6 +35,7 @@ class Options(ctypes.Structure):
         *members(INT, "no_values timeline"),
         ("machine_code", TEXT),
         ("progress", POINTER),
+        ("checked_ctas", U64),
     )
 
 
@@ -66,7 +67,7 @@ class Finding(ctypes.Structure):
         *members(TEXT, "other_ptx other_source"),
         ("times", U64),
         *members(U32, "launch other_launch"),
-        ("other_kernel", TEXT),
+        *members(TEXT, "other_kernel variable"),
     )
 
 

@@ -68,6 +68,40 @@ def test_the_exit_status_is_the_verdict(file, verdict):
     assert [f["kind"] for f in json.loads(report.stdout)["findings"]] == [kind] * (kind is not None)
 
 
+PASSING_ON = (  # by two warps of each CTA, through shared and global memory, and through an mbarrier
+    "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; mov.u32 %r3, %ctaid.x; shl.b32 %r3, %r3, 2; cvt.u64.u32 %rd2, %r3;"
+    " ld.param.u64 %rd1, [p]; add.s64 %rd1, %rd1, %rd2; setp.eq.u32 %p1, %r1, 0;"
+    " @%p1 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0;",
+    "@%p1 st.shared.u32 [%r2+8], %r1; @%p1 st.global.u32 [%rd1], %r1;",
+    "@%p1 mbarrier.arrive.shared.b64 _, [%r2]; {wait} setp.eq.u32 %p2, %r1, 32;",
+    "@%p2 ld.shared.u32 %r4, [%r2+8]; @%p2 ld.global.u32 %r5, [%rd1];",
+)
+SEEN = "W: mbarrier.try_wait.parity.shared.b64 %p3, [%r2], 0; @!%p3 bra W;"
+
+
+@pytest.mark.parametrize("mode", ["eager", "late"])
+@pytest.mark.parametrize(
+    ("asked", "cluster", "checked"), [(1, 1, 1), (5, 1, 5), (3, 2, 4), (5, 4, 8), (8, 1, 8), (9, 2, 8), (None, 1, 8)]
+)
+def test_of_a_grid_the_first_ctas_are_checked(file, asked, cluster, checked, mode):
+    """Whole clusters of a grid of eight; an error is one wherever it is, but the rest is never clean."""
+    count = () if asked is None else ("--ctas", asked)
+    launch = ("--grid", 8, "--block", 64, "--cluster", cluster, "--mode", mode, *count, "--json", "--", "buf:32")
+    for wait, found, status in (("", 2 * checked, 2), (SEEN, 0, 0 if checked == 8 else 3)):
+        text = [line.format(wait=wait) for line in PASSING_ON]
+        done = ptxsim(file(body(*text, registers=".shared .align 8 .b8 cell[16];")), *launch)
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["found"]["error"]) == (status, found), report
+        assert any("first ones" in line for line in report["not_checked"]) == (checked < 8)
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "4x", "", "99999999999999999999"])
+def test_a_number_of_ctas_that_is_none_is_refused(file, count):
+    for command in ((file(body("")), "--ctas", count), ("run", "--ctas", count, "--", "true")):
+        done = ptxsim(*command)
+        assert (done.returncode, "--ctas takes a number from 1 on" in done.stderr) == (4, True), done.stderr
+
+
 def test_arguments_and_shape_reach_the_kernel(file, tmp_path):
     path, dump = file(SHOW), tmp_path / "out.bin"
     done = ptxsim(
@@ -222,7 +256,7 @@ def test_findings_name_both_places_and_how_often(file):
         "--block", 64, "--grid", 3, "--threads", 1, "--", "u64:0",
     )  # fmt: skip
     assert done.returncode == 2
-    place = "  kernel k, CTA 0,0,0, warp 1, byte 0x400 of shared memory\n"
+    place = "  kernel k, CTA 0,0,0, warp 1, byte 0x400 of shared memory (cell)\n"
     at = "  at PTX line 11\n    ptx | @!%p1 st.shared.u32 [%r2], %r1;\n"
     against = "  against PTX line 10\n    ptx | @%p1 st.shared.u32 [%r2], %r1;\n"
     assert f"{place}{at}{against}  seen 3 times\n" in done.stdout, done.stdout

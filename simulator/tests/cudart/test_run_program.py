@@ -121,6 +121,15 @@ def test_a_long_launch_says_how_far_it_has_come(folder):
     )
 
 
+@pytest.mark.parametrize(("ctas", "status"), [(1, 3), (15, 3), (16, 0)])
+def test_a_program_whose_later_ctas_are_not_checked_is_not_called_clean(folder, ctas, status):
+    """A grid of sixteen CTAs."""
+    done = run(folder, "--ctas", str(ctas), "--json", "ctas.json", "--", "z")
+    assert done.returncode == status, done.stderr
+    assert done.stderr.splitlines()[-1] == f"verdict: {'incomplete' if status else 'clean'}, 1 launch"
+    assert json.loads((folder / "ctas.json").read_text())["verdict"] == ("incomplete" if status else "clean")
+
+
 WAYS = {  # by first argument of the program: exit status, last line
     "wrong": (2, r"verdict: error, 1 launch, 16 x error, 8 x review"),
     "review": (1, "verdict: review, 1 launch, 8 x review"),
@@ -146,10 +155,14 @@ def test_a_report_shows_lane_byte_instruction_and_source(folder):
     report = json.loads((folder / "report.json").read_text())
     (found,) = [f for f in report["findings"] if f["kind"] == "read-after-write-race"]
     assert found["name"] == "reverse<64>"
-    assert (found["lane"], found["offset"]) == (3, 1024 + 4 * 28)  # the first granule of warp 1 holds lanes 0 to 3
+    assert (found["lane"], found["offset"], found["variable"]) == (
+        3,
+        1024 + 4 * 28,
+        "room + 0x70",
+    )  # the first granule of warp 1 holds lanes 0 to 3
     assert found["ptx"].startswith("ld.shared.u32 %r")
     assert f"    {RACE_LINE:5} | out[threadIdx.x] = room[N - 1 - threadIdx.x];\n" in done.stderr
-    assert "warp 1, lane 3, byte 0x470 of shared memory\n" in done.stderr
+    assert "warp 1, lane 3, byte 0x470 of shared memory (room + 0x70)\n" in done.stderr
     assert f"    ptx | {found['ptx']}\n" in done.stderr
     assert "\n  shared_load_bytes                    256\n" in done.stderr
 

@@ -123,6 +123,40 @@ def test_a_write_over_a_part_leaves_the_other_part_to_its_writer(byte, line, ord
     assert [finding["other_ptx_line"] for finding in sim.findings] == ([] if ordered else [line])
 
 
+COPY = (  # 16 bytes of each lane, twice
+    "mul.wide.u32 %rd2, %r4, 16; add.s64 %rd2, %rd2, %rd1; mad.lo.u32 %r5, %r4, 16, %r2; xor.b32 %r6, %r5, 16;"
+    " cp.async.ca.shared.global [%r5], [%rd2], 16; cp.async.commit_group;"
+    " cp.async.ca.shared.global [%r5+512], [%rd2], 16; cp.async.commit_group;"
+)
+OWN, FIRST, SECOND = (f"ld.shared.u32 %r7, [{place}];" for place in ("%r5", "%r6", "%r6+512"))
+ALL, ONE, SYNC = "cp.async.wait_all;", "cp.async.wait_group 1;", "bar.warp.sync 0xffffffff;"
+SIGNAL = (
+    "mov.u32 %r8, bar; setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [%r8], 32; bar.warp.sync 0xffffffff;"
+    f"{COPY} cp.async.mbarrier.arrive.noinc.shared.b64 [%r8];"
+    " S: mbarrier.try_wait.parity.shared.b64 %p3, [%r8], 0; @!%p3 bra S;"
+)
+COPIED = {  # lines, and the kinds of findings: a lane's wait is for its own copies
+    "its own copy": ((COPY, ALL, OWN), set()),
+    "its neighbour's": ((COPY, ALL, FIRST), {"lane-race"}),
+    "its neighbour's after __syncwarp": ((COPY, ALL, SYNC, FIRST, SECOND), set()),
+    "its neighbour's after a barrier": ((COPY, ALL, "bar.sync 0;", FIRST, SECOND), set()),
+    "__syncwarp before the wait": ((COPY, SYNC, ALL, FIRST), {"lane-race"}),
+    "that of the group before": ((COPY, ONE, SYNC, ALL, FIRST), set()),
+    "that of the group after": ((COPY, ONE, SYNC, ALL, SECOND), {"lane-race"}),
+    "overwritten by its neighbour": ((COPY, ALL, "st.shared.u32 [%r6], %r1;"), {"lane-race"}),
+    "signalled by an mbarrier": ((SIGNAL, FIRST, SECOND), set()),
+    "signalled, and waited for later": ((SIGNAL, ALL, FIRST, SECOND), set()),
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_lane_uses_what_another_lane_has_copied_after_the_warp_has_met(name, mode):
+    lines, kinds = COPIED[name]
+    sim = run(*lines, block=32, mode=mode)
+    assert (sim.kinds, sim.verdict) == (kinds, "review" if kinds else "clean"), sim.findings
+
+
 def test_bytes_written_by_several_stores_count_as_written():
     sim = run("setp.ne.u32 %p1, %r1, 0; @%p1 exit; st.shared.u32 [%r2], %r1; st.shared.u32 [%r2+4], %r1;"
               " st.shared.u64 [%r2+8], %rd1; ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r2];")  # fmt: skip

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 
+import numpy as np
 import pytest
 
 from simulator.tests.hazard.findings.finding_cases import BEGIN, INIT, ROOM, TRY
 from simulator.tests.hazard.findings.test_each_finding import CASES, line_of, texts
-from simulator.tests.sim_kit import VERDICTS, body, built
+from simulator.tests.sim_kit import VERDICTS, Sim, body, built
 
 TILE = 1024  # the first variable follows the kilobyte that belongs to the system
 CELL = TILE + 4096
@@ -56,6 +57,30 @@ PLACES = {
     "a trap": (0, 0, None),
     "a copy over what its own warp has read": (0, ALL, TILE),
 }
+VARIABLES = {  # declaration, the name in the PTX, the byte that two warps store to, what the report calls it
+    "a local of a template": (".shared .align 4 .b8 {}[64];", "_ZZN2ns1kILi64EEEvPiE4room", 8, "room + 0x8"),
+    "the second of a name": (".shared .align 4 .b8 {}[64];", "_ZZ6kernelPiE5count_0", 0, "count"),
+    "of a namespace": (".shared .align 4 .b8 {}[64];", "_ZN2ns4tileE", 0, "tile"),
+    "a name that is not mangled": (".shared .align 4 .b8 {}[64];", "x4tile", 60, "x4tile + 0x3c"),
+    "past its end": (".shared .align 4 .b8 {}[4];", "cell", 8, ""),
+    "of dynamic size": (".extern .shared .align 4 .b8 {}[];", "tail", 12, "tail + 0xc"),
+    "in global memory": (".global .align 4 .b8 first[64]; .global .align 4 .b8 {}[64];", "_ZL5table", 4, "table + 0x4"),
+}
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_the_variable_that_holds_the_byte_is_named(name):
+    declaration, symbol, byte, called = VARIABLES[name]
+    space = "global" if ".global" in declaration else "shared"
+    address = f"mov.u64 %rd2, {symbol}; st.{space}.u32 [%rd2+{byte}], %r1;"
+    line = f"mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; setp.eq.u32 %p1, %r2, 0; @!%p1 exit; {address}"
+    text = body(line).replace(".visible", f"{declaration.format(symbol)}\n.visible", 1)
+    sim = Sim(text)
+    sim.launch("k", sim.buffer(np.zeros(1, np.uint32)), block=64, shared=64)
+    assert sim.verdict == "error"
+    assert [finding["variable"] for finding in sim.findings] == [called]
+
+
 HERE, OTHER = 100, 200  # lines of a source file
 
 

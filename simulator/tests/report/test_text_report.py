@@ -61,7 +61,7 @@ def test_a_kernels_name_is_short_and_readable(tmp_path):
     }
     for mangled, name in names.items():
         text = report(mangled, *READS, tmp_path=tmp_path)
-        assert f"  kernel {name}, CTA 0,0,0, warp 0, byte 0x400 of shared memory\n" in text, text
+        assert f"  kernel {name}, CTA 0,0,0, warp 0, byte 0x400 of shared memory (cell)\n" in text, text
 
 
 def readme_kinds() -> set[str]:
