@@ -15,7 +15,7 @@ def run() -> int:
     """Runs the command line. Signals are handled already: its imports take seconds."""
     if importlib.util.find_spec("torch") is None and not {"-h", "--help"} & set(sys.argv[1:]):
         print(
-            f"eval.py: {sys.executable} has no torch; `make setup` installs it, and `./nvfp4 eval MODE` uses that "
+            f"nvfp4 eval: {sys.executable} has no torch; `make setup` installs it, and `./nvfp4 eval MODE` uses that "
             "Python",
             file=sys.stderr,
         )

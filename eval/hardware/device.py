@@ -72,7 +72,7 @@ def device_for(submission: Path) -> torch.device:
     if asked != "auto" or not (reasons := why_no_gpu(submission)):
         return device
     print(
-        f"eval.py: NO BACKEND RUNS ON THIS GPU ({torch.cuda.get_device_name()}), so the CPU is used\n{reasons}\n"
+        f"nvfp4 eval: NO BACKEND RUNS ON THIS GPU ({torch.cuda.get_device_name()}), so the CPU is used\n{reasons}\n"
         "  `--device cpu` uses the CPU without this message; `--device cuda` tries the GPU anyway",
         file=sys.stderr,
     )

@@ -19,7 +19,7 @@ from eval.output.text import TOLD_CHARACTERS, one_line, shortened
 def tell(text: object) -> None:
     """Writes a line to standard error, if it is open."""
     with contextlib.suppress(OSError, ValueError):
-        print(f"eval.py: {one_line(shortened(str(text), TOLD_CHARACTERS))}", file=sys.stderr, flush=True)
+        print(f"nvfp4 eval: {one_line(shortened(str(text), TOLD_CHARACTERS))}", file=sys.stderr, flush=True)
 
 
 class OutletError(OSError):

@@ -165,7 +165,7 @@ def remove_run_folder() -> None:
             _folder.rmdir()
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.write(2, f"eval.py: cannot remove {_folder}: {error.strerror}\n".encode(errors="replace"))
+                os.write(2, f"nvfp4 eval: cannot remove {_folder}: {error.strerror}\n".encode(errors="replace"))
         for descriptor in (_descriptor, *(opened for _, opened in _scratch.values())):
             os.close(descriptor)
         _scratch.clear()
@@ -174,7 +174,7 @@ def remove_run_folder() -> None:
 
 def _say(number: int) -> None:
     with contextlib.suppress(OSError):
-        os.write(2, f"eval.py: ended by {signal.Signals(number).name}\n".encode())
+        os.write(2, f"nvfp4 eval: ended by {signal.Signals(number).name}\n".encode())
 
 
 def _end_by_force(number: int) -> None:

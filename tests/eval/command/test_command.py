@@ -179,7 +179,7 @@ def test_a_report_stands_between_its_header_and_its_footer(runs, monkeypatch, on
 def test_a_bad_case_file_is_told_before_anything_runs(runs, monkeypatch, tmp_path, capsys):
     monkeypatch.delenv("POPCORN_FD", raising=False)
     assert command.main(["test", str(tmp_path / "none.txt"), "--device", "cpu"]) == 113
-    assert "eval.py: cannot read" in capsys.readouterr().err
+    assert "nvfp4 eval: cannot read" in capsys.readouterr().err
     assert runs == []
 
 
@@ -222,7 +222,7 @@ def test_a_sandbox_that_loses_a_part_ends_the_run_with_a_failure_of_the_harness(
     with lines.open("w") as file:
         monkeypatch.setenv("POPCORN_FD", str(os.dup(file.fileno())))
         assert command.main(["test", str(path), "--json", str(record), "--device", "cpu"]) == 2
-    assert "eval.py: the sandbox lost a part" in capsys.readouterr().err
+    assert "nvfp4 eval: the sandbox lost a part" in capsys.readouterr().err
     assert [result["passed"] for result in json.loads(record.read_text())["results"]] == [True]
     ended = ["test.1.error: the sandbox lost a part", "check: fail"]
     assert lines.read_text().splitlines()[-3:] == ["test.1.status: fail", *ended]

@@ -114,7 +114,7 @@ def test_a_backend_that_cannot_run_is_told_before_any_case(monkeypatch, tmp_path
     if reason:
         assert command.main(["test"]) == 2
         said = capsys.readouterr()
-        assert said.err == f"eval.py: {reason}\n" and said.out == ""
+        assert said.err == f"nvfp4 eval: {reason}\n" and said.out == ""
         monkeypatch.setenv("NVFP4_SIMULATE", "1")
         assert device.why_not_the_backend(OWN) == "", "the simulator's library has others"
 

@@ -136,7 +136,7 @@ def test_a_name_in_two_lines_forges_none(cases, tmp_path):
     named.write_bytes(HONEST.read_bytes())
     outcome = judged(("test", cases, "--device", "cpu", "--submission", named))
     told(outcome, 0, f"test of {tmp_path}/kernel / sandbox: all of it.py: dual_gemm, backend cpu\n")
-    told(judged(common(named)), 113, f"eval.py: {tmp_path}/kernel / sandbox: all of it.py:1: ")
+    told(judged(common(named)), 113, f"nvfp4 eval: {tmp_path}/kernel / sandbox: all of it.py:1: ")
 
 
 def test_a_folder_and_a_device_without_end_are_no_case_files(tmp_path):
@@ -268,7 +268,7 @@ def test_measurements_before_an_end_by_signal_are_kept(cases, tmp_path):
         return Result(case, rounds_us=[7.0])
 
     outcome = judged(common(cases, "--json", tmp_path / "out.json", mode="benchmark"), runner=runner)
-    told(outcome, 143, "eval.py: ended by SIGTERM")
+    told(outcome, 143, "nvfp4 eval: ended by SIGTERM")
     record = json.loads((tmp_path / "out.json").read_text())
     assert (len(record["results"]), record["complete"], record["results"][0]["median_us"]) == (1, False, 7.0)
 

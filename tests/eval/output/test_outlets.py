@@ -18,7 +18,7 @@ from eval.output.outlets import OutletError, RecordFile
 
 def test_what_is_told_is_one_line_to_standard_error_that_may_be_gone(capsys, monkeypatch):
     outlets.tell("a\x1b[31m line")
-    assert capsys.readouterr().err.startswith("eval.py: a") and "\x1b" not in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("nvfp4 eval: a") and "\x1b" not in capsys.readouterr().err
     outlets.tell("x" * 5000)
     assert len(capsys.readouterr().err) < 1200
     closed = io.StringIO()

@@ -137,7 +137,7 @@ def test_a_signal_ends_it_in_time_in_one_line_with_nothing_left(root, tmp_path, 
         run.process.send_signal(number)
         while times != "once" and run.process.poll() is None:
             run.process.send_signal(number)
-        assert run.ended() == (128 + number, "", f"eval.py: ended by {number.name}\n", [])
+        assert run.ended() == (128 + number, "", f"nvfp4 eval: ended by {number.name}\n", [])
         assert not run.folder.exists()
         return time.monotonic() - begin
 
@@ -163,7 +163,7 @@ def test_a_second_signal_finds_a_handler_of_pythons_until_the_last_line(root):
     command = [sys.executable, "-c", AT_THE_END]
     environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, preexec_fn=as_from_a_terminal)
-    assert (done.returncode, done.stdout, done.stderr) == (129, "True True True\n", "eval.py: ended by SIGHUP\n")
+    assert (done.returncode, done.stdout, done.stderr) == (129, "True True True\n", "nvfp4 eval: ended by SIGHUP\n")
 
 
 def test_a_call_that_lets_no_handler_run_is_ended_too(root, tmp_path):
@@ -171,7 +171,7 @@ def test_a_call_that_lets_no_handler_run_is_ended_too(root, tmp_path):
         run = Run(root, tmp_path, "a call without end")
         begin = time.monotonic()
         run.process.send_signal(signal.SIGTERM)
-        assert run.ended() == (143, "", "eval.py: ended by SIGTERM\n", [])
+        assert run.ended() == (143, "", "nvfp4 eval: ended by SIGTERM\n", [])
         assert not run.folder.exists()
         return time.monotonic() - begin
 
