@@ -92,6 +92,8 @@ struct split {
     struct frame *stack; /* room for launch->call_depth */
 };
 
+/* The last write of a register for wgmma.fence: the fence's epoch and, in the low bits, by what. */
+enum register_write { BY_OTHERS, BY_COPY, BY_CONSTANT, WRITE_BITS = 2 };
 enum { PARTIES = 8, COPIES_SEEN = 32 };
 enum { FENCED = 1, BARRED = 2 }; /* a fence; a barrier of the CTA or the cluster */
 
@@ -117,6 +119,7 @@ struct warp {
      * `fence_epoch` when it was written last. */
     uint32_t *reg_pending;
     uint32_t *reg_written, fence_epoch; /* fence_epoch counts wgmma.fence */
+    bool fence_used;                    /* a wgmma has been issued since the last one */
     struct in_flight {                  /* wgmma and tcgen05.ld that have not completed */
         const struct insn *insn;
         const struct function *function;

@@ -263,9 +263,10 @@ static void start_warp(struct warp *warp) {
     warp->whole_time = warp->nparties = warp->maxnregs = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
-        warp->reg_written[i] = 1 << 1; /* wgmma.fence epoch 1 before the first fence; not written by a move */
+        warp->reg_written[i] = 1 << WRITE_BITS | BY_OTHERS; /* epoch 1, before the first wgmma.fence */
     }
     warp->fence_epoch = 1;
+    warp->fence_used = false;
     warp->npending = 0;
     groups_reset(warp);
     warp->clock = NULL;

@@ -122,6 +122,26 @@ static enum next execute_timed(struct run *run, const struct insn *insn, uint32_
     return next;
 }
 
+/* For wgmma's rule that a fence follows the last write of a register.  Constants between a fence and its first
+ * wgmma, and copies of them, are apart: nvcc puts the zeros of accumulators there. */
+static void note_written(const struct run *run, const struct insn *insn) {
+    const struct warp *warp = run->warp;
+    const uint32_t now = warp->fence_epoch << WRITE_BITS;
+    uint32_t *written = warp->reg_written + run->launch->reg_base[run->split->function->index] / ROW32;
+    enum register_write write = insn->cls == CL_MOVE ? BY_COPY : BY_OTHERS;
+    if (write == BY_COPY && insn->ndst == 1 && insn->nop == 2 && warp->fence_epoch > 1 && !warp->fence_used) {
+        const struct operand from = insn->op[1];
+        const bool constant = from.base == BASE_CONST ||
+                              (from.base == BASE_REGS && written[from.off / ROW32] == (now | BY_CONSTANT));
+        write = constant ? BY_CONSTANT : BY_COPY;
+    }
+    for (uint32_t i = 0; i < insn->ndst; i++) {
+        if (insn->op[i].base == BASE_REGS) {
+            written[insn->op[i].off / ROW32] = now | write;
+        }
+    }
+}
+
 static enum next execute(struct run *run, struct split *split) {
     const struct insn *insn = &run->launch->module->code[split->pc];
     uint32_t mask = split->mask;
@@ -150,12 +170,7 @@ static enum next execute(struct run *run, struct split *split) {
         }
     }
     if (run->launch->uses_wgmma && !insn->reg_async) {
-        uint32_t *written = run->warp->reg_written + run->launch->reg_base[split->function->index] / ROW32;
-        for (uint32_t i = 0; i < insn->ndst; i++) {
-            if (insn->op[i].base == BASE_REGS) {
-                written[insn->op[i].off / ROW32] = run->warp->fence_epoch << 1 | (insn->cls == CL_MOVE);
-            }
-        }
+        note_written(run, insn);
     }
     run->mask = mask;
     run->worker->counters.instructions++;

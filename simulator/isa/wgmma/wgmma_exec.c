@@ -194,6 +194,7 @@ static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t m
     (void)insn;
     (void)mask;
     run->warp->fence_epoch++;
+    run->warp->fence_used = false;
     return NEXT;
 }
 
@@ -227,10 +228,10 @@ static void check_fence(struct run *run, const struct insn *insn) {
     uint32_t base = launch->reg_base[run->split->function->index];
     for (uint32_t i = 0; i < wgmma_registers_used(insn); i++) {
         uint32_t written = run->warp->reg_written[(base + insn->op[i].off) / ROW32];
-        if (written >> 1 == run->warp->fence_epoch) {
+        if (written >> WRITE_BITS == run->warp->fence_epoch && written % (1 << WRITE_BITS) != BY_CONSTANT) {
             /* Only a review for register copies, which nvcc inserts itself; ptxas then serialises the wgmma
              * (note C7510). */
-            bool copied = written & 1;
+            bool copied = written % (1 << WRITE_BITS) == BY_COPY;
             (void)sim_report_pair(run, copied ? SIM_REVIEW : SIM_ERROR, "missing-wgmma-fence", -1, NULL,
                                   "uses a register that was %s after the last wgmma.fence%s",
                                   copied ? "copied to" : "written",
@@ -319,6 +320,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     struct async_op **place = &group->operations[number % WGMMA_AHEAD];
     struct wgmma *mma;
     check_fence(run, insn);
+    run->warp->fence_used = true;
     if (*place == NULL) {
         struct async_op *op = async_new(run, &wgmma_kind, -1, sizeof *mma,
                                         sizeof(struct wgmma_data) + 64 * sizeof(uint32_t) * insn->wgmma.n);

@@ -82,6 +82,30 @@ def test_a_register_copy_after_the_fence_is_a_review():
         assert (sim.kinds, sim.verdict) == ({"missing-wgmma-fence"}, verdict)
 
 
+ZERO = "mov.f32 %f2, 0f00000000;"
+
+
+@pytest.mark.parametrize(
+    ("lines", "clean"),
+    [
+        ((FENCE, ZERO, MMA, MMA, COMMIT, WAIT), True),
+        ((FENCE, ZERO, "mov.f32 %f3, %f2;", MMA, COMMIT, WAIT), True),
+        ((FENCE, ZERO, "mov.f32 %f3, %f4;", MMA, COMMIT, WAIT), False),
+        ((ZERO, MMA, COMMIT, WAIT), False),
+        ((FENCE, MMA, COMMIT, WAIT, ZERO, MMA, COMMIT, WAIT), False),
+        ((FENCE, MMA, COMMIT, WAIT, ZERO, FENCE, MMA, COMMIT, WAIT), True),
+        ((FENCE, MMA, COMMIT, WAIT, FENCE, ZERO, MMA, COMMIT, WAIT), True),
+        ((FENCE, "mov.f32 %f2, %f1;", MMA, COMMIT, WAIT), False),
+    ],
+)
+def test_zeros_between_a_fence_and_its_first_wgmma_are_clean(lines, clean):
+    """nvcc puts the zeros of accumulators there, from a program that has them before the fence."""
+    zeros = "".join(f"mov.f32 %f1{i}, %f1;" for i in range(1, 5))
+    for mode in MODES:
+        sim = run(body(BEGIN + zeros, *lines, registers=ROOM), mode)
+        assert sim.kinds == (set() if clean else {"missing-wgmma-fence"}), (mode, sim.findings)
+
+
 def test_fewer_than_four_warps():
     assert run(body(BEGIN, FENCE, MMA, COMMIT, WAIT, registers=ROOM), block=96).kinds == {"wgmma-warps"}
 
