@@ -113,7 +113,7 @@ def front(data: dict[str, Any]) -> str:
             simulated = [span(on_board.ours), f"{on_board.published:.1f}", of_published(on_board)]
         rows.append([heading, *measured, f"{found.ratio(found.peers):.2f}", *simulated])
     said = f"A ratio below 1: ours is faster. The clock that simulated is, on public kernels, {clock_errors()}"
-    said += " ([more](#results)). The GEMV takes it most of an hour, so the record has no time of it."
+    said += " ([more](#results)). Simulating the GEMV takes most of an hour: it has no time here."
     return f"{table(head, rows)}\n\n{said}"
 
 
