@@ -161,8 +161,8 @@ def board_text(in_full: Sequence[str] = tuple(PROBLEM_NAMES)) -> str:
         f"Best simulated beside: the fastest of those {kernels} kernels on the same clock. {clock_bias()}",
         f"A range is a time simulated twice, behind other calls as on the leaderboard: from PTX at an SM clock of "
         f"{by_ptx} GHz, and from machine code, with mechanisms known from an H200, at {by_machine_code} GHz. One more "
-        f"published row ({' '.join(FITTED)}) sets these clocks. Ours at 512 4096 7168 stores scale factors by warps: the "
-        "clock does not charge shared memory for MMAs, which may matter there (shark_tank round 164).",
+        f"published row ({' '.join(FITTED)}) sets these clocks. Ours at 512 4096 7168 stores scale factors by warps: "
+        "the clock does not charge shared memory for MMAs, which may matter there (shark_tank round 164).",
     ]
     return "\n\n".join([claim, table(BOARD_HEAD, board_rows(in_full)), "\n".join(f"- {note}" for note in notes)])
 
