@@ -43,6 +43,7 @@ class _Quantize(ConversionOps):
                 left[key] = weight
                 continue
             weight, module = weight[0] if isinstance(weight, list) else weight, model.get_submodule(name)
+            module._is_hf_initialized = True  # for the loader, the weight never arrives
             if is_experts(module):
                 found = self.quantizer.quantized.setdefault(name, {})
                 found |= quantize_experts(module, parameter, weight)
@@ -122,9 +123,6 @@ class Nvfp4GemmQuantizer(HfQuantizer):
                     f"{name} is a {type(module).__name__} with weights in three dimensions, of no kind that is known; "
                     f"expected experts of transformers' interface, or ignore={name!r}"
                 )
-            else:
-                continue
-            module._is_hf_initialized = True  # the weights never arrive
         if not self.chosen:
             raise ValueError(f"{type(model).__name__} has no torch.nn.Linear or experts to quantize beside ignore=")
         linears = {key.rpartition(".")[0] for key in self.chosen if key.endswith(".weight")}
@@ -135,8 +133,11 @@ class Nvfp4GemmQuantizer(HfQuantizer):
         group = self.groups.get(name, (name,))
         self.waiting[name] = weight
         if all(one in self.waiting for one in group):
-            parts = quantize_together([self.waiting.pop(one) for one in group])
-            self.quantized |= {one: {"": part} for one, part in zip(group, parts, strict=True)}
+            self._quantize_waiting(group)
+
+    def _quantize_waiting(self, group: tuple[str, ...]) -> None:
+        parts = quantize_together([self.waiting.pop(one) for one in group])
+        self.quantized |= {one: {"": part} for one, part in zip(group, parts, strict=True)}
 
     def param_needs_quantization(self, model: torch.nn.Module, param_name: str, **others: object) -> bool:
         """True for the weights that _choose() chose."""
@@ -178,6 +179,9 @@ class Nvfp4GemmQuantizer(HfQuantizer):
                     read_experts(owner, parts, module.hidden, self._kind(parts), parent)
                 else:
                     model.set_submodule(name, self._linear(model, name, module))
+        while self.waiting:  # the checkpoint lacks others of their group
+            group = self.groups[next(iter(self.waiting))]
+            self._quantize_waiting(tuple(one for one in group if one in self.waiting))
         kind = self.quantization_config.activations or TOKEN
         for name, found in self.quantized.items():
             module = model.get_submodule(name)

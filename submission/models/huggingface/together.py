@@ -18,6 +18,8 @@ from ..linear import Linear
 from ..weights import QuantizedLinear, quantize_linear
 from .fusion import unpadded
 
+_IN_PLACE = ("out", "inplace")  # arguments of functions that write to a tensor
+
 
 class Together(torch.nn.Module):
     """The first of some layers, with the product of all."""
@@ -34,16 +36,25 @@ class Together(torch.nn.Module):
         self.product = Linear(every, bias=bias, quantize=first.quantize, scale=first.scale)
         self.names, self.rows = names, tuple(one.out_features for one in linears)
         self.biased = tuple(one.bias is not None for one in linears)
-        self.latest: tuple[torch.Tensor, tuple[torch.Tensor, ...]] | None = None
+        self.latest: tuple[torch.Tensor, int, int, tuple[torch.Tensor, ...]] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """For copies and files, which take no activations."""
+        return self.__dict__ | {"latest": None}
 
     def columns(self, x: torch.Tensor, number: int) -> torch.Tensor:
         """Layer number `number` of x."""
-        if self.latest is None or self.latest[0] is not x:
-            self.latest = x, self.product(x).split(self.rows, -1)
-        found = self.latest[1][number]
-        if number == len(self.rows) - 1:
-            self.latest = None  # nobody reads it again
-        return found
+        latest = self.latest  # read once: another thread may replace it
+        # Counts the writes to x and its views, but where nobody counts or may ask.
+        version = 0 if torch.compiler.is_compiling() or x.is_inference() else x._version
+        # A layer that comes again means another pass, whose x may have been written where no version tells.
+        if latest is None or latest[0] is not x or latest[1] != version or number <= latest[2]:
+            columns = self.product(x).split(self.rows, -1)
+        else:
+            columns = latest[3]
+        last = number == len(self.rows) - 1  # nobody reads them again
+        self.latest = None if last else (x, version, number, columns)
+        return columns[number]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., K) -> (..., N of the first layer)."""
@@ -77,6 +88,21 @@ def _name(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
+def _viewed(node: ast.AST) -> str | None:
+    """The variable that an expression such as x.view(-1)[0] may be a view of."""
+    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return _name(node)
+
+
+def _merges_rows(node: ast.AST) -> ast.AST | None:
+    """The call whose result goes straight into a view such as (batch, -1), which takes no columns of a wider result."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Call() as call, "view"), [_, ast.UnaryOp(ast.USub(), ast.Constant(1)), *rest]):
+            return call if len(rest) < 2 and not isinstance(node.args[0], ast.Starred) else None
+    return None
+
+
 @cache
 def _called_alike(kind: type) -> tuple[tuple[str, ...], ...]:
     """The children that a module's forward() calls once each, with the same variable that never changes."""
@@ -85,16 +111,31 @@ def _called_alike(kind: type) -> tuple[tuple[str, ...], ...]:
     except (OSError, TypeError):  # no source at hand
         return ()
     calls, uses, changed = defaultdict(list), Counter(), set()
+    views, inside, merged = defaultdict(set), set(), set()  # inside: written in place, themselves or a view
     for node in ast.walk(tree):
         written = not isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
         in_place = isinstance(node, ast.Attribute) and node.attr.endswith("_")  # a method such as add_()
+        in_place |= isinstance(node, ast.Call) and any(one.arg in _IN_PLACE for one in node.keywords)
         if written or in_place:
             changed |= {_name(one) for one in ast.walk(node)}
+        if in_place or (written and not isinstance(node, ast.Name | ast.Tuple)):
+            inside |= {_name(one) for one in ast.walk(node)}
+        if isinstance(node, ast.AugAssign):
+            inside.add(_name(node.target))
+        if isinstance(node, ast.Assign | ast.NamedExpr):
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            for one in ast.walk(node):
+                if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                    views[one.id] |= {_viewed(value) for value in values}
+        merged.add(_merges_rows(node))
         if isinstance(node, ast.Attribute) and _name(node.value) == "self":
             uses[node.attr] += 1
         match node:
             case ast.Call(ast.Attribute(ast.Name("self"), child), [ast.Name(variable)], []):
-                calls[variable].append((node.lineno, node.col_offset, child))
+                if node not in merged:
+                    calls[variable].append((node.lineno, node.col_offset, child))
+    for name in inside:
+        changed |= views[name]
     unchanged = [sorted(found) for variable, found in calls.items() if variable not in changed]
     groups = [tuple(child for *_, child in found if uses[child] == 1) for found in unchanged]
     return tuple(group for group in groups if len(group) > 1)
@@ -113,7 +154,9 @@ def groups_of(model: torch.nn.Module, chosen: Container[str]) -> list[tuple[str,
 
 
 def quantize_together(weights: list[torch.Tensor], largest_input: float | None = None) -> list[QuantizedLinear]:
-    """Float weights (N, K) of layers with the same input, in NVFP4, by one scale."""
+    """Float weights (N, K) of layers with the same input, in NVFP4, by one scale, if they are on one device."""
+    if len({one.device for one in weights}) > 1:
+        return [quantize_linear(one, largest_input) for one in weights]
     every, rows = quantize_linear(torch.cat(weights), largest_input), [len(one) for one in weights]
     parts = zip(every.codes.split(rows), every.factors.split(rows), strict=True)
     return [every._replace(codes=codes, factors=factors) for codes, factors in parts]

@@ -113,20 +113,91 @@ class Element(Reads):
         return torch.cat((q, self.k_proj(x), self.v_proj(x)), -1)
 
 
+class Out(Reads):
+    def forward(self, x):
+        q = self.q_proj(x)
+        torch.mul(x, 2, out=x)
+        return torch.cat((q, self.k_proj(x), self.v_proj(x)), -1)
+
+
+class Shaped(Reads):
+    def forward(self, x):
+        return torch.cat((self.q_proj(x).view(x.shape[0], -1), self.k_proj(x).view(x.shape[0], -1, 16)[:, 0]), -1)
+
+
+class View(Reads):
+    def forward(self, x):
+        q, view = self.q_proj(x), x.view(-1)
+        view.mul_(2)
+        return torch.cat((q, self.k_proj(x), self.v_proj(x)), -1)
+
+
+def double(x):
+    x.mul_(2)
+
+
+class Hidden(Reads):
+    def forward(self, x):
+        q = self.q_proj(x)
+        double(x.view(-1))
+        return torch.cat((q, self.k_proj(x), self.v_proj(x)), -1)
+
+
 class Twice(Reads):
     def forward(self, x):
         return torch.cat((self.q_proj(x), self.k_proj(x), self.k_proj(x), self.v_proj(x).float() * 0), -1)
 
 
 @pytest.mark.parametrize(
-    ("kind", "products"), [(Same, 1), (Another, 3), (Assigned, 3), (InPlace, 3), (Element, 3), (Twice, 2)]
+    ("kind", "products"),
+    [(Same, 1), (Another, 3), (Assigned, 3), (InPlace, 3), (Element, 3), (Out, 3), (Shaped, 3), (View, 3), (Twice, 2)],
 )
 def test_only_layers_whose_input_stays_the_same_become_one(kind, products):
-    model, x = kind(), torch.randn(3, 64, dtype=torch.bfloat16)
+    model, x = kind(), torch.randn((3, 2, 64) if kind is Shaped else (3, 64), dtype=torch.bfloat16)
     wanted = model(x.clone())
     together.join(model)
     assert products_of(model) == products
     assert torch.equal(model(x.clone()), wanted)
+
+
+def test_a_write_by_another_function_is_seen():
+    model, x = Hidden(), torch.randn(3, 64, dtype=torch.bfloat16)
+    wanted = model(x.clone())
+    together.join(model)
+    assert products_of(model) == 1
+    assert torch.equal(model(x.clone()), wanted)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_an_input_that_is_written_between_two_passes_is_read_again(mode):
+    model = Same()
+    together.join(model)
+    with mode():
+        x = torch.randn(3, 64, dtype=torch.bfloat16)
+        model.q_proj(x)
+        model.k_proj(x)  # and v never
+        x.mul_(2)
+        assert torch.equal(model.q_proj(x), model.q_proj(x.clone()))
+
+
+def test_a_copy_has_no_activations():
+    model = Same()
+    together.join(model)
+    with torch.no_grad():
+        model.q_proj(torch.randn(3, 64, dtype=torch.bfloat16))
+    model.q_proj.latest = (torch.randn(3, 64, requires_grad=True) * 2, *model.q_proj.latest[1:])
+    assert copy.deepcopy(model).q_proj.latest is None
+
+
+def test_a_weight_that_the_checkpoint_lacks_leaves_the_others_quantized(tmp_path):
+    model, lacking = random_model("qwen2", torch.bfloat16), "model.layers.0.self_attn.k_proj.weight"
+    model.save_pretrained(tmp_path, state_dict={key: one for key, one in model.state_dict().items() if key != lacking})
+    config = Nvfp4GemmConfig(**SIXTEEN_BIT)
+    found = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16, quantization_config=config)
+    attention = found.model.layers[0].self_attn
+    assert type(attention.k_proj) is torch.nn.Linear
+    assert 0 < attention.k_proj.weight.std() < 1  # as transformers initializes a new weight
+    assert attention.q_proj.names == ("q_proj", "v_proj")
 
 
 def other_weight_scale(model):
