@@ -117,7 +117,7 @@ class HostBorrower:
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._place))
         memory = torch.frombuffer(self._place, dtype=torch.uint8)
         self.inputs = [layout.input(memory, index) for index in range(count)]
-        self._own = torch.empty(count * layout.output_bytes, dtype=torch.uint8)
+        self._own = torch.empty(count * layout.output_bytes, dtype=torch.uint8, device="cpu")
         self.own = [layout.output(self._own, index) for index in range(count)]
         kept = torch.frombuffer(mmap.mmap(fds[0], terms["outputs"] * layout.output_bytes), dtype=torch.uint8)
         os.close(fds[0])
