@@ -11,6 +11,15 @@ from scripts.common import tile_table
 from scripts.common.toolchain import BUILD
 
 
+@pytest.fixture(autouse=True)
+def the_environment_of_before():
+    """Restores the environment after each test: programs that run in this process change it."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def library_path(root: Path) -> Path:
     """The library that `make build` built."""

@@ -55,9 +55,16 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
+def with_signals() -> None:
+    """In a child: signals that a shell lets its background commands ignore end it."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start(folder: Path, way: str, *options: str, **settings) -> subprocess.Popen[str]:
     command = [built("ptxsim"), "run", "--progress", "0.2", "--json", "report.json", *options, "--", "./program", way]
     pipe = subprocess.PIPE
+    settings = {"preexec_fn": with_signals} | settings
     return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, **settings)
 
 
@@ -156,7 +163,7 @@ def test_a_program_that_aborts_leaves_its_whole_report(folder):
 def test_one_kernel_of_a_file_is_interrupted_in_the_same_way(tmp_path):
     compile_cuda(PROGRAM, tmp_path)
     command = [built("ptxsim"), "kernel.ptx", "_Z4racyPil", "--block", "64", "--json", "--", "buf:256", f"i64:{10**10}"]
-    running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, preexec_fn=with_signals)
     time.sleep(1)
     running.send_signal(signal.SIGINT)
     output, _ = running.communicate(timeout=100)

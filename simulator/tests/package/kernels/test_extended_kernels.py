@@ -91,7 +91,8 @@ def runs_of_every_tile(backend):
             for i, weights in enumerate(all_weights)
         ]
     if backend == "blackwell":
-        apart = [tile for tile in tile_table.names(backend) if "k" not in tile]
+        tiles = tile_table.tiles(backend).items()
+        apart = [name for name, tile in tiles if tile["split_k"] == 1 and tile["stored"] == 0]
         two = [(tile, (130, 192, 320), "nvfp4", 0, i % 2 == 0) for i, tile in enumerate(apart)]
         joint = tile_table.grouped_names(backend)
         return two + [(tile, (130, 320, 320), "bfloat16", (8, 32, 64, -1)[i], True) for i, tile in enumerate(joint)]
