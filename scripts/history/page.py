@@ -108,7 +108,7 @@ def index_page(tank: Tank, repo_url: str | None) -> str:
         before, after = story_text(story, files)
         title, bars = story.told["title"], ""
         if len(story.steps) > 1:
-            figure = plots.waterfall_figure(story.steps, story.unit)
+            figure = plots.waterfall_figure(story.steps, story.unit, story.start_us)
             bars = _figure(plots.svg(figure, f"w{place}", f"time by step, {title}"))
         return f'<h2 id="{story.told["id"]}">{html.escape(title)}</h2>\n{html_of(before)}\n{bars}\n{html_of(after)}'
 

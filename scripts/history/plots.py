@@ -149,19 +149,26 @@ def calibration_figure(rounds: list[dict[str, Any]]) -> Figure | None:
         return figure
 
 
-def waterfall_figure(steps: Sequence[Step], unit: str = "us a call, geometric mean") -> Figure:
-    """One bar a step, from its time before to its time after."""
+def waterfall_figure(
+    steps: Sequence[Step], unit: str = "us a call, geometric mean", start_us: float | None = None
+) -> Figure:
+    """One bar a step, from its time before to its time after, under one for the time at the start if that is given."""
+    first = 0 if start_us is None else -1
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.4, 0.9 + 0.42 * len(steps)), layout="constrained")
+        figure = Figure(figsize=(4.4, 0.9 + 0.42 * (len(steps) - first)), layout="constrained")
         axes = figure.subplots()
+        place = {"transform": axes.get_yaxis_transform(), "va": "center"}
+        if start_us is not None:
+            axes.text(0.0, first - 0.38, "start", fontsize=8, **place)
+            axes.barh(first, start_us, height=0.34, color=FLOOR)
+            axes.text(start_us, first, f"{start_us:.1f} ", fontsize=8, ha="right", va="center", color="white")
         for at, step in enumerate(steps):
-            place = {"transform": axes.get_yaxis_transform(), "va": "center"}
             axes.text(0.0, at - 0.38, f"{step.number:04d} {step.words}", fontsize=8, **place)
             axes.barh(at, step.before_us - step.after_us, left=step.after_us, height=0.34, color=KEPT)
             axes.text(step.after_us, at, f"{step.after_us:.1f} ", fontsize=8, ha="right", va="center")
         axes.set_yticks([])
         axes.spines.left.set_visible(False)
-        axes.set_ylim(len(steps) - 0.5, -0.8)
+        axes.set_ylim(len(steps) - 0.5, first - 0.8)
         axes.set_xlim(0, 1.05 * max(step.before_us for step in steps))
         axes.set_xlabel(unit)
         axes.grid(axis="x", color=FLOOR, alpha=0.25, linewidth=0.6)

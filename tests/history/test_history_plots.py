@@ -144,6 +144,9 @@ def test_a_waterfall_is_a_bar_a_step():
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(60.0, 30.0), (40.0, 21.0)]
     assert axes.get_xlim() == (0, 1.05 * 90.0)
     assert [text.get_text() for text in axes.texts] == ["0009 One", "60.0 ", "0010 X", "40.0 "]
+    (axes,) = plots.waterfall_figure(steps, start_us=90.0).axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0.0, 90.0), (60.0, 30.0), (40.0, 21.0)]
+    assert [text.get_text() for text in axes.texts][:2] == ["start", "90.0 "]
 
 
 def test_a_plot_in_the_page_takes_its_colours_and_width(series):
