@@ -54,9 +54,28 @@ static void check_known(struct run *run, const struct mbarrier *b, uint32_t phas
              message);
 }
 
+/* A warp that waits by parity for a phase that it has seen end goes on at once: a mistake if the next phase's
+ * bytes are on their way, since nobody issues them before the warp is done with the phase before. */
+static void check_new(struct run *run, const struct mbarrier *b, const struct last_wait *last) {
+    char message[300];
+    if (last->insn == NULL || last->phase != b->phase || (b->tx == 0 && !b->awaits_async)) {
+        return;
+    }
+    (void)snprintf(message, sizeof message,
+                   "waits by parity for phase %u of the mbarrier at %#x, which this warp has seen end before, "
+                   "while operations of phase %u are on their way: the wait is over at once; should the "
+                   "parity have changed?",
+                   b->phase - 1 - b->first_phase, b->offset, b->phase - b->first_phase);
+    sim_note(run->launch, SIM_REVIEW, kind, run->cta, (int)run->warp->index, -1, run->insn, last->insn,
+             message);
+}
+
 void phase_tested(struct run *run, struct mbarrier *b, uint32_t phase, bool by_parity) {
     check_known(run, b, phase, by_parity);
     if (b->phase == phase) {
+        if (by_parity) {
+            check_new(run, b, &b->last_waits[run->warp->index]);
+        }
         warp_tick(run->warp); /* signals sent before now do not cover this wait */
         b->last_waits[run->warp->index] =
             (struct last_wait){run->insn, phase, run->warp->clock->causal[run->warp->number]};

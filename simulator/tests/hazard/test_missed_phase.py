@@ -97,3 +97,25 @@ def test_issuing_a_copy_does_not_order_its_completion():
         assert sim.verdict == "clean", (mode, sim.findings)
     sim = run(text.replace("AWAITED", ""), "eager", 1)
     assert sim.kinds == {"missed-phase"}, sim.findings
+
+
+def test_a_second_wait_for_one_parity_is_told():
+    """The second copy's bytes are awaited by the parity of the first phase."""
+    copy = (
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 16;"
+        " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 16, [%r2];"
+    )
+    wait = "{0}: mbarrier.try_wait.parity.shared.b64 %p1, [%r2], {1}; @!%p1 bra {0}; ld.shared.u32 %r4, [%r3];"
+    text = body(
+        "mov.u32 %r2, bar; mov.u32 %r3, data; ld.param.u64 %rd1, [p];",
+        "mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;",
+        copy + wait.format("A", 0) + "fence.proxy.async.shared::cta;",
+        copy + wait.format("B", "PARITY"),
+        registers=".shared .align 16 .b8 data[16]; .shared .align 8 .b8 bar[8];",
+    )
+    for mode in MODES:
+        sim = run(text.replace("PARITY", "1"), mode, 1, threads=1)
+        assert sim.verdict == "clean", (mode, sim.findings)
+    sim = run(text.replace("PARITY", "0"), "late", 1, threads=1)
+    (told,) = (one for one in sim.findings if "seen end before" in one["message"])
+    assert (told["kind"], told["verdict"]) == ("missed-phase", "review") and "phase 0" in told["message"]
