@@ -58,10 +58,9 @@ def build(size: str, kind: str, device: str) -> torch.nn.Module:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
     if KINDS[kind] is not None:
         linears = [name for name, one in model.named_modules() if type(one) is torch.nn.Linear and name != "lm_head"]
-        grouped = groups_of(model, linears)
         options = dict(KINDS[kind])
         largest_input = options.pop("largest_input", None)
-        for group in (*grouped, *((one,) for one in linears if not any(one in group for group in grouped))):
+        for group in groups_of(model, linears):
             weights = [model.get_submodule(name).weight for name in group]
             for name, one in zip(group, quantize_together(weights, largest_input), strict=True):
                 model.set_submodule(name, Linear(one, **options))

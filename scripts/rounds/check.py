@@ -13,7 +13,7 @@ from scripts.rounds.figures import link_problems, prose_problems
 from scripts.rounds.model import (
     FINAL,
     SECTIONS,
-    TODO,
+    UNWRITTEN,
     RoundError,
     Tank,
     chip_name,
@@ -93,7 +93,7 @@ def text_problems(tank: Tank, data: dict[str, Any], upto: str | None = None) -> 
     for name in required:
         body = bodies[name]
         prose = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL).strip()
-        if TODO in body or not prose:
+        if UNWRITTEN in body or not prose:
             problems.append(f"{where}: section {name} is not written")
     if state in FINAL:
         problems += [

@@ -251,7 +251,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--candidate", metavar="VARIANT")
     sub.add_argument("--base-commit", help="default: the commit env.json names, else HEAD")
     sub.add_argument("--candidate-commit", help="likewise")
-    sub.add_argument("--command", help="how to measure again; placeholders as in round.schema.json")
+    sub.add_argument("--command", help="how to measure again; {samples} and others as in round.schema.json")
     sub.add_argument("--build", default=DEFAULT_BUILD)
     sub.add_argument("--why", help="one line for the tables")
 

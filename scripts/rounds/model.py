@@ -45,7 +45,7 @@ SECTIONS = (
     "Cost",
     "What would reopen it",
 )
-TODO = "TODO"
+UNWRITTEN = "UNWRITTEN"
 # Endings of the files in shark_tank/runs. OLDER_NAMES: the file of each kind when a run was a folder.
 SAMPLES, ENVIRONMENTS = ".jsonl.gz", "environments.jsonl"
 TIMES = ".model.json.gz"

@@ -112,7 +112,7 @@ def write_prose(tank, number, sections=None):
     """Fill every section of a round.md that still holds its prompt."""
     path = tank.find(number) / "round.md"
     parts = [p for p in path.read_text().split("\n\n") if not p.startswith(("- Performance", "- Practicality"))]
-    text = "\n\n".join("Because it overlaps." if p.startswith("TODO") else p for p in parts)
+    text = "\n\n".join("Because it overlaps." if p.startswith("UNWRITTEN") else p for p in parts)
     path.write_text(text)
 
 

@@ -149,7 +149,7 @@ def test_a_broken_round_is_named_and_the_others_still_checked(measured):
 
 @pytest.mark.parametrize("state", ["draft", "predicted", "measured", "adopted", "blocked"])
 @pytest.mark.parametrize("section", rounds_model.SECTIONS)
-@pytest.mark.parametrize("body", ["TODO: it", "<!-- only\na comment -->"])
+@pytest.mark.parametrize("body", ["UNWRITTEN: it", "<!-- only\na comment -->"])
 def test_sections_are_written_when_their_state_asks_for_them(measured_once, tmp_path, state, section, body):
     data = measured_once.get(5)
     shutil.copytree(measured_once.find(5), tmp_path / "shark_tank" / "rounds" / "0005-deep")

@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from scripts.rounds import modelled
-from scripts.rounds.model import SECTIONS, TODO, VIEWPOINTS, RoundError
+from scripts.rounds.model import SECTIONS, UNWRITTEN, VIEWPOINTS, RoundError
 from scripts.rounds.pages.words import plain, what_changed
 from scripts.rounds.stats import noise_band, shape_key
 from simulator.python.markdown import table
@@ -110,9 +110,9 @@ def new_round_md(data: dict[str, Any]) -> str:
     for section in SECTIONS:
         parts.append(f"## {section}")
         if section == "Verdict":
-            parts.append(f"{TODO}: after the measurement, the lesson; figures as links into round.json.")
+            parts.append(f"{UNWRITTEN}: after the measurement, the lesson; figures as links into round.json.")
         elif section in _PROMPTS:
-            parts.append(f"{TODO}: {_PROMPTS[section]}")
+            parts.append(f"{UNWRITTEN}: {_PROMPTS[section]}")
     return render_round_md(data, "\n\n".join(parts) + "\n", "new round.md")
 
 

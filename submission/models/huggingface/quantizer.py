@@ -63,7 +63,7 @@ class Nvfp4GemmQuantizer(HfQuantizer):
         self.places = Places({})
         self.chosen: set[str] = set()  # parameters to quantize
         self.quantized: dict[str, dict[str, Any]] = {}  # of each module, by projection
-        self.groups: dict[str, tuple[str, ...]] = {}  # of each linear layer that reads the same input as others
+        self.groups: dict[str, tuple[str, ...]] = {}  # of each linear layer, with those that read the same input
         self.waiting: dict[str, torch.Tensor] = {}  # weights whose group is not complete
 
     @property
@@ -130,7 +130,7 @@ class Nvfp4GemmQuantizer(HfQuantizer):
 
     def quantize(self, name: str, weight: torch.Tensor) -> None:
         """A linear layer's weight, as soon as those of its group are there."""
-        group = self.groups.get(name, (name,))
+        group = self.groups[name]
         self.waiting[name] = weight
         if all(one in self.waiting for one in group):
             self._quantize_waiting(group)

@@ -9,7 +9,7 @@ import ast
 import inspect
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Container
+from collections.abc import Iterable
 from functools import cache
 
 import torch
@@ -76,7 +76,7 @@ class Column(torch.nn.Module):
 
     def __init__(self, together: Together, number: int) -> None:
         super().__init__()
-        object.__setattr__(self, "together", together)  # no submodule, as it is one of the first layer's place
+        object.__setattr__(self, "together", together)  # not registered again: it is the first layer's module
         self.number = number
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -141,16 +141,16 @@ def _called_alike(kind: type) -> tuple[tuple[str, ...], ...]:
     return tuple(group for group in groups if len(group) > 1)
 
 
-def groups_of(model: torch.nn.Module, chosen: Container[str]) -> list[tuple[str, ...]]:
-    """The groups, by full names, of those chosen layers that read the same input, two or more each."""
-    found = []
+def groups_of(model: torch.nn.Module, chosen: Iterable[str]) -> list[tuple[str, ...]]:
+    """The chosen layers by full names, those that read the same input in one group."""
+    left, found = dict.fromkeys(chosen), []
     for name, module in model.named_modules():
         for children in _called_alike(type(module)):
-            names = tuple(f"{name}.{one}".removeprefix(".") for one in children)
-            group = tuple(one for one in names if one in chosen)
-            if len(group) > 1:
-                found.append(group)
-    return found
+            names = [f"{name}.{one}".removeprefix(".") for one in children]
+            found.append(tuple(one for one in names if one in left))
+            for one in found[-1]:
+                del left[one]
+    return [group for group in (*found, *((one,) for one in left)) if group]
 
 
 def quantize_together(weights: list[torch.Tensor], largest_input: float | None = None) -> list[QuantizedLinear]:
@@ -183,7 +183,7 @@ def join(model: torch.nn.Module) -> None:
     linears = {name: one for name, one in model.named_modules() if type(one) is Linear}
     for names in groups_of(model, linears):
         layers = [linears[one] for one in names]
-        if not _alike(layers):
+        if len(layers) == 1 or not _alike(layers):
             continue
         together = Together(tuple(one.rpartition(".")[2] for one in names), tuple(layers))
         model.set_submodule(names[0], together)

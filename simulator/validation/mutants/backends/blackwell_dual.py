@@ -164,11 +164,18 @@ MUTANTS = {
     "no barrier for TMEM's address": (r"bar\.sync[^;]*;", "", "error", {"read-after-write-race"}),
     "no dealloc": (r"tcgen05\.dealloc[^;]*;", "", "error", {"tensor-memory-leak"}),
     "no copy of scale factors": (r"tcgen05\.cp[^;]*;", "", "error", {"tensor-memory-uninitialised"}),
+    "no store of scale factors": (r"tcgen05\.st[^;]*;", "", "error", {"tensor-memory-uninitialised"}),
+    "no wait for a store": (r"tcgen05\.wait::st[^;]*;", "", "error", {"tensor-memory-race"}),
     "no proxy fence": (r"fence\.proxy\.async[^;]*;", "", "error", {"missing-proxy-fence"}),
     "no griddepcontrol.wait": (r"griddepcontrol\.wait;", "", "error", {"missing-griddepcontrol-wait"}),
 }
 OF_A_PAIR = {"commits to one CTA", "the second CTA signals itself"}  # only kernels of a pair have these
 OF_STACKED = {"no proxy fence"}  # only kernels that stack the scale factors of B1 and B2
+OF_STORED = {
+    "no store of scale factors",
+    "no wait for a store",
+}  # only kernels whose warps store them; others copy them
+OF_COPIED = {"no copy of scale factors"}
 # For each kernel, the places of a pattern that are tried; code that two kernels share is tried in one.
 # Left out, since PTX asks for no fence there: the first pair of fences, around the barrier after tcgen05.alloc (which
 # is not asynchronous), and the fence of a thread that waits for its own commits (scales_read).  Left out too, since
@@ -176,7 +183,7 @@ OF_STACKED = {"no proxy fence"}  # only kernels that stack the scale factors of 
 EVERY, BUT_FIRST = slice(None), slice(1, None)
 OF_PAIRS = (0, 1, 2, 4, 6, 7, 8, 9, 10)
 PLACES = {
-    "m256n64": dict.fromkeys(set(MUTANTS), EVERY)
+    "m256n64": dict.fromkeys(set(MUTANTS) - OF_STORED, EVERY)
     | dict.fromkeys(("no fence after a wait", "no fence at the end"), BUT_FIRST)
     # The steps of a whole stage are alike; the first copies are of a last stage that K does not fill, where factors of
     # the lap before are left.
@@ -191,6 +198,8 @@ PLACES = {
         "no cluster barrier": (1, 3, 5, 7, 11, 13, 15, 17, 19, 21),  # waits
         "no fence after a wait": slice(7, None),
     },
+    "m256n128s": dict.fromkeys((*OF_STORED, "no wait for a barrier", "no commit"), EVERY)
+    | dict.fromkeys(("no fence after a wait", "no fence at the end"), BUT_FIRST),
 }
 
 
@@ -216,6 +225,7 @@ def mutants_at(
 def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
     config = CONFIGS[name]
     absent = (set() if config.ctas == 2 else OF_A_PAIR) | (set() if config.stacked else OF_STACKED)
+    absent |= OF_COPIED if config.stored else OF_STORED
     yield from mutants_at(PLACES[name], absent, text)
 
 

@@ -18,6 +18,7 @@ from simulator.validation.mutants.backends.blackwell_dual import (
     EVERY,
     OF_A_PAIR,
     OF_STACKED,
+    OF_STORED,
     SHARED,
     STAGE_BYTES_K,
     SWIZZLE_128B,
@@ -139,7 +140,7 @@ COPIES = r"cp\.async\.bulk\.tensor\.3d[^;]*;"
 
 
 def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
-    absent = OF_STACKED | (set() if CONFIGS[name].ctas == 2 else OF_A_PAIR)
+    absent = OF_STACKED | OF_STORED | (set() if CONFIGS[name].ctas == 2 else OF_A_PAIR)
     yield from mutants_at(PLACES[name], absent, text)
     for match in re.finditer(COPIES, text):
         yield "no copy", text[: match.start()] + text[match.end() :], "error", {"deadlock"}

@@ -208,7 +208,13 @@ def other_options(model):
     model.v_proj = Linear(model.v_proj.quantized(), scale="token")
 
 
-@pytest.mark.parametrize("change", [other_weight_scale, other_options])
+def other_input_scale(model):
+    for number, name in enumerate(NAMES):
+        weight = getattr(model, name).quantized()
+        setattr(model, name, Linear(weight._replace(input_scale=torch.full((1,), 100.0 + number // 2))))
+
+
+@pytest.mark.parametrize("change", [other_weight_scale, other_options, other_input_scale])
 def test_layers_of_other_scales_or_options_stay_apart(change):
     model, x = Same(), torch.randn(3, 64, dtype=torch.bfloat16)
     change(model)
