@@ -60,7 +60,8 @@ int32_t hopper_choose_tiles(const struct problem *problem, const struct hopper_g
     const struct cache_key key = key_of(problem, sms);
     if (!cache_find(&choices, &key, choice, sizeof *choice)) {
         *choice =
-            hopper_select_among(suitable_tiles(problem, kind), problem->m, n, problem->k, problem->l, sms);
+            hopper_select_among(suitable_tiles(problem, kind), a_type_of(problem) != CUSTOM_KERNEL_A_NVFP4,
+                                problem->m, n, problem->k, problem->l, sms);
         cache_keep(&choices, &key, choice, sizeof *choice);
     }
     return CUSTOM_KERNEL_OK;

@@ -1,7 +1,5 @@
 #include "hopper_narrow_selection.h"
 
-#include <stdbool.h>
-
 #include "../../core/backend.h"
 
 /* measured:H200.  Fitted to time stamps in the kernel. */
@@ -15,6 +13,7 @@ const struct hopper_narrow_costs hopper_narrow_costs = {
     .call_step_ps = 157000,
     .call_row_ps = 7100,
     .call_team_ps = 154000,
+    .call_a16_ps = 30000,
     .call_ps = 4200000,
 };
 
@@ -142,8 +141,8 @@ int64_t hopper_narrow_layout_together(const struct hopper_narrow_config *config,
     return best_ps;
 }
 
-int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
-                              int64_t l, int sms) {
+int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, bool a16, int64_t m, int64_t n,
+                              int64_t k, int64_t l, int sms) {
     const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
     struct hopper_narrow_layout layout;
     (void)hopper_narrow_layout(config, m, n, k, l, sms, &layout);
@@ -153,8 +152,9 @@ int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t
     int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), layout.split_k);
     int64_t step_ps =
         config->team > 1 ? costs->call_team_ps : costs->call_step_ps + config->tile_m * costs->call_row_ps;
-    return costs->call_ps +
-           waves * (ceil_div(steps, layout.warps_k) * warps * step_ps + reduction_ps(layout.split_k));
+    int64_t a_ps = a16 ? steps * (config->tile_m / NARROW_A_ROWS) * costs->call_a16_ps : 0;
+    return costs->call_ps + waves * (ceil_div(steps, layout.warps_k) * warps * step_ps + a_ps +
+                                     (layout.split_k > 1 ? costs->reduction_ps : 0));
 }
 
 /* True if the tile of single warps is faster than `teams`, a tile of warpgroups with as many rows. */
@@ -167,7 +167,7 @@ static bool prefer_warps(const struct hopper_narrow_config *teams, const struct 
            hopper_narrow_ctas_along_n(teams, &of_teams, n) < hopper_narrow_ctas_along_n(warps, &of_warps, n);
 }
 
-int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms, int64_t wide_ps) {
+int hopper_select_narrow_tile(bool a16, int64_t m, int64_t n, int64_t k, int64_t l, int sms, int64_t wide_ps) {
     const struct hopper_narrow_config *configs = hopper_narrow_configs;
     const int last = HOPPER_NARROW_TILES - 1;
     int tile = 0;
@@ -175,7 +175,8 @@ int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sm
         tile++;
     }
     if (tile == last) {
-        return m <= MOST_ROWS && hopper_narrow_call_ps(&configs[last], m, n, k, l, sms) <= wide_ps ? last : -1;
+        const bool tried = m <= MOST_ROWS;
+        return tried && hopper_narrow_call_ps(&configs[last], a16, m, n, k, l, sms) <= wide_ps ? last : -1;
     }
     bool two = configs[tile + 1].tile_m == configs[tile].tile_m;
     return two && prefer_warps(&configs[tile], &configs[tile + 1], m, n, k, l, sms) ? tile + 1 : tile;

@@ -2,6 +2,8 @@
 #ifndef HOPPER_NARROW_SELECTION_H
 #define HOPPER_NARROW_SELECTION_H
 
+#include <stdbool.h>
+
 #include "../../gpu/gpu_tiles.h"
 #include "hopper_narrow_config.h"
 
@@ -15,20 +17,21 @@ extern const struct hopper_narrow_costs {
     int64_t phase_ps;         /* another phase of A: a wait for its bytes, and for all warps */
     int64_t overlay_ps;       /* a wait for the cluster, before partial sums overwrite what they read */
     int64_t reduction_ps;     /* partial sums from another CTA, and the start of a cluster */
-    int64_t reduction_cta_ps; /* each further CTA that shares K */
+    int64_t reduction_cta_ps; /* each further CTA that shares K; whole calls do not show it */
     /* Times of a whole call, to compare it with other kernels: */
     int64_t call_step_ps; /* a step, as step_ps, without its products */
     int64_t call_row_ps;  /* products of a step with a row of A */
     int64_t call_team_ps; /* a step of a tile of warpgroups, products included */
+    int64_t call_a16_ps;  /* what a block of A of 16 bits adds to a CTA's step */
     int64_t call_ps;      /* everything but steps and reduction */
 } hopper_narrow_costs;
 
-/* The index of the narrow tile for a problem: the one with the fewest rows that holds all rows of A; the
- * largest only, and for up to 128 rows, if its predicted time is at most `wide_ps`, that of the other kernels;
- * else -1. Two tiles hold 16 rows: the one of single warps is taken if the one of warpgroups would leave more
- * SMs idle, or would take K's steps with one warp after another (measured:H200, 15 sizes of weights: never more
- * than 2 % slower than the other). */
-int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms, int64_t wide_ps);
+/* The index of the narrow tile for a problem, whose A has 16 bits if a16: the one with the fewest rows that
+ * holds all rows of A; the largest only, and for up to 128 rows, if its predicted time is at most `wide_ps`,
+ * that of the other kernels; else -1. Two tiles hold 16 rows: the one of single warps is taken if the one of
+ * warpgroups would leave more SMs idle, or would take K's steps with one warp after another (measured:H200, 15
+ * sizes of weights: never more than 2 % slower than the other). */
+int hopper_select_narrow_tile(bool a16, int64_t m, int64_t n, int64_t k, int64_t l, int sms, int64_t wide_ps);
 
 /* Finds the layout of least predicted time and returns that time; among equals the one with more warps, then
  * the first found.
@@ -50,8 +53,8 @@ int64_t hopper_narrow_layout_together(const struct hopper_narrow_config *config,
 
 /* The predicted time of a call with that layout, in picoseconds.  It uses figures fitted to whole calls of 8 to
  * 32 rows; layouts are chosen by figures fitted to the main loop with 8 rows. */
-int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
-                              int64_t l, int sms);
+int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, bool a16, int64_t m, int64_t n,
+                              int64_t k, int64_t l, int sms);
 
 /* CTAs that a layout launches for each tile of rows of A. */
 int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_config *config,
