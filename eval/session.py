@@ -27,7 +27,7 @@ from eval.lending.layout import Layout, paired
 from eval.output import origin
 from eval.output.origin import Library
 from eval.output.text import clean
-from eval.sandbox import State
+from eval.sandbox import State, privileges
 from eval.workers.answers import Garbled, text_in, time_us
 from eval.workers.process import GARBLED, WorkerProcess
 from eval.workers.worker import Failure
@@ -108,6 +108,7 @@ class Session:
             self._process.send({"count": inputs, **terms}, descriptors)
             begun = self._process.answer("ok", "start", self._process.deadline(START_S))
             self.sandbox, self.pid = State(**begun["sandbox"]), begun["pid"]
+            privileges.let_end_first(self.pid)
             sandbox.hold(device.type, self.sandbox)
         except BaseException:
             self.close(patient=False)

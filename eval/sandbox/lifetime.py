@@ -107,7 +107,7 @@ def make_room() -> None:
             return
         for submission, (_, opened) in _scratch.items():
             _empty(opened)
-            if os.listdir(opened):  # noqa: PTH208  (a descriptor)
+            if _names(opened):
                 raise OSError(errno.ENOSPC, "left more files than can be removed in time", submission)
         # Others wrote the rest; a folder that is too full is emptied again all the same.
         _free = tuple(min(pair) for pair in zip(_free, _free_now(), strict=True))
@@ -126,13 +126,22 @@ def _is_folder(name: str, within: int) -> bool:
     return stat.S_ISDIR(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode)
 
 
+def _names(folder: int) -> list[str]:
+    """What is in an open folder, by a new descriptor: btrfs lists only what there was when one was opened."""
+    opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.listdir(opened)  # noqa: PTH208  (a descriptor)
+    finally:
+        os.close(opened)
+
+
 def _empty(root: int) -> None:
     """Removes everything in a folder, as far as REMOVE_S allows.
 
     It moves subfolders up to the root instead of descending: no depth can exhaust the stack, paths or descriptors.
     """
     end = time.thread_time() + REMOVE_S
-    while (names := os.listdir(root)) and time.thread_time() < end:
+    while (names := _names(root)) and time.thread_time() < end:
         for name in names:
             if time.thread_time() > end:
                 return

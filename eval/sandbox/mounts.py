@@ -77,8 +77,8 @@ def restrict(folder: Path, opened: int, on_cuda: bool) -> str:
     """Makes every mount read-only for this process and what it starts, except `folder`, which is open as `opened`.
 
     On a CPU /dev becomes a file system of its own with DEVICES and an empty /dev/shm, both of which end with the last
-    process. On a GPU /dev stays: CUDA shares events through files in /dev/shm. Call it while there is one thread.
-    Raises Refused, also after a first step.
+    process. On a GPU /dev stays, since CUDA shares events through files in /dev/shm, and so does /proc, where it names
+    threads. Call it while there is one thread. Raises Refused, also after a first step.
     """
     where = _separate(with_user=not on_cuda)
     _mount("none", Path("/"), "none", _RECURSIVE_PRIVATE, "")
@@ -86,7 +86,7 @@ def restrict(folder: Path, opened: int, on_cuda: bool) -> str:
     if not on_cuda:
         copies |= {_DEVICE_FOLDER / name: _copy(_DEVICE_FOLDER / name) for name in DEVICES}
     _set_attributes(Path("/"), _RECURSIVE, set=_READ_ONLY)
-    for path in (Path("/proc"), *([SHARED_MEMORY] if on_cuda else [])):
+    for path in (Path("/proc"), SHARED_MEMORY) if on_cuda else ():
         with contextlib.suppress(kernel.Refused):  # not a mount of its own, or read-only from the start
             _set_attributes(path, 0, clear=_READ_ONLY)
     if not on_cuda:

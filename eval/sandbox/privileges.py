@@ -19,7 +19,7 @@ FILE_BYTES = 16 << 30
 MORE_PROCESSES = 8192
 # Signals that may wait; those of all programs of a user count, and each timer needs one.
 WAITING_SIGNALS = 1024
-# Makes the kernel end this process first when memory runs out (proc(5), oom_score_adj).
+# Makes the kernel end a process first when memory runs out (proc(5), oom_score_adj).
 _FIRST_TO_END = "1000"
 
 
@@ -60,13 +60,17 @@ def _threads() -> int:
     return int(Path("/proc/loadavg").read_text().split("/")[1].split()[0])
 
 
+def let_end_first(pid: int) -> None:
+    """Makes the kernel end a process, and what it starts, first when memory runs out. /proc is read-only for itself."""
+    with contextlib.suppress(OSError):  # it has ended; /proc is read-only in some containers
+        Path(f"/proc/{pid}/oom_score_adj").write_text(_FIRST_TO_END)
+
+
 def limit_resources(on_cpu: bool) -> str:
     """Limits file sizes, processes, core dumps and, on a CPU, memory. Returns the limits as text.
 
     With CUDA memory is not limited, because it maps address space far beyond the machine's memory.
     """
-    with contextlib.suppress(OSError):  # /proc is read-only in some containers
-        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END)
     _lower(resource.RLIMIT_CORE, 1)  # no file is so small, and a program that takes core dumps gets none (core(5))
     for kind in (resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE):  # real-time threads would starve the harness
         _lower(kind, 0)

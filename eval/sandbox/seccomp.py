@@ -50,6 +50,9 @@ _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF
 # Values of an argument: every process (kill); commands that have another process signalled (F_SETOWN, F_SETOWN_EX,
 # F_NOTIFY, FIOSETOWN, SIOCSPGRP) or that hold up whoever opens a file (F_SETLEASE).
 _VALUES = {"kill": (0, (-1,)), "fcntl": (1, (8, 15, 1024, 1026)), "ioctl": (1, (0x8901, 0x8902))}
+# Types of commands of ioctl, which change what a file system keeps of a file or folder: flags, projects, keys and
+# subvolumes, so that the harness could neither move nor remove it.
+_FILE_SYSTEM_TYPES, _TYPE_MASK = (ord("f") << 8, ord("X") << 8, 0x94 << 8), 0xFF00
 
 
 class _Instruction(ctypes.Structure):
@@ -107,6 +110,9 @@ def program(machine: str, own: int) -> list[_Instruction]:
     rules += _rule("clone3", _refuse(errno.ENOSYS))
     for name, (argument, values) in _VALUES.items():
         refused = [one for value in values for one in (_instruction(_JUMP_EQUAL, value, 0, 1), _refuse())]
+        if name == "ioctl":
+            types = [one for kind in _FILE_SYSTEM_TYPES for one in (_instruction(_JUMP_EQUAL, kind, 0, 1), _refuse())]
+            refused += [_instruction(_AND, _TYPE_MASK), *types]
         rules += _rule(name, _load(argument), *refused, _ALLOWED)
     for name, argument in _OWN_ONLY.items():
         which = [_load(0), _instruction(_JUMP_EQUAL, _WHICH[name], 1, 0), _refuse()] if name in _WHICH else []
@@ -118,10 +124,10 @@ def program(machine: str, own: int) -> list[_Instruction]:
 
 
 def sockets_program(machine: str) -> list[_Instruction]:
-    """A filter that refuses sockets, except pairs that are connected to each other for good."""
+    """A filter that refuses sockets, except pairs that are connected to each other for good, and names for those."""
     unix_only = [_load(0), _instruction(_JUMP_EQUAL, _AF_UNIX, 1, 0), _refuse()]
     connected = [_load(1), _instruction(_AND, _SOCK_TYPE_MASK), *_one_of(_SOCK_STREAM, _SOCK_SEQPACKET)]
-    return [*_head(machine), *_rule("socket", _refuse()), *_rule("socketpair", *unix_only, *connected), _ALLOWED]
+    return [*_head(machine), *_rule("socket", _refuse()), *_rule("bind", _refuse()), *_rule("socketpair", *unix_only, *connected), _ALLOWED]
 
 
 def _install(text: list[_Instruction]) -> None:

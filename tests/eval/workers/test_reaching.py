@@ -91,6 +91,14 @@ def test_a_backend_that_names_itself_in_two_lines_forges_none(tmp_path):
     assert run_test(path, CASE, CPU, LIMITS).backend == "cpu (x) sandbox: all of it)"
 
 
+def test_the_kernel_ends_a_submission_first_when_memory_runs_out(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(
+        "from tests.adversarial.honest.honest import custom_kernel\nprint(open('/proc/self/oom_score_adj').read())\n"
+    )
+    assert run_test(path, CASE, CPU, LIMITS).printed.strip() == "1000"
+
+
 def running(program):
     """The processes that run a program."""
     found = []

@@ -21,6 +21,7 @@ from eval.sandbox import kernel, landlock, mounts, seccomp
 how, scratch, elsewhere, listening = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
 victim = os.getppid()
 FAN_REPORT_FID = 0x200
+FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 requests = ctypes.c_ulong()
 shared_memory_device = Path("/dev/shm").stat().st_dev
 
@@ -148,6 +149,19 @@ def signal_its_thread():
         raise OSError(ctypes.get_errno(), "tgkill")
 
 
+def change_flags(folder):
+    opened = os.open(folder, os.O_RDONLY)
+    flags = fcntl.ioctl(opened, FS_IOC_GETFLAGS, bytes(8))
+    fcntl.ioctl(opened, FS_IOC_SETFLAGS, flags)
+    os.close(opened)
+
+
+def take_name():
+    one, other = socket.socketpair()
+    with one, other:
+        one.bind(f"\0taken-{os.getpid()}")
+
+
 def trace():
     child = subprocess.Popen(["sleep", "9"])
     try:
@@ -205,6 +219,9 @@ TRIED = {
     "remove a file elsewhere": lambda: (elsewhere / "gone").unlink(),
     "make a folder elsewhere": lambda: (elsewhere / "folder").mkdir(),
     "link elsewhere": lambda: (elsewhere / "link").symlink_to("/"),
+    "change a mode of the kernel's": lambda: Path("/proc/uptime").chmod(0o444),
+    "change a flag of its folder": lambda: change_flags(scratch),
+    "take a name from others' sockets": take_name,
     "write a core": lambda: 1 / (resource.getrlimit(resource.RLIMIT_CORE)[1] > 1),  # 1: not to a program either
     "make a file of a terabyte": lambda: os.truncate(scratch / "file", 1 << 40),
 }
