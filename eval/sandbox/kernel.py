@@ -19,7 +19,8 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 # System calls: (x86-64, AArch64), from the kernel's syscall_64.tbl and asm-generic/unistd.h; -1: there is none.
 _NUMBERS = {
-    "add_key": (248, 217), "bind": (49, 200), "bpf": (321, 280), "capset": (126, 91), "clone": (56, 220), "clone3": (435, 435),
+    "add_key": (248, 217), "bind": (49, 200), "bpf": (321, 280), "capset": (126, 91), "clone": (56, 220),
+    "clone3": (435, 435),
     "fanotify_init": (300, 262), "fcntl": (72, 25), "inotify_init": (253, -1), "inotify_init1": (294, 26),
     "io_setup": (206, 0), "io_uring_setup": (425, 425), "ioctl": (16, 29), "ioprio_set": (251, 30), "kcmp": (312, 272),
     "keyctl": (250, 219), "kill": (62, 129), "landlock_add_rule": (445, 445), "landlock_create_ruleset": (444, 444),

@@ -127,7 +127,8 @@ def sockets_program(machine: str) -> list[_Instruction]:
     """A filter that refuses sockets, except pairs that are connected to each other for good, and names for those."""
     unix_only = [_load(0), _instruction(_JUMP_EQUAL, _AF_UNIX, 1, 0), _refuse()]
     connected = [_load(1), _instruction(_AND, _SOCK_TYPE_MASK), *_one_of(_SOCK_STREAM, _SOCK_SEQPACKET)]
-    return [*_head(machine), *_rule("socket", _refuse()), *_rule("bind", _refuse()), *_rule("socketpair", *unix_only, *connected), _ALLOWED]
+    none = [*_rule("socket", _refuse()), *_rule("bind", _refuse())]
+    return [*_head(machine), *none, *_rule("socketpair", *unix_only, *connected), _ALLOWED]
 
 
 def _install(text: list[_Instruction]) -> None:

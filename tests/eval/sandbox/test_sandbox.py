@@ -23,7 +23,8 @@ OTHER_USER = 65534  # one without rights on every Linux
 NEEDS_PTRACE = {"read its environment", "open its memory", "look at its descriptors", "write to its descriptors"}
 OWN_LIMITS = {"write a core", "make a file of a terabyte", "change a flag of its folder"}
 SOCKETS = {"connect to an abstract socket", "connect to a socket with a path", "send to a path from a pair"} | {
-    "have a socket of the network", "take a name from others' sockets"
+    "have a socket of the network",
+    "take a name from others' sockets",
 }
 SIGNALS = {"signal it", "signal its group", "signal its thread", "signal it by descriptor"}
 ELSEWHERE = {
@@ -116,7 +117,8 @@ def test_everything_tried_works_outside(outside):
     """Otherwise a refusal inside would prove nothing."""
     refused = {name for name in outside["tried"] if outside["said"][name]}
     # An ordinary user's shielded process is out of reach as it is; a limit may stand already.
-    assert refused <= (NEEDS_PTRACE | {"read its maps", KERNELS} if os.getuid() else set()) | OWN_LIMITS, outside["said"]
+    of_user = NEEDS_PTRACE | {"read its maps", KERNELS} if os.getuid() else set()
+    assert refused <= of_user | OWN_LIMITS, outside["said"]
 
 
 def refused_inside(seen):
