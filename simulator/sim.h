@@ -346,7 +346,16 @@ enum sim_step {
     SIM_STEP_WARPS, /* instructions of warp 0 of a CTA; the other warps follow */
     SIM_STEPS = SIM_STEP_WARPS + 32
 };
+/* What a line of the chain took time for: a step before SIM_STEP_WARPS, or these. */
+enum { SIM_COST_RESULT = SIM_STEP_WARPS, SIM_COST_TURN, SIM_COST_NEXT, SIM_COSTS, SIM_COSTLY = 6 };
 SIM_API const char *sim_step_name(int step); /* NULL past the end */
+SIM_API const char *sim_cost_name(int cost);
+struct sim_costly_line {
+    double share; /* of the chain, by a few hundred samples of it */
+    uint32_t ptx_line;
+    const char *ptx, *source; /* live as long as the simulator */
+    int cost;
+};
 struct sim_timed_launch {
     const char *kernel;
     /* Fractions of the kernel's time, less the time in which a dependent launch overlaps the previous one: on
@@ -359,6 +368,8 @@ struct sim_timed_launch {
     double lived[32], bar[32], mbarrier[32], cluster[32], own[32];
     /* Cycles of each step in the chain that ends last, from when the launch could begin. */
     double chain[SIM_STEPS];
+    /* The PTX lines that took most of that chain, each with one cost, the largest first; share 0: no more. */
+    struct sim_costly_line lines[SIM_COSTLY];
     double start_us, end_us; /* start of its first CTA and end of its last, since the first call */
 };
 /* Launch number `index`; false past the end, and past the listed ones (4096). */

@@ -90,6 +90,18 @@ static void read_text(struct reader *r, char *to, size_t room, const char *where
     need(r, '"', where);
 }
 
+/* Reads the key of the next member: `name`, or true for `other` if that is not NULL. */
+static bool need_key(struct reader *r, const char *name, const char *other, const char *where) {
+    char key[NAME_ROOM];
+    read_text(r, key, sizeof key, where);
+    need(r, ':', where);
+    const bool is_other = other != NULL && strcmp(key, other) == 0;
+    if (!is_other && strcmp(key, name) != 0) {
+        fail(r, "%s: a member '%s'; expected %s", where, key, name);
+    }
+    return is_other;
+}
+
 static double read_number(struct reader *r, const char *where) {
     char digits[40] = "", *end;
     (void)peek(r);
@@ -163,15 +175,11 @@ static uint64_t stored(struct reader *r, const struct place *place, double value
 
 /* Reads a parameter behind its key.  Every value must name its source. */
 static void read_value(struct reader *r, struct chip *chip, const struct place *place) {
-    char unit[NAME_ROOM], source[400], key[NAME_ROOM];
+    char unit[NAME_ROOM], source[400];
     struct curve curve = {0};
     double value = 0;
     need(r, '{', place->name);
-    read_text(r, key, sizeof key, place->name);
-    need(r, ':', place->name);
-    if (strcmp(key, "value") != 0) {
-        fail(r, "%s: its first member is '%s'; expected value, unit, source", place->name, key);
-    }
+    (void)need_key(r, "value", NULL, place->name);
     if (place->curve) {
         need(r, '[', place->name);
         do {
@@ -193,26 +201,17 @@ static void read_value(struct reader *r, struct chip *chip, const struct place *
     } else {
         value = read_number(r, place->name);
     }
-    char *texts[] = {unit, source};
-    size_t rooms[] = {sizeof unit, sizeof source};
-    static const char *const members[] = {"unit", "source"};
-    bool other = !place->curve; /* a "machine" value may follow */
-    for (int i = 0; i < 2 && !r->failed; i++) {
+    need(r, ',', place->name);
+    if (need_key(r, "unit", place->curve ? NULL : "machine", place->name)) {
+        const double by_machine = read_number(r, place->name);
+        value = r->machine ? by_machine : value;
         need(r, ',', place->name);
-        read_text(r, key, sizeof key, place->name);
-        need(r, ':', place->name);
-        if (other && i == 0 && strcmp(key, "machine") == 0) {
-            double by_machine = read_number(r, place->name);
-            value = r->machine ? by_machine : value;
-            other = false;
-            i--;
-            continue;
-        }
-        if (strcmp(key, members[i]) != 0) {
-            fail(r, "%s: a member '%s'; expected value, unit, source", place->name, key);
-        }
-        read_text(r, texts[i], rooms[i], place->name);
+        (void)need_key(r, "unit", NULL, place->name);
     }
+    read_text(r, unit, sizeof unit, place->name);
+    need(r, ',', place->name);
+    (void)need_key(r, "source", NULL, place->name);
+    read_text(r, source, sizeof source, place->name);
     need(r, '}', place->name);
     if (!r->failed && !right_unit(place->kind, unit)) {
         fail(r, "%s: unit '%s'", place->name, unit);
@@ -240,18 +239,10 @@ static bool chip_read(struct chip *chip, const char *text, size_t bytes, bool ma
     bool seen[PLACES] = {false};
     memset(chip, 0, sizeof *chip);
     need(&r, '{', "chip file");
-    read_text(&r, key, sizeof key, "chip file");
-    need(&r, ':', "chip file");
-    if (strcmp(key, "chip") != 0) {
-        fail(&r, "chip file: its first member is '%s'; expected chip", key);
-    }
+    (void)need_key(&r, "chip", NULL, "chip file");
     read_text(&r, chip->name, sizeof chip->name, "chip");
     need(&r, ',', "chip");
-    read_text(&r, key, sizeof key, "chip file");
-    need(&r, ':', "parameters");
-    if (strcmp(key, "parameters") != 0) {
-        fail(&r, "chip file: a member '%s'; expected parameters", key);
-    }
+    (void)need_key(&r, "parameters", NULL, "chip file");
     need(&r, '{', "parameters");
     do {
         size_t at = 0;

@@ -49,6 +49,10 @@ void timing_free(struct timing *timing) {
     for (uint32_t i = 0; timing != NULL && i < timing->nislands; i++) {
         free(timing->islands[i].events);
     }
+    for (uint64_t i = 0; timing != NULL && timing->launch != NULL && i < timing->launches && i < MAX_LAUNCHES;
+         i++) {
+        path_free_lines(timing->launch[i].lines);
+    }
     if (timing != NULL) {
         free(timing->sm);
         free(timing->l2);
@@ -69,17 +73,14 @@ void warp_time_make(struct warp *warp, struct worker *worker) {
     const struct launch *launch = worker->launch;
     warp->time = run_take(worker, 1, sizeof *warp->time);
     warp->time->rows = launch->reg_bytes / ROW32 + 2;
-    warp->time->pred_words = launch->pred_bytes / 4 + 2;
-    warp->time->ready = run_take(worker, warp->time->rows, sizeof *warp->time->ready);
-    warp->time->ready_preds = run_take(worker, warp->time->pred_words, sizeof *warp->time->ready_preds);
-    warp->time->pipe = run_take(worker, warp->time->rows, 1);
+    warp->time->nvalues = warp->time->rows + launch->pred_bytes / 4 + 2;
+    warp->time->values = run_take(worker, warp->time->nvalues, sizeof *warp->time->values);
+    warp->time->pred_values = warp->time->values + warp->time->rows;
 }
 
 void warp_time_start(struct warp *warp, ticks at) {
     struct warp_time *time = warp->time;
-    memset(time->ready, 0, time->rows * sizeof *time->ready);
-    memset(time->ready_preds, 0, time->pred_words * sizeof *time->ready_preds);
-    memset(time->pipe, 0, time->rows);
+    memset(time->values, 0, time->nvalues * sizeof *time->values);
     memset(time->waited, 0, sizeof time->waited);
     memset(time->read, 0, sizeof time->read);
     time->began = time->next = time->last = time->started = at;
@@ -90,9 +91,7 @@ void warp_time_start(struct warp *warp, ticks at) {
 
 void warp_time_free(struct warp *warp) {
     if (warp->time != NULL) {
-        free(warp->time->ready);
-        free(warp->time->ready_preds);
-        free(warp->time->pipe);
+        free(warp->time->values);
         free(warp->time);
     }
 }

@@ -81,13 +81,16 @@ struct warp_time {
     ticks due;                 /* time of the event at which the warp tries to issue */
     ticks started;             /* when all instructions issued so far have their operands */
     ticks operands;            /* when the next instruction's operands are there (time_ready) */
-    ticks *ready;              /* by row of registers: when its value is there */
-    ticks *ready_preds;        /* by row of predicates */
-    uint32_t rows, pred_words;
-    uint8_t *pipe; /* by row of registers: 1 + the pipe that wrote it */
-    bool blocked;  /* all splits wait */
-    bool partly;   /* a split waits, and another split of the warp can still run */
-    bool early;    /* at an MMA that other warps of its warpgroup have not reached */
+    const struct insn *latest; /* the instruction whose result is there last of those; NULL: all always were */
+    struct value {
+        ticks ready; /* when it is there */
+        const struct insn *from;
+        uint8_t pipe;        /* 1 + the pipe that wrote it; 0: none */
+    } *values, *pred_values; /* by row of registers, and behind these of predicates */
+    uint32_t rows, nvalues;
+    bool blocked; /* all splits wait */
+    bool partly;  /* a split waits, and another split of the warp can still run */
+    bool early;   /* at an MMA that other warps of its warpgroup have not reached */
     enum wait_kind wait;
     ticks slept;             /* when the wait began */
     ticks arrived;           /* when its arrival at a named or cluster barrier has had its turn */
@@ -105,7 +108,6 @@ struct warp_time {
     bool fence_waits;         /* the fence also waits for copies under way */
     ticks waited[WAIT_KINDS]; /* time waited so far, by reason; WAIT_NONE: for operands, slots and pipes */
     struct path path;
-    ticks loads_until; /* when the last of its global loads is there */
 };
 
 /* A resource that all SMs share, with what each launch took of it in each window: an overlapping later launch
@@ -149,12 +151,9 @@ struct sm_time {
     } part[SM_PARTS];
     struct server shared, lsu, async_copies, tensor, copy_engine, load_port, store_port, remote, barrier,
         load_lines;
-    struct sm_slice *slices;  /* SM_SLICES */
-    ticks reads_ahead;        /* shared-memory time that running MMAs have read of B ahead */
     uint64_t parameters;      /* lines of the launch's parameters that the SM holds, a bit each */
     uint64_t parameters_kept; /* those it held before a dependent launch replaced them */
     ticks parameters_from;    /* when the first line is there */
-    uint64_t split;           /* bytes of L1 that are shared memory now */
     uint64_t turn;            /* in the order of turns at L2 or HBM: bytes up to the end of its last part */
     ticks parts_seen;         /* when its stores of partial sectors are visible */
     ticks far_answered;       /* when the data that its copies asked of HBM is there */
@@ -177,7 +176,11 @@ struct sm_time {
     } taken[STORE_WINDOWS];
     const void *tensor_user; /* the warpgroup with the last MMA, named by its first warp */
     struct mma_queue mmas;
-    uint64_t *l1; /* tags */
+    /* What precedes is of one launch; what follows stays. */
+    uint64_t split;          /* bytes of L1 that are shared memory now */
+    struct sm_slice *slices; /* SM_SLICES */
+    ticks reads_ahead;       /* shared-memory time that running MMAs have read of B ahead */
+    uint64_t *l1;            /* tags */
     uint32_t l1_lines;
     /* CTAs that are still here when a dependent launch starts. */
     struct tenant {
@@ -281,10 +284,11 @@ struct timing {
         ticks busy[SIM_RESOURCES], busiest[SIM_RESOURCES];
         /* Indexed by the warp's place in its CTA: time waited for each reason, and time lived. */
         ticks waited[MAX_WARPS][WAIT_KINDS], lived[MAX_WARPS];
-        struct path path;     /* path of the warp that ended last */
-    } *launch, running;       /* launch: the first MAX_LAUNCHES */
-    const struct path *cause; /* path of the event that is waking warps now */
-    struct path operation;    /* path of the operation that wakes them */
+        struct path path;                         /* path of the warp that ended last */
+        struct sim_costly_line lines[SIM_COSTLY]; /* of that path */
+    } *launch, running;                           /* launch: the first MAX_LAUNCHES */
+    const struct path *cause;                     /* path of the event that is waking warps now */
+    struct path operation;                        /* path of the operation that wakes them */
     struct timeline *timeline;
     ticks host;                               /* when the host's next call can be at the device */
     ticks before_end;                         /* the launch before: its end */

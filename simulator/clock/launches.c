@@ -1,10 +1,6 @@
 /* Times at which a launch begins and ends, and at which the next one may begin. */
 #include "timing.h"
 
-static void release(struct server *server) {
-    server->free = server->busy = 0;
-}
-
 static uint32_t ctas_of_cluster(const struct launch *launch) {
     return launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
 }
@@ -13,37 +9,9 @@ static uint32_t ctas_of_cluster(const struct launch *launch) {
  * sooner. So each launch begins with free resources; overlap.c remembers what earlier launches took of them. */
 static void release_all(struct timing *timing) {
     for (uint64_t i = 0; i < timing->chip.sms; i++) {
-        struct sm_time *sm = &timing->sm[i];
-        struct server *const of_sm[] = {&sm->shared,      &sm->lsu,       &sm->async_copies, &sm->tensor,
-                                        &sm->copy_engine, &sm->load_port, &sm->store_port,   &sm->remote,
-                                        &sm->barrier,     &sm->load_lines};
-        for (size_t j = 0; j < sizeof of_sm / sizeof *of_sm; j++) {
-            release(of_sm[j]);
-        }
-        sm->stored_here = sm->fence = 0;
-        sm->arrivals_out = sm->stores_out = sm->last_gone = sm->far_until = sm->far_answered = 0;
-        sm->parts_seen = 0;
-        memset(sm->completions, 0, sizeof sm->completions);
-        memset(sm->taken, 0, sizeof sm->taken);
-        sm->ncompletions = sm->copies = sm->touched = 0;
-        sm->tensor_user = NULL;
-        sm->parameters = sm->parameters_from = sm->parameters_kept = 0;
-        memset(&sm->mmas, 0, sizeof sm->mmas);
-        memset(&sm->fences, 0, sizeof sm->fences);
-        for (int j = 0; j < SM_PARTS; j++) {
-            struct part *part = &sm->part[j];
-            part->issue = part->issued = part->dispatch = 0;
-            part->last = NULL;
-            release(&part->mma);
-            release(&part->tmem);
-            for (int k = 0; k < PIPES; k++) {
-                release(&part->pipe[k]);
-            }
-        }
+        memset(&timing->sm[i], 0, offsetof(struct sm_time, split));
     }
-    release(&timing->l2_load->server);
-    release(&timing->l2_store->server);
-    release(&timing->hbm->server);
+    timing->l2_load->server = timing->l2_store->server = timing->hbm->server = (struct server){0};
     timing->l2_loads_until = 0;
 }
 
@@ -181,6 +149,7 @@ static void list(const struct launch *launch) {
         timing->running.alone = timing->end - later(timing->first_start, timing->before_end);
         timing->running.ctas = launch->ncluster * ctas_of_cluster(launch);
         take_busy(&timing->running, timing);
+        path_lines(&timing->running.path, launch->module, timing->running.lines);
         timing->launch[timing->launches] = timing->running;
     }
 }

@@ -177,6 +177,17 @@ static ticks served(struct timing *timing, const struct request *request) {
     return done;
 }
 
+/* The registers of a warp's load have their values at `done`. */
+static void loaded(const struct warp *warp, uint32_t row_base, const struct insn *insn, ticks done) {
+    for (uint32_t i = 0; i < insn->ndst; i++) {
+        if (insn->op[i].base == BASE_REGS) {
+            struct value *value = &warp->time->values[row_base + insn->op[i].off / ROW32];
+            value->ready = done;
+            value->from = insn;
+        }
+    }
+}
+
 void time_settle(struct timing *timing) {
     qsort(timing->requests, timing->nrequests, sizeof *timing->requests, by_time);
     if (timing->nrequests > 0) {
@@ -192,12 +203,8 @@ void time_settle(struct timing *timing) {
                 event_add_stage(timing, request->op, request->cta, done + request->after, request->last_stage);
             }
         }
-        for (uint32_t j = 0; request->insn != NULL && !request->store && j < request->insn->ndst; j++) {
-            struct operand operand = request->insn->op[j];
-            if (operand.base == BASE_REGS) {
-                request->warp->time->ready[request->row_base + operand.off / ROW32] = done;
-                request->warp->time->loads_until = later(request->warp->time->loads_until, done);
-            }
+        if (request->insn != NULL && !request->store) {
+            loaded(request->warp, request->row_base, request->insn, done);
         }
     }
     timing->nrequests = 0;
@@ -292,12 +299,8 @@ void time_global(struct run *run, const struct insn *insn) {
     ticks turn =
         store || ahead ? timing->issued : booked(&sm->load_lines, timing->issued, count * chip->load_line);
     if (lines == 0) { /* all in L1 */
-        for (uint32_t i = 0; i < insn->ndst; i++) {
-            if (insn->op[i].base == BASE_REGS) {
-                run->warp->time->ready[run->launch->reg_base[run->split->function->index] / ROW32 +
-                                       insn->op[i].off / ROW32] = turn + chip->l1_latency;
-            }
-        }
+        loaded(run->warp, run->launch->reg_base[run->split->function->index] / ROW32, insn,
+               turn + chip->l1_latency);
         return;
     }
     if (store && chip->store_line_bytes > 0) {
@@ -328,11 +331,7 @@ void time_global(struct run *run, const struct insn *insn) {
         request->warp = run->warp;
         request->insn = insn;
         request->row_base = run->launch->reg_base[run->split->function->index] / ROW32;
-        for (uint32_t i = 0; i < insn->ndst; i++) {
-            if (insn->op[i].base == BASE_REGS) {
-                run->warp->time->ready[request->row_base + insn->op[i].off / ROW32] = NEVER;
-            }
-        }
+        loaded(run->warp, request->row_base, insn, NEVER);
     }
 }
 

@@ -1,15 +1,64 @@
 /* The critical path of a launch (path.h). */
+#include <stdlib.h>
+
+#include "machine/findings.h"
 #include "timing.h"
+
+#define SPACED 6 /* samples begin a cycle apart (TICKS) */
 
 static ticks earlier(ticks a, ticks b) {
     return a < b ? a : b;
 }
 
-static void add(struct path *path, int step, ticks until) {
-    if (until > path->at) {
-        path->step[step] += until - path->at;
-        path->at = until;
+/* The next moment lies anywhere in its interval, so that no loop of the kernel keeps time with the samples. */
+static ticks next_sample(const struct path *path) {
+    uint64_t state = path->nsamples;
+    const ticks interval = path->began + (state << path->spacing);
+    return interval + (next_random(&state) >> (64 - path->spacing));
+}
+
+static void add_cost(struct path *path, int step, int kind, ticks until) {
+    if (until <= path->at) {
+        return;
     }
+    path->step[step] += until - path->at;
+    path->at = until;
+    while (next_sample(path) < until) {
+        if (path->nsamples == PATH_SAMPLES) {
+            for (uint32_t i = 0; i < PATH_SAMPLES / 2; i++) {
+                uint64_t state = i;
+                path->sample[i] = path->sample[2 * i + next_random(&state) % 2];
+            }
+            path->nsamples = PATH_SAMPLES / 2;
+            path->spacing++;
+        } else {
+            path->sample[path->nsamples++] = path->place * SIM_COSTS + (uint32_t)kind;
+        }
+    }
+}
+
+static void add(struct path *path, int step, ticks until) {
+    add_cost(path, step, step, until);
+}
+
+static uint32_t place_of(const struct warp *warp, const struct insn *insn) {
+    return (uint32_t)(insn - warp->cta->cluster->launch->module->code);
+}
+
+/* The warp's next instruction has waited until then: for the last of its operands, then for its turn. */
+static void add_instruction(struct warp *warp, ticks until) {
+    struct path *path = &warp->time->path;
+    const struct insn *latest = warp->time->latest;
+    const int step = SIM_STEP_WARPS + (int)warp->index;
+    if (latest != NULL) {
+        const uint32_t place = path->place;
+        const bool loaded = latest->timing == FAMILY_MEMORY && latest->space != SP_SHARED;
+        path->place = place_of(warp, latest);
+        add_cost(path, loaded ? SIM_STEP_LOADS : step, loaded ? SIM_STEP_LOADS : SIM_COST_RESULT,
+                 earlier(warp->time->operands, until));
+        path->place = place;
+    }
+    add_cost(path, step, SIM_COST_TURN, until);
 }
 
 void path_start(struct timing *timing, const struct island *island, struct warp *warp, ticks at) {
@@ -17,32 +66,41 @@ void path_start(struct timing *timing, const struct island *island, struct warp 
     if (island->path.at != 0) {
         *path = island->path;
     } else {
-        *path = (struct path){.at = timing->begin};
+        *path = (struct path){.began = timing->begin, .at = timing->begin, .spacing = SPACED};
         add(path, SIM_STEP_BEFORE, earlier(timing->before_end, at)); /* a dependent launch may start sooner */
     }
     add(path, SIM_STEP_START, at);
-    warp->time->loads_until = 0;
 }
 
 void path_issue(struct timing *timing, struct warp *warp, const struct insn *insn) {
     struct path *path = &warp->time->path;
     ticks at = timing->now;
     timing->cause = path;
-    add(path, SIM_STEP_LOADS, earlier(warp->time->loads_until, at));
-    add(path, insn->timing == FAMILY_GRID_WAIT ? SIM_STEP_BEFORE : SIM_STEP_WARPS + (int)warp->index, at);
+    add_cost(path, SIM_STEP_WARPS + (int)warp->index, SIM_COST_NEXT, earlier(warp->time->next, at));
+    path->place = place_of(warp, insn);
+    if (insn->timing == FAMILY_GRID_WAIT) {
+        add(path, SIM_STEP_BEFORE, at);
+    }
+    add_instruction(warp, at);
+}
+
+void path_started(struct warp *warp, ticks until) {
+    add_instruction(warp, until);
 }
 
 void path_wake(const struct timing *timing, struct warp *warp, ticks wake) {
     struct path *path = &warp->time->path;
+    const uint32_t place = path->place;
     if (timing->cause != NULL && timing->cause != path) {
         *path = *timing->cause;
+        path->place = place;
     }
     add(path, SIM_STEP_BARRIERS, wake);
 }
 
 void path_end(struct timing *timing, struct island *island, struct warp *warp, ticks at) {
     struct path *path = &warp->time->path;
-    add(path, SIM_STEP_WARPS + (int)warp->index, at);
+    add_instruction(warp, at);
     if (path->at >= island->path.at) {
         island->path = *path;
     }
@@ -75,4 +133,53 @@ void path_operation(struct timing *timing, const struct path *path, const char *
 
 void path_queued(struct path *path, enum sim_step step, ticks wait) {
     add(path, (int)step, path->at + wait);
+}
+
+/* ---- the lines that cost most ---- */
+
+static int by_size(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x < y) - (x > y);
+}
+
+void path_lines(const struct path *path, const struct module *module, struct sim_costly_line *lines) {
+    uint64_t runs[PATH_SAMPLES]; /* a sample, and above its 32 bits how often */
+    uint32_t count = 0, all = path->nsamples, listed = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        runs[i] = path->sample[i];
+    }
+    qsort(runs, all, sizeof *runs, by_size);
+    for (uint32_t i = 0; i < path->nsamples; i++) {
+        all -= runs[i] % SIM_COSTS == SIM_STEP_BEFORE; /* the earlier launch has its own report */
+        if (count == 0 || (uint32_t)runs[count - 1] != runs[i]) {
+            runs[count++] = runs[i];
+        }
+        runs[count - 1] += (uint64_t)1 << 32;
+    }
+    qsort(runs, count, sizeof *runs, by_size);
+    for (uint32_t i = 0; i < count && listed < SIM_COSTLY; i++) {
+        const uint32_t cost = (uint32_t)runs[i] % SIM_COSTS;
+        const struct insn *insn = &module->code[(uint32_t)runs[i] / SIM_COSTS];
+        if (cost == SIM_STEP_BEFORE || cost == SIM_STEP_START) {
+            continue;
+        }
+        char *ptx = text_of(module, insn), *source = source_of(module, insn);
+        if (ptx == NULL || source == NULL) {
+            free(ptx);
+            free(source);
+            return;
+        }
+        lines[listed++] = (struct sim_costly_line){.share = (double)(runs[i] >> 32) / all,
+                                                   .ptx_line = insn->line,
+                                                   .ptx = ptx,
+                                                   .source = source,
+                                                   .cost = (int)cost};
+    }
+}
+
+void path_free_lines(struct sim_costly_line *lines) {
+    for (int i = 0; i < SIM_COSTLY; i++) {
+        free((void *)(uintptr_t)lines[i].ptx);
+        free((void *)(uintptr_t)lines[i].source);
+    }
 }

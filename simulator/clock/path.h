@@ -6,20 +6,29 @@
 #include "chip.h"
 #include "sim.h"
 
+#define PATH_SAMPLES 512
+
 struct path {
-    ticks at; /* the end of the last step */
+    ticks began, at; /* at: the end of the last step */
     ticks step[SIM_STEPS];
+    uint32_t place; /* of the instruction that took the last step, in the module's code */
+    /* What took the time at evenly spread moments since `began`: place * SIM_COSTS + kind.  Twice as far apart,
+     * by a power of two of ticks, whenever there are too many. */
+    uint32_t spacing, nsamples, sample[PATH_SAMPLES];
 };
 
 struct timing;
 struct island;
 struct warp;
 struct insn;
+struct module;
 
 /* The warp starts, at the launch's begin or after the CTA that made room for it. */
 void path_start(struct timing *timing, const struct island *island, struct warp *warp, ticks at);
 /* The warp issues an instruction. */
 void path_issue(struct timing *timing, struct warp *warp, const struct insn *insn);
+/* Its arithmetic, which issues ahead of its operands, has started at `until`. */
+void path_started(struct warp *warp, ticks until);
 /* The running event ends the warp's wait; the warp continues at `wake`. */
 void path_wake(const struct timing *timing, struct warp *warp, ticks wake);
 void path_end(struct timing *timing, struct island *island, struct warp *warp, ticks at);
@@ -27,6 +36,10 @@ void path_end(struct timing *timing, struct island *island, struct warp *warp, t
 void path_operation(struct timing *timing, const struct path *path, const char *kind);
 /* The path includes a wait in a queue of the memory path. */
 void path_queued(struct path *path, enum sim_step step, ticks wait);
+/* Writes the lines that took most of the path, fewer if there is no memory; path_free_lines frees their texts.
+ */
+void path_lines(const struct path *path, const struct module *module, struct sim_costly_line *lines);
+void path_free_lines(struct sim_costly_line *lines);
 
 /* ---- the timeline of each launch's first cluster (timeline.c) ---- */
 

@@ -45,6 +45,13 @@ const char *sim_step_name(int step) {
     return step < 0 || step >= SIM_STEPS ? NULL : step >= SIM_STEP_WARPS ? "instructions" : names[step];
 }
 
+const char *sim_cost_name(int cost) {
+    return cost == SIM_COST_RESULT ? "latency of its result"
+           : cost == SIM_COST_TURN ? "issue slots and pipes"
+           : cost == SIM_COST_NEXT ? "until the next one issues"
+                                   : sim_step_name(cost);
+}
+
 bool sim_span(const struct sim *sim, size_t index, struct sim_span *span) {
     const struct timing *timing = sim->timing;
     const struct span *kept = timing == NULL ? NULL : timeline_span(timing, index);
@@ -89,6 +96,7 @@ bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_laun
     for (int i = 0; i < SIM_STEPS; i++) {
         launch->chain[i] = (double)listed->path.step[i] / TICKS;
     }
+    memcpy(launch->lines, listed->lines, sizeof launch->lines);
     for (int i = 0; i < MAX_WARPS; i++) {
         double warps = (double)listed->ctas * TICKS;
         launch->lived[i] = (double)listed->lived[i] / warps;

@@ -7,6 +7,7 @@
 
 #define WARPS       32
 #define STATED_MOST 0.05 /* smallest share of the chain that is named */
+#define LISTED_MOST 0.02 /* smallest share of a PTX line that is listed */
 #define ROOM        600
 
 /* A unit busy for this share of the time sets the pace, whatever the longest chain consists of. */
@@ -89,6 +90,21 @@ static void chain_json(const struct sim_timed_launch *launch, FILE *to) {
     (void)fputs(separator[2] == '\0' ? "}" : ", \"chain\": {}", to);
 }
 
+static void lines_json(const struct sim_timed_launch *launch, FILE *to) {
+    (void)fputs(", \"lines\": [", to);
+    for (int i = 0; i < SIM_COSTLY && launch->lines[i].share > 0; i++) {
+        const struct sim_costly_line *line = &launch->lines[i];
+        (void)fprintf(to,
+                      "%s{\"share\": %.3f, \"cost\": \"%s\", \"ptx_line\": %u, \"ptx\": ", i == 0 ? "" : ", ",
+                      line->share, sim_cost_name(line->cost), line->ptx_line);
+        print_string(to, line->ptx);
+        (void)fputs(", \"source\": ", to);
+        print_string(to, line->source);
+        (void)fputs("}", to);
+    }
+    (void)fputs("]", to);
+}
+
 static void launch_json(const struct sim_timed_launch *launch, FILE *to) {
     char sentence[ROOM], name[200];
     (void)fputs("{\"kernel\": ", to);
@@ -102,6 +118,7 @@ static void launch_json(const struct sim_timed_launch *launch, FILE *to) {
     }
     warps_json(launch, to);
     chain_json(launch, to);
+    lines_json(launch, to);
     critical(launch, sentence, sizeof sentence);
     (void)fputs(", \"critical\": ", to);
     print_string(to, sentence);
@@ -156,6 +173,12 @@ static void launch_text(const struct sim_timed_launch *launch, FILE *to) {
     }
     critical(launch, sentence, sizeof sentence);
     (void)fprintf(to, "simulated, critical: %s\n", sentence);
+    for (int i = 0; i < SIM_COSTLY && launch->lines[i].share >= LISTED_MOST; i++) {
+        const struct sim_costly_line *line = &launch->lines[i];
+        (void)fprintf(to, "%s  %3.0f %%  PTX line %u, %s: %s%s%s\n",
+                      i > 0 ? "" : "simulated, lines of that chain:\n", 100 * line->share, line->ptx_line,
+                      sim_cost_name(line->cost), line->ptx, line->source[0] != '\0' ? " | " : "", line->source);
+    }
 }
 
 void sim_print_times(const struct sim *sim, FILE *to) {

@@ -179,10 +179,9 @@ ticks time_before(const struct warp *warp, const struct split *split, ticks read
 
 /* A store or atomic on global memory with release semantics beyond the cluster. */
 static bool releases(const struct insn *insn) {
-    bool ordered = strstr(insn->name, ".release") != NULL || strstr(insn->name, ".acq_rel") != NULL;
-    bool far = strstr(insn->name, ".gpu") != NULL || strstr(insn->name, ".sys") != NULL;
-    bool global = insn->space == SP_GLOBAL || insn->space == SP_GENERIC;
-    return insn->timing == FAMILY_MEMORY && ordered && far && global;
+    return insn->timing == FAMILY_MEMORY && (insn->space == SP_GLOBAL || insn->space == SP_GENERIC) &&
+           (strstr(insn->name, ".release") != NULL || strstr(insn->name, ".acq_rel") != NULL) &&
+           (strstr(insn->name, ".gpu") != NULL || strstr(insn->name, ".sys") != NULL);
 }
 
 /* HW (measured, H200 and H100: stores_and_word_cycles): ptxas puts a GPU-scope fence before such an

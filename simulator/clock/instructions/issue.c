@@ -291,6 +291,7 @@ void time_issue(struct run *run, const struct insn *insn) {
         issue_machine(run, insn, machine, share);
     } else if (order_of(family) == ORDER_FREE) {
         time->started = later(time->started, start);
+        path_started(warp, time->started);
     }
     if (cost.pipe != PIPES) {
         ticks last = start + (insn->machine - 1u) * cost.interval;

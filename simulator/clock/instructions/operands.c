@@ -15,10 +15,10 @@ static uint32_t pred_base(const struct warp *warp, const struct split *split) {
     return warp->cta->cluster->launch->pred_base[split->function->index] / 4;
 }
 
-static ticks *operand_ready(const struct warp *warp, const struct split *split, struct operand operand) {
+static struct value *value_of(const struct warp *warp, const struct split *split, struct operand operand) {
     return operand.sink                 ? NULL
-           : operand.base == BASE_REGS  ? &warp->time->ready[row_base(warp, split) + operand.off / ROW32]
-           : operand.base == BASE_PREDS ? &warp->time->ready_preds[pred_base(warp, split) + operand.off / 4]
+           : operand.base == BASE_REGS  ? &warp->time->values[row_base(warp, split) + operand.off / ROW32]
+           : operand.base == BASE_PREDS ? &warp->time->pred_values[pred_base(warp, split) + operand.off / 4]
                                         : NULL;
 }
 
@@ -29,34 +29,37 @@ bool time_left_out(const struct warp *warp, const struct split *split, const str
 
 ticks time_operands_ready(const struct warp *warp, const struct split *split, const struct insn *insn,
                           uint32_t first, enum pipe pipe) {
-    const struct warp_time *time = warp->time;
+    struct warp_time *time = warp->time;
     ticks ready = 0, cross = timing_of(warp)->chip.cross_pipe_latency;
+    time->latest = NULL;
     if (insn->guard != 0) {
-        ready = time->ready_preds[pred_base(warp, split) + insn->guard_off / 4];
+        const struct value *guard = &time->pred_values[pred_base(warp, split) + insn->guard_off / 4];
+        ready = guard->ready;
+        time->latest = guard->from;
     }
     for (uint32_t i = first; i < insn->nop; i++) {
-        const ticks *at = operand_ready(warp, split, insn->op[i]);
-        if (at == NULL || *at == 0) {
+        const struct value *value = value_of(warp, split, insn->op[i]);
+        if (value == NULL || value->ready == 0) {
             continue;
         }
-        if (*at == NEVER) {
+        if (value->ready == NEVER) {
             return NEVER;
         }
-        uint8_t from = insn->op[i].base == BASE_REGS && pipe != PIPES ? time->pipe[at - time->ready] : 0;
-        ready = later(ready, *at + (from != 0 && from != 1 + (uint8_t)pipe && i >= insn->ndst ? cross : 0));
+        uint8_t from = insn->op[i].base == BASE_REGS && pipe != PIPES ? value->pipe : 0;
+        ticks at = value->ready + (from != 0 && from != 1 + (uint8_t)pipe && i >= insn->ndst ? cross : 0);
+        time->latest = at > ready ? value->from : time->latest;
+        ready = later(ready, at);
     }
     return ready;
 }
 
 void time_results_ready(struct warp *warp, const struct split *split, const struct insn *insn, ticks ready,
                         enum pipe pipe) {
+    const struct insn *from = insn->timing == FAMILY_FREE ? warp->time->latest : insn;
     for (uint32_t i = 0; i < insn->ndst; i++) {
-        ticks *at = operand_ready(warp, split, insn->op[i]);
-        if (at != NULL) {
-            *at = ready;
-            if (insn->op[i].base == BASE_REGS) {
-                warp->time->pipe[at - warp->time->ready] = pipe == PIPES ? 0 : (uint8_t)(1 + pipe);
-            }
+        struct value *value = value_of(warp, split, insn->op[i]);
+        if (value != NULL) {
+            *value = (struct value){ready, from, pipe == PIPES ? 0 : (uint8_t)(1 + pipe)};
         }
     }
 }

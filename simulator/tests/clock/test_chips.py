@@ -63,7 +63,7 @@ def test_a_chip_file_that_is_wrong_is_refused_by_its_key(tmp_path, change, said)
 
 POINTS = "[" + ", ".join(f"[{i}, 1]" for i in range(1, 10)) + "]"
 TEXTS = {  # a whole file, in which NAME stands for a parameter's begin: the message
-    '{"name": "x"}': "chip file: its first member is 'name'; expected chip",
+    '{"name": "x"}': "chip file: a member 'name'; expected chip",
     '{"chip": "x", "values": {}}': "chip file: a member 'values'; expected parameters",
     '{"chip": "x" "parameters": {}}': "chip: expected ',' at '\"parameters\"'",
     '["chip"]': "chip file: expected '{' at '[\"chip\"]'",
@@ -71,7 +71,7 @@ TEXTS = {  # a whole file, in which NAME stands for a parameter's begin: the mes
     '{"chip': "chip file: expected '\"' at ''",
     '{"chip": "\\u0041"}': "chip: a string that is too long or has an escape",
     '{"chip": "' + "x" * 500 + '"}': "chip: a string that is too long or has an escape",
-    '{"chip": "x", "parameters": {"sms": {"unit": 1}}}': "sms: its first member is 'unit'; expected value, unit",
+    '{"chip": "x", "parameters": {"sms": {"unit": 1}}}': "sms: a member 'unit'; expected value",
     '{"chip": "x", "parameters": {"sms": {"value": x}}}': "sms: no number at 'x}}}'",
     '{"chip": "x", "parameters": {"sms": {"value": 4, "source": "x"}}}': "sms: ",
     '{"chip": "x", "parameters": {"copy_latency_l2": {"value": ' + POINTS + "}}}": "copy_latency_l2: ",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,6 +53,63 @@ def test_a_wait_is_followed_back_to_the_copy_that_ended_it(tmp_path):
     assert launch["chain"]["latency of copies"] == pytest.approx(8 * far, rel=0.05)  # by warp 1, which issued none
     assert launch["critical"].startswith("latency of copies")
     assert "instructions of warp 1" in last_launch(copied(1, 3000), tmp_path)["critical"].split(",")[0]
+
+
+def looped(count: int, *statements: str, block: int = 32, report: Path) -> dict:
+    """The last launch of a kernel whose warp 0 repeats `statements`, one a line, while the others wait for it."""
+    loop = "\n".join(("LOOP:", *statements, "add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, %r10; @%p1 bra LOOP;"))
+    start = "mov.u32 %r9, 0; mov.f32 %f1, 0f3F800000; ld.param.u64 %rd1, [p]; mov.u64 %rd5, %rd1; mov.u32 %r1, %tid.x;"
+    sim = Sim(
+        body(start, f"mov.u32 %r10, {count}; setp.ge.u32 %p2, %r1, 32; @%p2 bra WAIT;", loop, "WAIT: bar.sync 0;"),
+        chip="h200",
+    )
+    assert sim.launch("k", sim.buffer(np.zeros(64, np.uint64)), block=block) == 0, sim.findings
+    return last_launch(sim, report)
+
+
+def cost(launch: dict, ptx: str) -> tuple[str, float]:
+    """What the costliest line with that text took time for, and how many cycles."""
+    line = next(line for line in launch["lines"] if line["ptx"].startswith(ptx))
+    return line["cost"], line["share"] * sum(launch["chain"].values())
+
+
+@pytest.mark.parametrize("block", [32, 64])
+def test_the_lines_that_cost_most_are_those_of_the_warp_that_others_wait_for(tmp_path, block: int):
+    chain = ("rcp.approx.f32 %f2, %f1;", "rcp.approx.f32 %f3, %f2;", "rcp.approx.f32 %f1, %f3;")
+    launch = looped(1000, *chain, block=block, report=tmp_path)
+    of = {**dict.fromkeys(chain[:2], ("latency of its result", CHIP["special_latency"])),
+          "@%p1": ("until the next one issues", CHIP["branch_interval"])}  # fmt: skip
+    for ptx, (name, cycles) in of.items():
+        assert cost(launch, ptx) == (name, pytest.approx(1000 * cycles, rel=0.15))
+    assert not [line for line in launch["lines"] if line["ptx"].startswith("bar.sync")]
+
+
+def test_a_load_is_the_line_that_costs_most_only_if_something_waits_for_it(tmp_path):
+    load, use = "ld.global.cg.u64 %rd5, [%rd5];", "add.u64 %rd5, %rd5, %rd1;"
+    waits = looped(100, load, use, report=tmp_path)
+    assert waits["lines"][0]["ptx"] == load
+    assert cost(waits, "ld.") == ("loads of global memory", pytest.approx(100 * CHIP["l2_latency"], rel=0.1))
+    hidden = looped(100, load, "rcp.approx.f32 %f1, %f1;\n" * 40, use, report=tmp_path)
+    assert hidden["lines"][0]["ptx"].startswith("rcp.")
+    assert hidden["chain"].get("loads of global memory", 0) < 100
+
+
+def test_a_copy_that_was_waited_for_is_the_line_that_costs_most(tmp_path):
+    launch = last_launch(copied(8, 10), tmp_path)
+    copies = launch["chain"]["latency of copies"] / sum(launch["chain"].values())
+    for line in launch["lines"]:
+        assert line["ptx"].startswith("cp.async.bulk") and line["cost"] == "latency of copies"
+        assert line["share"] == pytest.approx(copies / 8, abs=0.03)
+
+
+def test_the_text_has_the_costliest_lines_with_the_line_of_the_ptx(tmp_path):
+    text = body("mov.u32 %r9, 0;\nLOOP: add.u32 %r9, %r9, 1;", "setp.lt.u32 %p1, %r9, 500;\n@%p1 bra LOOP;")
+    sim = Sim(text, chip="h200")
+    assert sim.launch("k", 0, block=32) == 0
+    lines = sim.report(tmp_path / "report.txt", "sim_print_summary").splitlines()
+    number = 1 + text[: text.index("@%p1")].count("\n")
+    first = lines[lines.index("simulated, lines of that chain:") + 1]
+    assert first.split(" %  ")[1] == f"PTX line {number}, until the next one issues: @%p1 bra LOOP;"
 
 
 def test_a_dependent_launch_does_not_count_what_it_spends_beside_the_one_before(tmp_path):
