@@ -56,7 +56,9 @@ enum sim_status {
 struct sim_progress {
     uint64_t ctas; /* of its grid; 0: no launch runs */
     uint64_t ended;
-    uint64_t instructions; /* warp instructions so far */
+    uint64_t instructions; /* warp instructions so far; after the launch, all of its */
+    uint64_t expected;     /* those of the launch before, if it was of the same kernel and size; else 0 */
+    uint64_t size;         /* CTAs of the last launch that began */
     uint64_t began_ns;     /* CLOCK_MONOTONIC */
     char kernel[200];      /* as in the PTX, cut off */
 };

@@ -34,18 +34,35 @@ static bool print_launch(const struct run_status *status) {
         return false;
     }
     (void)snprintf(kernel, sizeof kernel, "%.*s", (int)sizeof kernel - 1, progress->kernel);
-    (void)fprintf(
-        stderr, ", launch %llu, %s: %llu of %llu CTAs, %.1f M warp instructions",
-        (unsigned long long)atomic_load(&status->launches) + 1, sim_short_name(kernel, name, sizeof name),
-        (unsigned long long)__atomic_load_n(&progress->ended, __ATOMIC_RELAXED), (unsigned long long)ctas,
-        (double)__atomic_load_n(&progress->instructions, __ATOMIC_RELAXED) / 1e6);
+    const uint64_t ended = __atomic_load_n(&progress->ended, __ATOMIC_RELAXED);
+    const double done = (double)__atomic_load_n(&progress->instructions, __ATOMIC_RELAXED);
+    (void)fprintf(stderr, ", launch %llu, %s: %llu of %llu CTAs, %.1f M warp instructions",
+                  (unsigned long long)atomic_load(&status->launches) + 1,
+                  sim_short_name(kernel, name, sizeof name), (unsigned long long)ended,
+                  (unsigned long long)ctas, done / 1e6);
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    const double took =
+        (double)((uint64_t)now.tv_sec * NS_OF_A_SECOND + (uint64_t)now.tv_nsec - progress->began_ns) /
+        NS_OF_A_SECOND;
+    /* CTAs that run at once all end at the end: then the launch before tells more. */
+    const bool by_before = done < (double)progress->expected;
+    const double part = by_before ? done / (double)progress->expected : (double)ended / (double)ctas;
+    if (took > 0) {
+        (void)fprintf(stderr, " (%.1f M a second)", done / 1e6 / took);
+    }
+    if (part > 0 && part <= 1) {
+        (void)fputs(", about ", stderr);
+        print_duration(took * (1 - part) / part);
+        (void)fprintf(stderr, " left in this launch%s",
+                      by_before ? " if it does as much as the one before" : "");
+    }
     return true;
 }
 
 /* One line about what the program does: a simulation is thousands of times slower than a card, and silence
  * looks like a hang. */
 static void print_progress(const struct run_status *status, double seconds) {
-    const struct sim_progress *progress = &status->progress;
     (void)fputs("ptxsim: ", stderr);
     print_duration(seconds);
     if (!print_launch(status)) {
@@ -53,18 +70,6 @@ static void print_progress(const struct run_status *status, double seconds) {
         (void)fprintf(stderr, ", %llu launch%s; the program runs on the host\n", (unsigned long long)launches,
                       launches == 1 ? "" : "es");
         return;
-    }
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    const double took =
-        (double)((uint64_t)now.tv_sec * NS_OF_A_SECOND + (uint64_t)now.tv_nsec - progress->began_ns) /
-        NS_OF_A_SECOND;
-    const uint64_t ctas = __atomic_load_n(&progress->ctas, __ATOMIC_ACQUIRE);
-    const uint64_t ended = __atomic_load_n(&progress->ended, __ATOMIC_RELAXED);
-    if (ended > 0 && ended <= ctas) {
-        (void)fputs(", about ", stderr);
-        print_duration(took * (double)(ctas - ended) / (double)ended);
-        (void)fputs(" left in this launch", stderr);
     }
     (void)fputc('\n', stderr);
 }

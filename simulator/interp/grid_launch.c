@@ -216,7 +216,7 @@ static int run_in_order(struct sim *sim, struct launch *launch) {
                                             : launch_refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
 }
 
-/* Begins (or ends, without CTAs) what a reader sees of the launch. */
+/* Begins what a reader sees of the launch. */
 static void tell_progress(struct launch *launch, const char *kernel, uint64_t ctas) {
     struct sim_progress *progress = launch->sim->options.progress;
     struct timespec now;
@@ -224,7 +224,10 @@ static void tell_progress(struct launch *launch, const char *kernel, uint64_t ct
         return;
     }
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    __atomic_store_n(&progress->ctas, 0, __ATOMIC_RELEASE);
+    const bool again =
+        ctas == progress->size && strncmp(progress->kernel, kernel, sizeof progress->kernel - 1) == 0;
+    progress->expected = again ? progress->instructions : 0;
+    progress->size = ctas;
     (void)snprintf(progress->kernel, sizeof progress->kernel, "%s", kernel);
     progress->began_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     __atomic_store_n(&progress->ended, 0, __ATOMIC_RELAXED);
@@ -279,7 +282,9 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
         status = classified       ? run_in_order(sim, &launch)
                  : why[0] == '\0' ? launch_refuse(sim, SIM_NO_MEMORY, kernel, "out of memory")
                                   : launch_refuse(sim, SIM_BAD_ARGUMENT, kernel, why);
-        tell_progress(&launch, kernel, 0);
+        if (launch.progress != NULL) {
+            __atomic_store_n(&launch.progress->ctas, 0, __ATOMIC_RELEASE);
+        }
     }
     launch_free(&launch);
     if (workspace != NULL) {

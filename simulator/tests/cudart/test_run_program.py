@@ -54,6 +54,7 @@ int main(int count, char **words) {
     cudaMalloc(&p, sizeof host);
     cudaMemcpy(p, host, sizeof host, cudaMemcpyHostToDevice);
     if (way == 'z') return spin<<<16, 1>>>(p), 0;
+    if (way == 'y') return spin<<<1, 256>>>(p), spin<<<1, 256>>>(p), 0;
     if (way == 'f') fork();
     if (way == 'r') unwritten<<<1, 32>>>(p); else reverse<64><<<1, 64>>>(p, way != 'w');
     if (way == 'g') {
@@ -119,6 +120,22 @@ def test_a_long_launch_says_how_far_it_has_come(folder):
         r"ptxsim: 0.2 s, launch 1, spin: \d+ of 16 CTAs, [\d.]+ M warp .*(, about [\d.]+ s left .*)?\n",
         done.stderr,
     )
+
+
+def test_a_launch_of_one_cta_tells_its_progress_by_instructions(folder):
+    """Two launches of the same kernel."""
+    done = run(folder, "--progress", "0.1", "--", "y")
+    told = re.findall(
+        r"launch (\d), spin: 0 of 1 CTAs, ([\d.]+) M warp instructions \(([\d.]+) M a second\)(.*)", done.stderr
+    )
+    first, second = ([line for line in told if line[0] == launch] for launch in "12")
+    amounts = [float(line[1]) for line in first]
+    assert amounts == sorted(set(amounts)) and len(amounts) > 1 and all(float(line[2]) > 0 for line in told), (
+        done.stderr
+    )
+    assert not [line for line in first if line[3] != ""]
+    left = r", about [\d.]+ s left in this launch if it does as much as the one before"
+    assert second and all(re.fullmatch(left, line[3]) for line in second), done.stderr
 
 
 @pytest.mark.parametrize(("ctas", "status"), [(1, 3), (15, 3), (16, 0)])
