@@ -87,17 +87,24 @@ def _same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def _problem(options: argparse.Namespace) -> Problem:
+def _problem(options: argparse.Namespace, parser: Parser) -> Problem:
     """The problem that --problem names, else the case file's, else the submission's, else the default.
 
-    The lines of some problems have the same keys; the submission's problem then decides.
+    The lines of some problems have the same keys; the submission's problem then decides. If it cannot be the case
+    file's, nothing runs.
     """
     if options.problem:
         return PROBLEMS[options.problem]
     of_submission = problem_of_submission(options.submission) if options.submission else None
     if options.case_file is not None:
         with contextlib.suppress(CasesError):  # reading the cases reports the error later
-            return options.case_file.problem(of_submission)
+            of_cases = options.case_file.problem(of_submission)
+            if of_submission not in (None, of_cases):
+                parser.error(
+                    f"--submission: {options.submission} says that it is for {of_submission.name}, and {options.cases} "
+                    f"has cases of {of_cases.name}; expected --problem, if they belong together"
+                )
+            return of_cases
     return of_submission or DEFAULT
 
 
@@ -150,7 +157,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         if (path := getattr(options, name)) and not _is_file(path):
             parser.error(f"--{name}: {path} does not exist or cannot be read")
     options.case_file = CaseFile(options.cases) if options.cases else None
-    options.problem = _problem(options)
+    options.problem = _problem(options, parser)
     usual = "full.txt" if options.data == FULL else "test.txt" if options.mode == "test" else "benchmark.txt"
     options.cases = options.cases or ROOT / options.problem.cases / usual
     options.case_file = options.case_file or CaseFile(options.cases)

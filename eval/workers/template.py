@@ -40,7 +40,9 @@ class _Template:
         program = _PROGRAM.format(path=sys.path, socket=theirs.fileno(), owner=self._owner, bound=bound)
         with lifetime.signals_held(), theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", program], stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+                [sys.executable, "-c", program], pass_fds=(theirs.fileno(),),
+                # All three are open there, whatever the harness's are: a worker puts its log in their places.
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=2,
                 start_new_session=True,  # the harness alone handles a terminal's signals
             )  # fmt: skip
 

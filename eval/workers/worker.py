@@ -121,8 +121,8 @@ def _hint(error: BaseException) -> str:
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback from the first frame that is neither the harness's nor the import system's."""
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(NOT_OWN):
+    """A traceback from the first frame that is neither the harness's nor the import system's; None without any."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(NOT_OWN):
         trace = trace.tb_next
     return trace
 
@@ -138,7 +138,7 @@ def _told(error: BaseException) -> str:
     with contextlib.suppress(BaseException):
         hint = _hint(error)
     with contextlib.suppress(BaseException):
-        frames = traceback.extract_tb(error.__traceback__)
+        frames = traceback.extract_tb(_own_frames(error.__traceback__))
         own = [frame for frame in frames if not frame.filename.startswith((*NOT_OWN, *LIBRARIES))]
         place = (own or frames)[-1]
         where = f" ({Path(place.filename).name}:{place.lineno})"

@@ -111,6 +111,14 @@ def test_tests_report_each_case_and_the_check(root, cases):
     ]
 
 
+def test_the_lines_may_go_to_standard_output_and_standard_error_nowhere(root, cases):
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$@" 2>&-', sys.executable, root / "eval" / "eval.py", "test", cases],
+        env={**os.environ, "POPCORN_FD": "1"}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "check: pass"), done.stdout
+
+
 def test_a_failing_test_reports_its_error_and_exits_112(run, root, cases):
     code, lines, _ = run("test", cases, "--submission", root / ADVERSARIAL / "wrong/one_gemm.py")
     assert code == 112

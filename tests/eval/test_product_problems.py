@@ -48,7 +48,7 @@ def test_the_case_files_are_the_leaderboards(root):
         assert {case.shape for case in cases} == set(problem.published_us["B200"])
 
 
-def test_a_line_without_n_is_the_gemvs_and_a_tie_goes_to_the_submission(tmp_path):
+def test_a_line_without_n_is_the_gemvs_and_a_tie_goes_to_the_submission(tmp_path, capsys):
     assert parse_case("m: 40; k: 64; l: 2; seed: 7").shape == Gemv(40, 64, 2)
     with pytest.raises(CasesError, match="k is 96; expected a multiple of 64"):
         parse_case("m: 40; k: 96; l: 2; seed: 7")
@@ -61,6 +61,11 @@ def test_a_line_without_n_is_the_gemvs_and_a_tie_goes_to_the_submission(tmp_path
         given = ["test", str(cases), "--submission", str(submission)]
         assert command.parse_arguments(given).problem is problem
         assert command.parse_arguments([*given, "--problem", "nvfp4_dual_gemm"]).problem is DEFAULT
+    submission.write_text("#!POPCORN leaderboard nvfp4_gemv\n")
+    with pytest.raises(SystemExit, match="2"):
+        command.parse_arguments(given)
+    assert "submission.py says that it is for gemv, and" in (said := capsys.readouterr().err), said
+    assert command.parse_arguments([*given, "--problem", "dual_gemm"]).problem is DEFAULT
 
 
 @pytest.mark.parametrize("name", ["gemm", "nvfp4_gemm", "gemv", "nvfp4_gemv"])

@@ -299,6 +299,10 @@ def test_a_traceback_begins_and_the_place_ends_in_the_submissions_own_files(tmp_
     first, second, *_ = result.printed.splitlines()
     assert first == "Traceback (most recent call last):" and second.strip().startswith(f'File "{path}", line 5')
     assert "eval" not in result.printed.replace(str(path), "")
+    path.write_text("def custom_kernel(data, more):\n    return more\n")  # no frame is its own
+    result = run_test(path, CASE, CPU, LIMITS)
+    assert result.error.endswith("missing 1 required positional argument: 'more'"), result.error
+    assert "eval" not in result.printed
 
 
 class Hostile(type):
