@@ -7,7 +7,29 @@
 enum { BAR_SYNC, BAR_ARRIVE, BAR_RED };
 enum { RED_POPC, RED_AND, RED_OR };
 
-static void complete(struct cta *cta, struct named_barrier *bar) {
+/* The lanes of a warp that arrive in several parts, each for itself, cover what all of them did.  Threads that
+ * have ended count as arrived where the barrier is all threads'. */
+static void join_parts(const struct cta *cta, const struct named_barrier *bar, const struct run *last) {
+    for (uint32_t i = 0; i < cta->nwarps; i++) {
+        const struct warp *warp = &cta->warps[i];
+        uint32_t here = last != NULL && last->warp == warp ? last->mask : 0;
+        for (uint32_t j = 0; j < warp->nsplits; j++) {
+            const struct split *split = warp->splits[j];
+            const bool waits = split->wait.kind == WAIT_BAR && split->wait.object == bar;
+            here |= waits && split->wait.b == bar->generation ? split->mask : 0;
+        }
+        if (here != 0 && here == (bar->expected == 0 ? warp->live : ALL_LANES)) {
+            bar->gathered->per_lane[warp->number] = bar->gathered->acquired[warp->number];
+        }
+    }
+}
+
+/* last: who completes it; NULL: threads that ended. */
+static void complete(struct cta *cta, struct named_barrier *bar, const struct run *last) {
+    if (bar->in_parts) {
+        join_parts(cta, bar, last);
+    }
+    bar->in_parts = false;
     bar->arrived = 0;
     bar->generation++;
     bar->result_all = bar->all;
@@ -27,7 +49,7 @@ void barriers_lost(struct cta *cta) {
     for (int i = 0; i < NAMED_BARRIERS; i++) {
         struct named_barrier *bar = &cta->bars[i];
         if (bar->arrived > 0 && bar->expected == 0 && bar->arrived >= cta->live_threads) {
-            complete(cta, bar);
+            complete(cta, bar, NULL);
         }
     }
 }
@@ -55,13 +77,14 @@ static enum next arrive(struct run *run, const struct insn *insn, uint32_t mask,
             bar->released = vclock_make(run->cluster);
         }
         vclock_publish(run, bar->gathered);
+        bar->in_parts |= mask != run->warp->live;
     }
     if (threads != 0 && bar->arrived > threads) {
         return sim_report(run, SIM_ERROR, "barrier-count", -1, "barrier %u expects %u threads and %u arrived",
                           number, threads, bar->arrived);
     }
     if (bar->arrived >= (threads == 0 ? run->cta->live_threads : threads)) {
-        complete(run->cta, bar);
+        complete(run->cta, bar, run);
     }
     return NEXT;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from simulator.tests.sim_kit import MODES, Sim, body, compile_cuda
 
@@ -100,3 +101,34 @@ def test_an_mbarrier_is_left_to_its_operations():
             verdict,
             set() if verdict == "clean" else {"mbarrier-memory"},
         ), (lines, sim.findings)
+
+
+# What each half of two warps does before both read the word of the same lane of the other warp, and the finding.
+PARTS = {
+    "two arrivals at one barrier": ("barrier.sync 0; bra READ;", "barrier.sync 0;", None),
+    "one of the two ends instead": ("barrier.sync 0; bra READ;", "exit;", None),
+    "one of the two goes past it": ("bra READ;", "barrier.sync 0;", "write-after-read-race"),
+    "a half that signals for the other": (
+        "barrier.sync 2, 32; exit;",
+        "barrier.sync 1, 32; add.u32 %r3, %r3, 64;",
+        "elected-signal",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_warp_that_arrives_in_two_parts_signals_for_the_lanes_that_do(name: str, mode: str):
+    """The form of cooperative groups' sync() behind a branch, as in cuda-samples' binomialOptions."""
+    upper, lower, kind = PARTS[name]
+    text = body(
+        "mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r5, room; add.u32 %r2, %r2, %r5; st.shared.u32 [%r2], %r1;"
+        "xor.b32 %r3, %r1, 32; shl.b32 %r3, %r3, 2; add.u32 %r3, %r3, %r5;"
+        "and.b32 %r6, %r1, 16; setp.eq.u32 %p1, %r6, 0; @%p1 bra LOWER;",
+        upper,
+        f"LOWER: {lower} READ: ld.shared.u32 %r4, [%r3];",
+        registers=".shared .align 4 .b32 room[64];",
+    )
+    sim = Sim(text, mode=mode)
+    sim.launch("k", 0, block=64)
+    assert kind in sim.kinds if kind else sim.verdict == "clean", sim.findings
