@@ -123,8 +123,8 @@ def last_words(results: Sequence[Result]) -> str:
     checked = sum(result.checked for result in busy)
     others = f"; {wrong} other cases failed" if wrong else ""
     return (
-        f"{len(busy)} of {len(results)} cases NOT MEASURED: the machine was too busy to time them, or a clock was wrong. "
-        f"All {checked} of their outputs were right{others}. Run again when nothing else runs."
+        f"{len(busy)} of {len(results)} cases NOT MEASURED: the machine was too busy, or a clock is wrong. All "
+        f"{checked} of their outputs were right{others}. Run again when nothing else runs."
     )
 
 
