@@ -35,59 +35,56 @@ cudaError_t cudaPeekAtLastError(void) {
     return sticky != cudaSuccess ? sticky : last_error;
 }
 
-static const struct {
-    cudaError_t error;
-    const char *name, *text;
-} errors[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
-    {cudaErrorInvalidKernelImage, "cudaErrorInvalidKernelImage", "device kernel image is invalid"},
-    {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
-    {cudaErrorFileNotFound, "cudaErrorFileNotFound", "file not found"},
-    {cudaErrorSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found"},
-    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
+#define ERROR(number) number, #number
+
+static const struct error_text errors[] = {
+    {ERROR(cudaSuccess), "CUDA_SUCCESS", "no error"},
+    {ERROR(cudaErrorInvalidValue), "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {ERROR(cudaErrorMemoryAllocation), "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {ERROR(cudaErrorInvalidConfiguration), NULL, "invalid configuration argument"},
+    {ERROR(cudaErrorInvalidDevice), "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {ERROR(cudaErrorInvalidDeviceFunction), NULL, "invalid device function"},
+    {ERROR(cudaErrorInvalidKernelImage), "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {ERROR(cudaErrorInvalidSymbol), NULL, "invalid device symbol"},
+    {ERROR(cudaErrorFileNotFound), "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
+    {ERROR(cudaErrorSymbolNotFound), "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {ERROR(cudaErrorHostMemoryAlreadyRegistered), NULL,
      "part or all of the requested memory range is already mapped"},
-    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered",
+    {ERROR(cudaErrorHostMemoryNotRegistered), NULL,
      "pointer does not correspond to a registered memory region"},
-    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {cudaErrorAssert, "cudaErrorAssert", "device-side assert triggered"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "the simulator found an error; see its report"},
-    {cudaErrorInvalidClusterSize, "cudaErrorInvalidClusterSize",
+    {ERROR(cudaErrorInvalidResourceHandle), "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {ERROR(cudaErrorAssert), "CUDA_ERROR_ASSERT", "device-side assert triggered"},
+    {ERROR(cudaErrorLaunchFailure), "CUDA_ERROR_LAUNCH_FAILED", "the simulator found an error; see its report"},
+    {ERROR(cudaErrorInvalidClusterSize), "CUDA_ERROR_INVALID_CLUSTER_SIZE",
      "cluster size is too large for the kernel or its configuration"},
-    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
+    {ERROR(cudaErrorCooperativeLaunchTooLarge), "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
      "too many blocks in cooperative launch"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported by the simulator"},
-    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
-     "operation not permitted when stream is capturing"},
-    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched",
-     "the capture was not initiated in this stream"},
-    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
-    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
-     "dependency created on uncaptured work in another stream"},
-    {cudaErrorGraphExecUpdateFailure, "cudaErrorGraphExecUpdateFailure",
+    {ERROR(cudaErrorNotSupported), "CUDA_ERROR_NOT_SUPPORTED", "operation not supported by the simulator"},
+    {ERROR(cudaErrorStreamCaptureUnsupported), NULL, "operation not permitted when stream is capturing"},
+    {ERROR(cudaErrorStreamCaptureUnmatched), NULL, "the capture was not initiated in this stream"},
+    {ERROR(cudaErrorStreamCaptureUnjoined), NULL, "capturing stream has unjoined work"},
+    {ERROR(cudaErrorStreamCaptureIsolation), NULL, "dependency created on uncaptured work in another stream"},
+    {ERROR(cudaErrorGraphExecUpdateFailure), NULL,
      "the graph update was not performed because it included changes which violated constraints specific to "
      "instantiated graph update"},
-    {cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
+    {ERROR(cudaErrorIllegalState), NULL, "the operation cannot be performed in the present state"},
 };
 
-const char *cudaGetErrorName(cudaError_t error) {
+const struct error_text *runtime_error_text(int number) {
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
-        if (errors[i].error == error) {
-            return errors[i].name;
+        if ((int)errors[i].error == number) {
+            return &errors[i];
         }
     }
-    return "cudaErrorUnknown";
+    return NULL;
+}
+
+const char *cudaGetErrorName(cudaError_t error) {
+    const struct error_text *known = runtime_error_text((int)error);
+    return known == NULL ? "cudaErrorUnknown" : known->name;
 }
 
 const char *cudaGetErrorString(cudaError_t error) {
-    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
-        if (errors[i].error == error) {
-            return errors[i].text;
-        }
-    }
-    return "unknown error";
+    const struct error_text *known = runtime_error_text((int)error);
+    return known == NULL ? "unknown error" : known->text;
 }

@@ -84,4 +84,12 @@ cudaError_t runtime_unmodelled(const char *what);
  * calls that only query (CUDA runtime API: "error codes from previous, asynchronous launches"). */
 cudaError_t runtime_result(cudaError_t error);
 
+struct error_text {
+    cudaError_t error;
+    const char *name, *driver_name; /* driver_name: of the driver's error of this number; NULL: it has none */
+    const char *text;               /* in both APIs */
+};
+
+const struct error_text *runtime_error_text(int number); /* NULL: not known */
+
 #endif

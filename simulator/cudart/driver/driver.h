@@ -8,6 +8,12 @@
 /* The driver's error that corresponds to an error of the runtime. */
 CUresult driver_result(cudaError_t error);
 
+/* Defines a function of the driver that is a call of the runtime under another name. */
+#define SAME_AS_RUNTIME(name, parameters, call)                                                                \
+    CUresult name parameters {                                                                                 \
+        return driver_result(call);                                                                            \
+    }
+
 /* Every function of the driver that programs can ask for by name: X(name). */
 #define DRIVER_CALLS(X)                                                                                        \
     X(cuInit)                                                                                                  \

@@ -37,9 +37,8 @@ CUresult cuDeviceGetName(char *name, int room, CUdevice device) {
 }
 
 /* The attributes have the same numbers in both APIs (cuda.h, driver_types.h). */
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
-    return driver_result(cudaDeviceGetAttribute(value, (enum cudaDeviceAttr)attribute, device));
-}
+SAME_AS_RUNTIME(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device),
+                cudaDeviceGetAttribute(value, (enum cudaDeviceAttr)attribute, device))
 
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
     (void)device;
@@ -107,6 +106,4 @@ CUresult cuCtxGetDevice(CUdevice *device) {
     return driver_result(runtime_result(cudaSuccess));
 }
 
-CUresult cuCtxSynchronize(void) {
-    return driver_result(cudaDeviceSynchronize());
-}
+SAME_AS_RUNTIME(cuCtxSynchronize, (void), cudaDeviceSynchronize())

@@ -9,98 +9,50 @@ static void *at(CUdeviceptr address) {
     return (void *)(uintptr_t)address;
 }
 
-CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
-    return driver_result(cudaMalloc((void **)(void *)address, bytes));
-}
-
-CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream queue) {
-    return driver_result(cudaMallocAsync((void **)(void *)address, bytes, queue));
-}
-
-CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
-    return driver_result(cudaMallocManaged((void **)(void *)address, bytes, flags));
-}
-
-CUresult cuMemAllocHost(void **memory, size_t bytes) {
-    return driver_result(cudaMallocHost(memory, bytes));
-}
+SAME_AS_RUNTIME(cuMemAlloc, (CUdeviceptr * address, size_t bytes), cudaMalloc((void **)(void *)address, bytes))
+SAME_AS_RUNTIME(cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream queue),
+                cudaMallocAsync((void **)(void *)address, bytes, queue))
+SAME_AS_RUNTIME(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags),
+                cudaMallocManaged((void **)(void *)address, bytes, flags))
+SAME_AS_RUNTIME(cuMemAllocHost, (void **memory, size_t bytes), cudaMallocHost(memory, bytes))
 
 CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
     (void)flags;
     return cuMemAllocHost(memory, bytes);
 }
 
-CUresult cuMemFree(CUdeviceptr address) {
-    return driver_result(cudaFree(at(address)));
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream queue) {
-    return driver_result(cudaFreeAsync(at(address), queue));
-}
-
-CUresult cuMemFreeHost(void *memory) {
-    return driver_result(cudaFree(memory));
-}
-
-CUresult cuMemGetInfo(size_t *available, size_t *total) {
-    return driver_result(cudaMemGetInfo(available, total));
-}
-
-CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return driver_result(cudaMemcpy(at(to), at(from), bytes, cudaMemcpyDefault));
-}
-
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream queue) {
-    return driver_result(cudaMemcpyAsync(at(to), at(from), bytes, cudaMemcpyDefault, queue));
-}
-
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
-    return driver_result(cudaMemcpy(at(to), from, bytes, cudaMemcpyHostToDevice));
-}
-
-CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream queue) {
-    return driver_result(cudaMemcpyAsync(at(to), from, bytes, cudaMemcpyHostToDevice, queue));
-}
-
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
-    return driver_result(cudaMemcpy(to, at(from), bytes, cudaMemcpyDeviceToHost));
-}
-
-CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream queue) {
-    return driver_result(cudaMemcpyAsync(to, at(from), bytes, cudaMemcpyDeviceToHost, queue));
-}
-
-CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return driver_result(cudaMemcpy(at(to), at(from), bytes, cudaMemcpyDeviceToDevice));
-}
-
-CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream queue) {
-    return driver_result(cudaMemcpyAsync(at(to), at(from), bytes, cudaMemcpyDeviceToDevice, queue));
-}
-
-CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
-    return driver_result(runtime_set(at(to), value, 1, count, NULL));
-}
-
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream queue) {
-    return driver_result(runtime_set(at(to), value, 1, count, queue));
-}
-
-CUresult cuMemsetD16(CUdeviceptr to, unsigned short value, size_t count) {
-    return driver_result(runtime_set(at(to), value, 2, count, NULL));
-}
-
-CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream queue) {
-    return driver_result(runtime_set(at(to), value, 2, count, queue));
-}
-
-CUresult cuMemsetD32(CUdeviceptr to, unsigned value, size_t count) {
-    return driver_result(runtime_set(at(to), value, 4, count, NULL));
-}
-
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream queue) {
-    return driver_result(runtime_set(at(to), value, 4, count, queue));
-}
+SAME_AS_RUNTIME(cuMemFree, (CUdeviceptr address), cudaFree(at(address)))
+SAME_AS_RUNTIME(cuMemFreeAsync, (CUdeviceptr address, CUstream queue), cudaFreeAsync(at(address), queue))
+SAME_AS_RUNTIME(cuMemFreeHost, (void *memory), cudaFree(memory))
+SAME_AS_RUNTIME(cuMemGetInfo, (size_t *available, size_t *total), cudaMemGetInfo(available, total))
+SAME_AS_RUNTIME(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes),
+                cudaMemcpy(at(to), at(from), bytes, cudaMemcpyDefault))
+SAME_AS_RUNTIME(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream queue),
+                cudaMemcpyAsync(at(to), at(from), bytes, cudaMemcpyDefault, queue))
+SAME_AS_RUNTIME(cuMemcpyHtoD, (CUdeviceptr to, const void *from, size_t bytes),
+                cudaMemcpy(at(to), from, bytes, cudaMemcpyHostToDevice))
+SAME_AS_RUNTIME(cuMemcpyHtoDAsync, (CUdeviceptr to, const void *from, size_t bytes, CUstream queue),
+                cudaMemcpyAsync(at(to), from, bytes, cudaMemcpyHostToDevice, queue))
+SAME_AS_RUNTIME(cuMemcpyDtoH, (void *to, CUdeviceptr from, size_t bytes),
+                cudaMemcpy(to, at(from), bytes, cudaMemcpyDeviceToHost))
+SAME_AS_RUNTIME(cuMemcpyDtoHAsync, (void *to, CUdeviceptr from, size_t bytes, CUstream queue),
+                cudaMemcpyAsync(to, at(from), bytes, cudaMemcpyDeviceToHost, queue))
+SAME_AS_RUNTIME(cuMemcpyDtoD, (CUdeviceptr to, CUdeviceptr from, size_t bytes),
+                cudaMemcpy(at(to), at(from), bytes, cudaMemcpyDeviceToDevice))
+SAME_AS_RUNTIME(cuMemcpyDtoDAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream queue),
+                cudaMemcpyAsync(at(to), at(from), bytes, cudaMemcpyDeviceToDevice, queue))
+SAME_AS_RUNTIME(cuMemsetD8, (CUdeviceptr to, unsigned char value, size_t count),
+                runtime_set(at(to), value, 1, count, NULL))
+SAME_AS_RUNTIME(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t count, CUstream queue),
+                runtime_set(at(to), value, 1, count, queue))
+SAME_AS_RUNTIME(cuMemsetD16, (CUdeviceptr to, unsigned short value, size_t count),
+                runtime_set(at(to), value, 2, count, NULL))
+SAME_AS_RUNTIME(cuMemsetD16Async, (CUdeviceptr to, unsigned short value, size_t count, CUstream queue),
+                runtime_set(at(to), value, 2, count, queue))
+SAME_AS_RUNTIME(cuMemsetD32, (CUdeviceptr to, unsigned value, size_t count),
+                runtime_set(at(to), value, 4, count, NULL))
+SAME_AS_RUNTIME(cuMemsetD32Async, (CUdeviceptr to, unsigned value, size_t count, CUstream queue),
+                runtime_set(at(to), value, 4, count, queue))
 
 /* Answers what launchers ask: the kind of memory, its addresses, its device. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address) {

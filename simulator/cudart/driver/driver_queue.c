@@ -5,29 +5,14 @@
 #include "cudart/shim.h"
 #include "driver.h"
 
-CUresult cuStreamCreate(CUstream *queue, unsigned flags) {
-    return driver_result(cudaStreamCreateWithFlags(queue, flags));
-}
-
-CUresult cuStreamCreateWithPriority(CUstream *queue, unsigned flags, int priority) {
-    return driver_result(cudaStreamCreateWithPriority(queue, flags, priority));
-}
-
-CUresult cuStreamDestroy(CUstream queue) {
-    return driver_result(cudaStreamDestroy(queue));
-}
-
-CUresult cuStreamSynchronize(CUstream queue) {
-    return driver_result(cudaStreamSynchronize(queue));
-}
-
-CUresult cuStreamQuery(CUstream queue) {
-    return driver_result(cudaStreamQuery(queue));
-}
-
-CUresult cuStreamWaitEvent(CUstream queue, CUevent event, unsigned flags) {
-    return driver_result(cudaStreamWaitEvent(queue, event, flags));
-}
+SAME_AS_RUNTIME(cuStreamCreate, (CUstream * queue, unsigned flags), cudaStreamCreateWithFlags(queue, flags))
+SAME_AS_RUNTIME(cuStreamCreateWithPriority, (CUstream * queue, unsigned flags, int priority),
+                cudaStreamCreateWithPriority(queue, flags, priority))
+SAME_AS_RUNTIME(cuStreamDestroy, (CUstream queue), cudaStreamDestroy(queue))
+SAME_AS_RUNTIME(cuStreamSynchronize, (CUstream queue), cudaStreamSynchronize(queue))
+SAME_AS_RUNTIME(cuStreamQuery, (CUstream queue), cudaStreamQuery(queue))
+SAME_AS_RUNTIME(cuStreamWaitEvent, (CUstream queue, CUevent event, unsigned flags),
+                cudaStreamWaitEvent(queue, event, flags))
 
 CUresult cuStreamIsCapturing(CUstream queue, CUstreamCaptureStatus *status) {
     (void)queue;
@@ -35,34 +20,13 @@ CUresult cuStreamIsCapturing(CUstream queue, CUstreamCaptureStatus *status) {
     return driver_result(runtime_result(cudaSuccess));
 }
 
-CUresult cuStreamGetId(CUstream queue, unsigned long long *id) {
-    return driver_result(cudaStreamGetId(queue, id));
-}
-
-CUresult cuLaunchHostFunc(CUstream queue, CUhostFn function, void *data) {
-    return driver_result(cudaLaunchHostFunc(queue, function, data));
-}
-
-CUresult cuEventCreate(CUevent *event, unsigned flags) {
-    return driver_result(cudaEventCreateWithFlags(event, flags));
-}
-
-CUresult cuEventDestroy(CUevent event) {
-    return driver_result(cudaEventDestroy(event));
-}
-
-CUresult cuEventRecord(CUevent event, CUstream queue) {
-    return driver_result(cudaEventRecord(event, queue));
-}
-
-CUresult cuEventSynchronize(CUevent event) {
-    return driver_result(cudaEventSynchronize(event));
-}
-
-CUresult cuEventQuery(CUevent event) {
-    return driver_result(cudaEventQuery(event));
-}
-
-CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end) {
-    return driver_result(cudaEventElapsedTime(ms, start, end));
-}
+SAME_AS_RUNTIME(cuStreamGetId, (CUstream queue, unsigned long long *id), cudaStreamGetId(queue, id))
+SAME_AS_RUNTIME(cuLaunchHostFunc, (CUstream queue, CUhostFn function, void *data),
+                cudaLaunchHostFunc(queue, function, data))
+SAME_AS_RUNTIME(cuEventCreate, (CUevent * event, unsigned flags), cudaEventCreateWithFlags(event, flags))
+SAME_AS_RUNTIME(cuEventDestroy, (CUevent event), cudaEventDestroy(event))
+SAME_AS_RUNTIME(cuEventRecord, (CUevent event, CUstream queue), cudaEventRecord(event, queue))
+SAME_AS_RUNTIME(cuEventSynchronize, (CUevent event), cudaEventSynchronize(event))
+SAME_AS_RUNTIME(cuEventQuery, (CUevent event), cudaEventQuery(event))
+SAME_AS_RUNTIME(cuEventElapsedTime, (float *ms, CUevent start, CUevent end),
+                cudaEventElapsedTime(ms, start, end))

@@ -178,38 +178,23 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_optio
     return driver_result(load_file((void **)library, path));
 }
 
-CUresult cuLibraryUnload(CUlibrary library) {
-    return driver_result(cudaLibraryUnload((cudaLibrary_t)library));
-}
-
-CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name) {
-    return driver_result(find_kernel((void **)kernel, library, name));
-}
-
-CUresult cuLibraryGetKernelCount(unsigned *count, CUlibrary library) {
-    return driver_result(list_kernels(NULL, 0, count, library));
-}
-
-CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned room, CUlibrary library) {
-    return driver_result(list_kernels((void **)kernels, room, NULL, library));
-}
+SAME_AS_RUNTIME(cuLibraryUnload, (CUlibrary library), cudaLibraryUnload((cudaLibrary_t)library))
+SAME_AS_RUNTIME(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name),
+                find_kernel((void **)kernel, library, name))
+SAME_AS_RUNTIME(cuLibraryGetKernelCount, (unsigned *count, CUlibrary library),
+                list_kernels(NULL, 0, count, library))
+SAME_AS_RUNTIME(cuLibraryEnumerateKernels, (CUkernel * kernels, unsigned room, CUlibrary library),
+                list_kernels((void **)kernels, room, NULL, library))
 
 CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library) {
     *module = (CUmodule)(void *)library;
     return driver_result(cudaSuccess);
 }
 
-CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name) {
-    return driver_result(find_global((void **)(void *)address, bytes, library, name));
-}
-
-CUresult cuModuleLoad(CUmodule *module, const char *path) {
-    return driver_result(load_file((void **)module, path));
-}
-
-CUresult cuModuleLoadData(CUmodule *module, const void *image) {
-    return driver_result(load((void **)module, image));
-}
+SAME_AS_RUNTIME(cuLibraryGetGlobal, (CUdeviceptr * address, size_t *bytes, CUlibrary library, const char *name),
+                find_global((void **)(void *)address, bytes, library, name))
+SAME_AS_RUNTIME(cuModuleLoad, (CUmodule * module, const char *path), load_file((void **)module, path))
+SAME_AS_RUNTIME(cuModuleLoadData, (CUmodule * module, const void *image), load((void **)module, image))
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
                             void **values) {
@@ -217,21 +202,12 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
     return driver_result(load((void **)module, image));
 }
 
-CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) {
-    return driver_result(load((void **)module, image));
-}
-
-CUresult cuModuleUnload(CUmodule module) {
-    return driver_result(cudaLibraryUnload((cudaLibrary_t)(void *)module));
-}
-
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
-    return driver_result(find_kernel((void **)function, module, name));
-}
-
-CUresult cuModuleGetGlobal(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name) {
-    return driver_result(find_global((void **)(void *)address, bytes, module, name));
-}
+SAME_AS_RUNTIME(cuModuleLoadFatBinary, (CUmodule * module, const void *image), load((void **)module, image))
+SAME_AS_RUNTIME(cuModuleUnload, (CUmodule module), cudaLibraryUnload((cudaLibrary_t)(void *)module))
+SAME_AS_RUNTIME(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name),
+                find_kernel((void **)function, module, name))
+SAME_AS_RUNTIME(cuModuleGetGlobal, (CUdeviceptr * address, size_t *bytes, CUmodule module, const char *name),
+                find_global((void **)(void *)address, bytes, module, name))
 
 CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
     *function = (CUfunction)(void *)kernel;
@@ -248,10 +224,8 @@ CUresult cuKernelGetName(const char **name, CUkernel kernel) {
     return cuFuncGetName(name, (CUfunction)(void *)kernel);
 }
 
-CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
-    return driver_result(
-        cudaFuncSetAttribute((const void *)function, (enum cudaFuncAttribute)attribute, value));
-}
+SAME_AS_RUNTIME(cuFuncSetAttribute, (CUfunction function, CUfunction_attribute attribute, int value),
+                cudaFuncSetAttribute((const void *)function, (enum cudaFuncAttribute)attribute, value))
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device) {
     return device != 0 ? CUDA_ERROR_INVALID_DEVICE
@@ -283,9 +257,8 @@ CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) {
     return driver_result(runtime_result(cudaSuccess));
 }
 
-CUresult cuFuncLoad(CUfunction function) {
-    return driver_result(function == NULL ? cudaErrorInvalidResourceHandle : cudaSuccess);
-}
+SAME_AS_RUNTIME(cuFuncLoad, (CUfunction function),
+                function == NULL ? cudaErrorInvalidResourceHandle : cudaSuccess)
 
 /* The attributes of both APIs have the same numbers and values (driver_types.h, cudaLaunchAttribute). */
 _Static_assert(sizeof(CUlaunchAttribute) == sizeof(cudaLaunchAttribute), "attributes of both APIs");
@@ -363,11 +336,9 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const 
     return driver_result(cudaOccupancyMaxActiveClusters(clusters, (const void *)function, &wanted));
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
-                                                     size_t shared) {
-    return driver_result(
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)function, threads, shared));
-}
+SAME_AS_RUNTIME(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                (int *blocks, CUfunction function, int threads, size_t shared),
+                cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)function, threads, shared))
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int threads,
                                                               size_t shared, unsigned flags) {

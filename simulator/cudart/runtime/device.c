@@ -35,60 +35,54 @@ enum {
     REGISTERS = 64 * 1024,
 };
 
+/* X(attribute, member of cudaDeviceProp, value on the chip) */
+#define CHIP_PROPERTIES(X)                                                                                     \
+    X(ComputeCapabilityMajor, major, chip->major)                                                              \
+    X(ComputeCapabilityMinor, minor, chip->minor)                                                              \
+    X(MultiProcessorCount, multiProcessorCount, runtime_sms())                                                 \
+    X(MaxSharedMemoryPerBlock, sharedMemPerBlock, SHARED_DEFAULT_BYTES)                                        \
+    X(MaxSharedMemoryPerBlockOptin, sharedMemPerBlockOptin, chip->shared_bytes)                                \
+    X(MaxSharedMemoryPerMultiprocessor, sharedMemPerMultiprocessor, chip->shared_sm_bytes)                     \
+    X(ReservedSharedMemoryPerBlock, reservedSharedMemPerBlock, RESERVED_BYTES)                                 \
+    X(MaxThreadsPerBlock, maxThreadsPerBlock, BLOCK_THREADS)                                                   \
+    X(MaxBlockDimX, maxThreadsDim[0], BLOCK_THREADS)                                                           \
+    X(MaxBlockDimY, maxThreadsDim[1], BLOCK_THREADS)                                                           \
+    X(MaxBlockDimZ, maxThreadsDim[2], 64)                                                                      \
+    X(MaxGridDimX, maxGridSize[0], INT_MAX)                                                                    \
+    X(MaxGridDimY, maxGridSize[1], UINT16_MAX)                                                                 \
+    X(MaxGridDimZ, maxGridSize[2], UINT16_MAX)                                                                 \
+    X(MaxThreadsPerMultiProcessor, maxThreadsPerMultiProcessor, chip->sm_threads)                              \
+    X(MaxBlocksPerMultiprocessor, maxBlocksPerMultiProcessor, chip->sm_blocks)                                 \
+    X(MaxRegistersPerBlock, regsPerBlock, REGISTERS)                                                           \
+    X(MaxRegistersPerMultiprocessor, regsPerMultiprocessor, REGISTERS)                                         \
+    X(WarpSize, warpSize, 32)                                                                                  \
+    X(L2CacheSize, l2CacheSize, chip->l2_bytes)                                                                \
+    X(AsyncEngineCount, asyncEngineCount, chip->copy_engines)                                                  \
+    X(ClusterLaunch, clusterLaunch, 1)                                                                         \
+    X(CooperativeLaunch, cooperativeLaunch, 1)                                                                 \
+    X(UnifiedAddressing, unifiedAddressing, 1)                                                                 \
+    X(ManagedMemory, managedMemory, 1)                                                                         \
+    X(ConcurrentManagedAccess, concurrentManagedAccess, 1)                                                     \
+    X(CanMapHostMemory, canMapHostMemory, 1)                                                                   \
+    X(HostRegisterSupported, hostRegisterSupported, 1)                                                         \
+    X(ConcurrentKernels, concurrentKernels, 1)                                                                 \
+    X(MemoryPoolsSupported, memoryPoolsSupported, 1)
+
+#define CASE(attribute, member, value)                                                                         \
+    case cudaDevAttr##attribute:                                                                               \
+        return value;
+#define CASE_WITHOUT_MEMBER(attribute, value) CASE(attribute, , value)
+#define MEMBER(attribute, member, value)      p->member = value;
+
 /* A property of the chip; 0 for features that the simulator does not have. */
 static int attribute_of(enum cudaDeviceAttr attribute) {
     const struct chip *chip = runtime_chip();
     switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor:
-        return chip->major;
-    case cudaDevAttrComputeCapabilityMinor:
-        return chip->minor;
-    case cudaDevAttrMultiProcessorCount:
-        return runtime_sms();
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-        return SHARED_DEFAULT_BYTES;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        return chip->shared_bytes;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        return chip->shared_sm_bytes;
-    case cudaDevAttrReservedSharedMemoryPerBlock:
-        return RESERVED_BYTES;
-    case cudaDevAttrMaxThreadsPerBlock:
-    case cudaDevAttrMaxBlockDimX:
-    case cudaDevAttrMaxBlockDimY:
-        return BLOCK_THREADS;
-    case cudaDevAttrMaxBlockDimZ:
-        return 64;
-    case cudaDevAttrMaxGridDimX:
-        return INT_MAX;
-    case cudaDevAttrMaxGridDimY:
-    case cudaDevAttrMaxGridDimZ:
-        return UINT16_MAX;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-        return chip->sm_threads;
-    case cudaDevAttrMaxBlocksPerMultiprocessor:
-        return chip->sm_blocks;
-    case cudaDevAttrMaxRegistersPerBlock:
-    case cudaDevAttrMaxRegistersPerMultiprocessor:
-        return REGISTERS;
-    case cudaDevAttrWarpSize:
-        return 32;
-    case cudaDevAttrL2CacheSize:
-        return chip->l2_bytes;
-    case cudaDevAttrClusterLaunch:
-    case cudaDevAttrCooperativeLaunch:
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrConcurrentManagedAccess:
-    case cudaDevAttrCanMapHostMemory:
-    case cudaDevAttrHostRegisterSupported:
-    case cudaDevAttrConcurrentKernels:
-    case cudaDevAttrMemoryPoolsSupported:
-        return 1;
-    case cudaDevAttrAsyncEngineCount:
-        return chip->copy_engines;
+        CHIP_PROPERTIES(CASE)
+        COMMON_LIMITS(CASE)
+        COMMON_ATTRIBUTES(CASE_WITHOUT_MEMBER)
     default:
-        return common_limit(attribute);
+        return 0;
     }
 }
 
@@ -108,28 +102,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     memset(p, 0, sizeof *p);
     (void)snprintf(p->name, sizeof p->name, "simulated %s", chip->product);
     p->totalGlobalMem = chip->memory_bytes;
-    p->sharedMemPerBlock = SHARED_DEFAULT_BYTES;
-    p->sharedMemPerBlockOptin = chip->shared_bytes;
-    p->sharedMemPerMultiprocessor = chip->shared_sm_bytes;
-    p->reservedSharedMemPerBlock = RESERVED_BYTES;
-    p->regsPerBlock = p->regsPerMultiprocessor = REGISTERS;
-    p->warpSize = attribute_of(cudaDevAttrWarpSize);
-    p->maxThreadsPerBlock = BLOCK_THREADS;
-    p->maxThreadsPerMultiProcessor = chip->sm_threads;
-    p->maxBlocksPerMultiProcessor = chip->sm_blocks;
-    for (int i = 0; i < 3; i++) {
-        p->maxThreadsDim[i] = attribute_of((enum cudaDeviceAttr)(cudaDevAttrMaxBlockDimX + i));
-        p->maxGridSize[i] = attribute_of((enum cudaDeviceAttr)(cudaDevAttrMaxGridDimX + i));
-    }
-    p->major = chip->major;
-    p->minor = chip->minor;
-    p->multiProcessorCount = runtime_sms();
-    p->l2CacheSize = chip->l2_bytes;
-    p->asyncEngineCount = chip->copy_engines;
-    common_limits_of(p);
-    p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = p->clusterLaunch =
-        1;
-    p->memoryPoolsSupported = p->canMapHostMemory = p->hostRegisterSupported = p->concurrentManagedAccess = 1;
+    CHIP_PROPERTIES(MEMBER)
+    COMMON_LIMITS(MEMBER)
     return runtime_result(cudaSuccess);
 }
 

@@ -72,8 +72,8 @@ bool graph_set_work(struct CUgraphNode_st *node, const struct CUgraphNode_st *fr
     return true;
 }
 
-static struct CUgraphNode_st *copy_of(const struct CUgraph_st *graph, const struct CUgraphNode_st *origin) {
-    struct CUgraphNode_st *node = graph->first;
+struct CUgraphNode_st *graph_node_of(const struct CUgraph_st *graph, const struct CUgraphNode_st *origin) {
+    struct CUgraphNode_st *node = graph == NULL ? NULL : graph->first;
     while (node != NULL && node->origin != origin) {
         node = node->next;
     }
@@ -93,7 +93,7 @@ struct CUgraph_st *graph_copy(const struct CUgraph_st *graph) {
     }
     for (struct CUgraphNode_st *node = whole ? made->first : NULL; node != NULL; node = node->next) {
         for (size_t i = 0; i < node->nbefore; i++) {
-            node->before[i] = copy_of(made, node->before[i]);
+            node->before[i] = graph_node_of(made, node->before[i]);
         }
     }
     if (!whole) {

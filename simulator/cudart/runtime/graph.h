@@ -53,6 +53,8 @@ void graph_free(struct CUgraph_st *graph);
 /* Adds a node after others; NULL: no memory. */
 struct CUgraphNode_st *graph_add(struct CUgraph_st *graph, enum cudaGraphNodeType type,
                                  struct CUgraphNode_st *const *before, size_t count);
+/* The node that was made of another; NULL: none. */
+struct CUgraphNode_st *graph_node_of(const struct CUgraph_st *graph, const struct CUgraphNode_st *origin);
 /* Sets what a kernel node launches; false: no such kernel, or no memory. */
 bool graph_set_kernel(struct CUgraphNode_st *node, const void *function,
                       const struct sim_launch_attributes *attributes, void **arguments);

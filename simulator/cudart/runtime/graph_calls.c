@@ -23,18 +23,26 @@ cudaError_t cudaGraphClone(cudaGraph_t *clone, cudaGraph_t graph) {
     return runtime_result(*clone == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
-static struct CUgraphNode_st *made_of(const struct CUgraph_st *graph, const struct CUgraphNode_st *origin) {
-    struct CUgraphNode_st *node = graph == NULL ? NULL : graph->first;
-    while (node != NULL && node->origin != origin) {
-        node = node->next;
-    }
-    return node;
-}
-
 cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t *node, cudaGraphNode_t origin, cudaGraph_t clone) {
-    *node = made_of(clone, origin);
+    *node = graph_node_of(clone, origin);
     return runtime_result(*node == NULL ? cudaErrorInvalidValue : cudaSuccess);
 }
+
+/* The functions that add a node of a kind and change it, in a graph and in an executable one. */
+#define NODE_CALLS(kind, parameters, set)                                                                      \
+    cudaError_t cudaGraphAdd##kind##Node(cudaGraphNode_t *node, cudaGraph_t graph,                             \
+                                         const cudaGraphNode_t *before, size_t count,                          \
+                                         const struct parameters *params) {                                    \
+        *node = graph_add(graph, cudaGraphNodeType##kind, before, count);                                      \
+        return *node == NULL ? added(*node) : set(*node, params);                                              \
+    }                                                                                                          \
+    cudaError_t cudaGraph##kind##NodeSetParams(cudaGraphNode_t node, const struct parameters *params) {        \
+        return set(node, params);                                                                              \
+    }                                                                                                          \
+    cudaError_t cudaGraphExec##kind##NodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,                 \
+                                                   const struct parameters *params) {                          \
+        return set(graph_node_of(exec->graph, node), params);                                                  \
+    }
 
 /* ---- kernels ---- */
 
@@ -57,20 +65,7 @@ static cudaError_t set_kernel(struct CUgraphNode_st *node, const struct cudaKern
                               : cudaErrorInvalidDeviceFunction);
 }
 
-cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before,
-                                   size_t count, const struct cudaKernelNodeParams *params) {
-    *node = graph_add(graph, cudaGraphNodeTypeKernel, before, count);
-    return *node == NULL ? added(*node) : set_kernel(*node, params);
-}
-
-cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const struct cudaKernelNodeParams *params) {
-    return set_kernel(node, params);
-}
-
-cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                             const struct cudaKernelNodeParams *params) {
-    return set_kernel(made_of(exec->graph, node), params);
-}
+NODE_CALLS(Kernel, cudaKernelNodeParams, set_kernel)
 
 cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, struct cudaKernelNodeParams *params) {
     if (node->type != cudaGraphNodeTypeKernel) {
@@ -125,20 +120,7 @@ static cudaError_t set_copy(struct CUgraphNode_st *node, const struct cudaMemcpy
                                        : runtime_unmodelled("copies of arrays in graphs");
 }
 
-cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before,
-                                   size_t count, const struct cudaMemcpy3DParms *params) {
-    *node = graph_add(graph, cudaGraphNodeTypeMemcpy, before, count);
-    return *node == NULL ? added(*node) : set_copy(*node, params);
-}
-
-cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const struct cudaMemcpy3DParms *params) {
-    return set_copy(node, params);
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                             const struct cudaMemcpy3DParms *params) {
-    return set_copy(made_of(exec->graph, node), params);
-}
+NODE_CALLS(Memcpy, cudaMemcpy3DParms, set_copy)
 
 static struct graph_rows rows_of_line(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     return (struct graph_rows){.to = to, .from = from, .width = bytes, .height = 1, .depth = 1, .kind = kind};
@@ -160,7 +142,7 @@ cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void *to, const
 
 cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t exec, cudaGraphNode_t node, void *to,
                                                const void *from, size_t bytes, enum cudaMemcpyKind kind) {
-    return cudaGraphMemcpyNodeSetParams1D(made_of(exec->graph, node), to, from, bytes, kind);
+    return cudaGraphMemcpyNodeSetParams1D(graph_node_of(exec->graph, node), to, from, bytes, kind);
 }
 
 static cudaError_t set_fill(struct CUgraphNode_st *node, const struct cudaMemsetParams *params) {
@@ -174,20 +156,7 @@ static cudaError_t set_fill(struct CUgraphNode_st *node, const struct cudaMemset
     return set_rows(node, cudaGraphNodeTypeMemset, &rows);
 }
 
-cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before,
-                                   size_t count, const struct cudaMemsetParams *params) {
-    *node = graph_add(graph, cudaGraphNodeTypeMemset, before, count);
-    return *node == NULL ? added(*node) : set_fill(*node, params);
-}
-
-cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node, const struct cudaMemsetParams *params) {
-    return set_fill(node, params);
-}
-
-cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                             const struct cudaMemsetParams *params) {
-    return set_fill(made_of(exec->graph, node), params);
-}
+NODE_CALLS(Memset, cudaMemsetParams, set_fill)
 
 /* ---- the other nodes ---- */
 
@@ -200,20 +169,7 @@ static cudaError_t set_host(struct CUgraphNode_st *node, const struct cudaHostNo
     return runtime_result(cudaSuccess);
 }
 
-cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before,
-                                 size_t count, const struct cudaHostNodeParams *params) {
-    *node = graph_add(graph, cudaGraphNodeTypeHost, before, count);
-    return *node == NULL ? added(*node) : set_host(*node, params);
-}
-
-cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node, const struct cudaHostNodeParams *params) {
-    return set_host(node, params);
-}
-
-cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                           const struct cudaHostNodeParams *params) {
-    return set_host(made_of(exec->graph, node), params);
-}
+NODE_CALLS(Host, cudaHostNodeParams, set_host)
 
 cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before,
                                   size_t count) {
@@ -329,7 +285,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t queue) {
 }
 
 cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t exec, cudaGraphNode_t origin, unsigned enabled) {
-    struct CUgraphNode_st *node = made_of(exec->graph, origin);
+    struct CUgraphNode_st *node = graph_node_of(exec->graph, origin);
     if (node == NULL) {
         return runtime_result(cudaErrorInvalidValue);
     }
@@ -338,7 +294,7 @@ cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t exec, cudaGraphNode_t origin
 }
 
 cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t exec, cudaGraphNode_t origin, unsigned *enabled) {
-    const struct CUgraphNode_st *node = made_of(exec->graph, origin);
+    const struct CUgraphNode_st *node = graph_node_of(exec->graph, origin);
     *enabled = node != NULL && !node->disabled;
     return runtime_result(node == NULL ? cudaErrorInvalidValue : cudaSuccess);
 }
