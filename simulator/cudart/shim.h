@@ -15,6 +15,12 @@
  * no memory for it or for what was registered; the caller then returns cudaErrorMemoryAllocation. */
 struct sim *runtime_lock(void);
 void runtime_unlock(void);
+#define RETURN_IF_NO_MEMORY(sim)                                                                               \
+    do {                                                                                                       \
+        if ((sim) == NULL) {                                                                                   \
+            return runtime_result(cudaErrorMemoryAllocation);                                                  \
+        }                                                                                                      \
+    } while (0)
 /* Prints new findings.  An error in a launch that ran makes this and every later call fail. */
 void runtime_report(struct sim *sim);
 /* The error that every call returns once a launch has failed: cudaErrorAssert after a failed device assertion,

@@ -314,22 +314,11 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     return cuLaunchKernelEx(&config, function, arguments, extra);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                                   CUstream queue, void **arguments) {
-    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
-    CUlaunchConfig config = {.gridDimX = grid_x,
-                             .gridDimY = grid_y,
-                             .gridDimZ = grid_z,
-                             .blockDimX = block_x,
-                             .blockDimY = block_y,
-                             .blockDimZ = block_z,
-                             .sharedMemBytes = shared,
-                             .hStream = queue,
-                             .attrs = &attribute,
-                             .numAttrs = 1};
-    return cuLaunchKernelEx(&config, function, arguments, NULL);
-}
+SAME_AS_RUNTIME(cuLaunchCooperativeKernel,
+                (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                 unsigned block_y, unsigned block_z, unsigned shared, CUstream queue, void **arguments),
+                cudaLaunchCooperativeKernel((const void *)function, (dim3){grid_x, grid_y, grid_z},
+                                            (dim3){block_x, block_y, block_z}, arguments, shared, queue))
 
 CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const CUlaunchConfig *config) {
     cudaLaunchConfig_t wanted = config_of(config);

@@ -186,22 +186,23 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *node, cudaGraph_t graph,
     return runtime_result(*node == NULL || (*node)->child == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
-cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before,
-                                        size_t count, cudaEvent_t event) {
-    *node = graph_add(graph, cudaGraphNodeTypeEventRecord, before, count);
+static cudaError_t add_event(cudaGraphNode_t *node, cudaGraph_t graph, enum cudaGraphNodeType type,
+                             const cudaGraphNode_t *before, size_t count, cudaEvent_t event) {
+    *node = graph_add(graph, type, before, count);
     if (*node != NULL) {
         (*node)->event = event;
     }
     return added(*node);
 }
 
+cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before,
+                                        size_t count, cudaEvent_t event) {
+    return add_event(node, graph, cudaGraphNodeTypeEventRecord, before, count, event);
+}
+
 cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before,
                                       size_t count, cudaEvent_t event) {
-    *node = graph_add(graph, cudaGraphNodeTypeWaitEvent, before, count);
-    if (*node != NULL) {
-        (*node)->event = event;
-    }
-    return added(*node);
+    return add_event(node, graph, cudaGraphNodeTypeWaitEvent, before, count, event);
 }
 
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,

@@ -23,9 +23,7 @@ static enum cudaMemoryType type_of(struct sim *sim, const void *address) {
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *address) {
     struct sim *sim = runtime_lock();
     memset(attributes, 0, sizeof *attributes);
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     attributes->type = type_of(sim, address);
     runtime_unlock();
     const bool known = attributes->type != cudaMemoryTypeUnregistered;

@@ -30,9 +30,7 @@ unsigned runtime_queue(struct sim *sim, cudaStream_t queue) {
 
 cudaError_t runtime_synchronize(cudaStream_t queue, bool all) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     sim_synchronize(sim);
     int status = all ? sim_queues_synchronize(sim) : sim_queue_synchronize(sim, runtime_queue(sim, queue));
     runtime_unlock();
@@ -62,9 +60,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, in
 
 cudaError_t cudaStreamGetId(cudaStream_t queue, unsigned long long *id) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     *id = runtime_queue(sim, queue);
     runtime_unlock();
     return runtime_result(cudaSuccess);
@@ -111,9 +107,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned 
         return runtime_result(error);
     }
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     int status = event->order == NULL ? SIM_OK : sim_queue_wait(sim, runtime_queue(sim, queue), event->order);
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorMemoryAllocation);
@@ -147,9 +141,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
         return runtime_result(cudaSuccess);
     }
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     event->recorded = true;
     struct sim_time time;
     event->ns = sim_time(sim, &time) ? time.us * 1e3 : (double)sim_counters(sim)->instructions;

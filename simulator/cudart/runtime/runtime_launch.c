@@ -24,9 +24,7 @@ static bool fits_at_once(const struct sim_module *module, const struct kernel_en
 cudaError_t runtime_launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments,
                            cudaStream_t queue) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     struct kernel_entry *kernel = registry_kernel(function);
     cudaError_t error = cudaErrorInvalidDeviceFunction;
     struct sim_module *module = kernel == NULL ? NULL : registry_module(sim, kernel->binary, &error);
@@ -83,11 +81,15 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
                : runtime_launch(function, wanted, arguments, queue);
 }
 
+static struct sim_launch_attributes attributes_of(dim3 grid, dim3 block, size_t shared) {
+    return (struct sim_launch_attributes){.grid = {grid.x, grid.y, grid.z},
+                                          .block = {block.x, block.y, block.z},
+                                          .dynamic_shared_bytes = (unsigned)shared};
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **arguments) {
-    struct sim_launch_attributes attributes = {
-        .grid = {config->gridDim.x, config->gridDim.y, config->gridDim.z},
-        .block = {config->blockDim.x, config->blockDim.y, config->blockDim.z},
-        .dynamic_shared_bytes = (unsigned)config->dynamicSmemBytes};
+    struct sim_launch_attributes attributes =
+        attributes_of(config->gridDim, config->blockDim, config->dynamicSmemBytes);
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const cudaLaunchAttribute *attribute = &config->attrs[i];
         if (attribute->id == cudaLaunchAttributeClusterDimension) {
@@ -105,18 +107,14 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
 
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
                              cudaStream_t queue) {
-    struct sim_launch_attributes attributes = {.grid = {grid.x, grid.y, grid.z},
-                                               .block = {block.x, block.y, block.z},
-                                               .dynamic_shared_bytes = (unsigned)shared};
+    const struct sim_launch_attributes attributes = attributes_of(grid, block, shared);
     return launch(function, &attributes, arguments, queue);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **arguments,
                                         size_t shared, cudaStream_t queue) {
-    struct sim_launch_attributes attributes = {.grid = {grid.x, grid.y, grid.z},
-                                               .block = {block.x, block.y, block.z},
-                                               .dynamic_shared_bytes = (unsigned)shared,
-                                               .cooperative = 1};
+    struct sim_launch_attributes attributes = attributes_of(grid, block, shared);
+    attributes.cooperative = 1;
     return launch(function, &attributes, arguments, queue);
 }
 

@@ -11,9 +11,7 @@
 static cudaError_t allocate(void **memory, size_t bytes, const char *name, bool device_only) {
     struct sim *sim = runtime_lock();
     *memory = NULL;
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     *memory = sim_alloc(sim, bytes, name);
     if (*memory != NULL && device_only) {
         sim_device_only(sim, *memory);
@@ -34,9 +32,7 @@ cudaError_t cudaFree(void *memory) {
         return runtime_result(cudaSuccess);
     }
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     int status = sim_free(sim, memory);
     (void)sim_queues_synchronize(sim);
     runtime_unlock();
@@ -50,9 +46,7 @@ cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t queue) {
     }
     struct sim *sim = runtime_lock();
     *memory = NULL;
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     sim_queue_select(sim, runtime_queue(sim, queue));
     *memory = sim_alloc_in_queue(sim, bytes, "cudaMallocAsync");
     if (*memory != NULL) {
@@ -76,9 +70,7 @@ cudaError_t cudaFreeAsync(void *memory, cudaStream_t queue) {
         return runtime_unmodelled("cudaFreeAsync in a captured stream (a memory node of a graph)");
     }
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     sim_queue_select(sim, runtime_queue(sim, queue));
     int status = sim_free_in_queue(sim, memory);
     runtime_unlock();
@@ -101,9 +93,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
         return runtime_result(error);
     }
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     unsigned number = runtime_queue(sim, queue);
     sim_queue_select(sim, number);
     int status = kind == cudaMemcpyHostToDevice   ? sim_write(sim, to, from, bytes)
@@ -154,9 +144,7 @@ cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count, cu
         return error;
     }
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     sim_queue_select(sim, runtime_queue(sim, queue));
     int status = count > SIZE_MAX / bytes || (uintptr_t)to % bytes != 0
                      ? SIM_BAD_ARGUMENT
@@ -233,9 +221,7 @@ cudaError_t cudaMemset3D(struct cudaPitchedPtr to, int value, struct cudaExtent 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
     struct sim *sim = runtime_lock();
     (void)flags;
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     int status = sim_register(sim, memory, bytes, REGISTERED_MEMORY);
     runtime_unlock();
     return runtime_result(status == SIM_OK          ? cudaSuccess
@@ -245,9 +231,7 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
 
 cudaError_t cudaHostUnregister(void *memory) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     int status = sim_unregister(sim, memory);
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
@@ -286,9 +270,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
 static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, size_t offset, bool to_symbol) {
     size_t room = 0;
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     cudaError_t error;
     char *at = registry_variable(sim, symbol, &room, &error);
     if (at != NULL && (offset > room || bytes > room - offset)) {
@@ -333,9 +315,7 @@ cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes
 
 cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     cudaError_t error;
     (void)registry_variable(sim, symbol, bytes, &error);
     runtime_unlock();
@@ -344,9 +324,7 @@ cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {
 
 cudaError_t cudaGetSymbolAddress(void **address, const void *symbol) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
-    }
+    RETURN_IF_NO_MEMORY(sim);
     cudaError_t error;
     *address = registry_variable(sim, symbol, NULL, &error);
     runtime_unlock();
