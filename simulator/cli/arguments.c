@@ -21,7 +21,9 @@ int read_ctas(const char *text, uint64_t *number) {
                                                       : cli_fail("--ctas takes a number from 1 on, not", text);
 }
 
-bool read_triple(const char *text, uint32_t triple[3]) {
+int read_triple(const char *option, const char *text, uint32_t triple[3]) {
+    char expected[60];
+    const char *given = text;
     uint64_t numbers[3] = {1, 1, 1};
     for (int i = 0; i < 3; i++) {
         text = read_natural(text, UINT32_MAX, &numbers[i]);
@@ -33,7 +35,8 @@ bool read_triple(const char *text, uint32_t triple[3]) {
     for (int i = 0; i < 3; i++) {
         triple[i] = (uint32_t)numbers[i];
     }
-    return text != NULL && *text == '\0' && text[-1] != ',';
+    (void)snprintf(expected, sizeof expected, "%s takes X, X,Y or X,Y,Z, not", option);
+    return text != NULL && *text == '\0' && text[-1] != ',' ? 0 : cli_fail(expected, given);
 }
 
 /* Reads up to five numbers with commas between them, to the next colon; false for anything else. */

@@ -25,8 +25,8 @@ struct arguments {
 const char *read_natural(const char *text, uint64_t most, uint64_t *number);
 /* Reads the number of CTAs to check: 0, or EXIT_NOT_RUN after a message. */
 int read_ctas(const char *text, uint64_t *number);
-/* Reads X, X,Y or X,Y,Z, of which those left out are 1; false for anything else. */
-bool read_triple(const char *text, uint32_t triple[3]);
+/* Reads X, X,Y or X,Y,Z, of which those left out are 1: 0, or EXIT_NOT_RUN after a message. */
+int read_triple(const char *option, const char *text, uint32_t triple[3]);
 /* Adds the argument that a text describes; false if it describes none, sometimes after a message. */
 bool read_argument(struct arguments *all, struct sim *sim, const char *text);
 

@@ -13,6 +13,11 @@ enum {
     EXIT_INTERRUPTED = 6     /* a signal ended the run before its end */
 };
 
+/* For the options of a command, X(name, argument, number): the numbers from BEFORE_OPTIONS + 1 on, the table.
+ */
+#define OPTION_NUMBER(name, argument, number) number,
+#define OPTION_ENTRY(name, argument, number)  {name, argument##_argument, NULL, number},
+
 /* Prints what is wrong; returns EXIT_NOT_RUN. */
 int cli_fail(const char *what, const char *detail);
 /* The bytes of a file and a final 0, to be freed by the caller.  NULL: errno says why. */

@@ -1,6 +1,7 @@
 /* ptxsim: runs one kernel of a PTX file.  `ptxsim run` runs programs (run_program.c). */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -70,61 +71,45 @@ static int set_number(const char *value, uint64_t most, const char *expected, ui
     return end != NULL && *end == '\0' ? 0 : cli_fail(expected, value);
 }
 
-enum { OPT_GRID = 256, OPT_BLOCK, OPT_CLUSTER, OPT_SHARED, OPT_MODE, OPT_THREADS, OPT_LIMIT, OPT_DUMP };
-enum {
-    OPT_NO_CHECKS = OPT_DUMP + 1,
-    OPT_CTAS,
-    OPT_JSON,
-    OPT_COUNTERS,
-    OPT_SUPPRESSIONS,
-    OPT_QUIET,
-    OPT_PARSE,
-    OPT_HELP,
-    OPT_VERSION,
-    OPT_TIME,
-    OPT_TIMELINE,
-    OPT_MACHINE_CODE,
-    OPT_NO_VALUES,
-    OPT_SHRINK
-};
+/* X(name, argument, number) */
+#define OPTIONS(X)                                                                                             \
+    X("grid", required, OPT_GRID)                                                                              \
+    X("block", required, OPT_BLOCK)                                                                            \
+    X("cluster", required, OPT_CLUSTER)                                                                        \
+    X("shared", required, OPT_SHARED)                                                                          \
+    X("mode", required, OPT_MODE)                                                                              \
+    X("threads", required, OPT_THREADS)                                                                        \
+    X("limit", required, OPT_LIMIT)                                                                            \
+    X("dump", required, OPT_DUMP)                                                                              \
+    X("time", required, OPT_TIME)                                                                              \
+    X("timeline", required, OPT_TIMELINE)                                                                      \
+    X("machine-code", required, OPT_MACHINE_CODE)                                                              \
+    X("no-values", no, OPT_NO_VALUES)                                                                          \
+    X("no-checks", no, OPT_NO_CHECKS)                                                                          \
+    X("ctas", required, OPT_CTAS)                                                                              \
+    X("json", no, OPT_JSON)                                                                                    \
+    X("counters", no, OPT_COUNTERS)                                                                            \
+    X("suppressions", required, OPT_SUPPRESSIONS)                                                              \
+    X("quiet", no, OPT_QUIET)                                                                                  \
+    X("shrink", optional, OPT_SHRINK)                                                                          \
+    X("parse", no, OPT_PARSE)                                                                                  \
+    X("help", no, OPT_HELP)                                                                                    \
+    X("version", no, OPT_VERSION)
 
-static const struct option options[] = {{"grid", required_argument, NULL, OPT_GRID},
-                                        {"block", required_argument, NULL, OPT_BLOCK},
-                                        {"cluster", required_argument, NULL, OPT_CLUSTER},
-                                        {"shared", required_argument, NULL, OPT_SHARED},
-                                        {"mode", required_argument, NULL, OPT_MODE},
-                                        {"threads", required_argument, NULL, OPT_THREADS},
-                                        {"limit", required_argument, NULL, OPT_LIMIT},
-                                        {"dump", required_argument, NULL, OPT_DUMP},
-                                        {"time", required_argument, NULL, OPT_TIME},
-                                        {"timeline", required_argument, NULL, OPT_TIMELINE},
-                                        {"machine-code", required_argument, NULL, OPT_MACHINE_CODE},
-                                        {"no-values", no_argument, NULL, OPT_NO_VALUES},
-                                        {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
-                                        {"ctas", required_argument, NULL, OPT_CTAS},
-                                        {"json", no_argument, NULL, OPT_JSON},
-                                        {"counters", no_argument, NULL, OPT_COUNTERS},
-                                        {"suppressions", required_argument, NULL, OPT_SUPPRESSIONS},
-                                        {"quiet", no_argument, NULL, OPT_QUIET},
-                                        {"shrink", optional_argument, NULL, OPT_SHRINK},
-                                        {"parse", no_argument, NULL, OPT_PARSE},
-                                        {"help", no_argument, NULL, OPT_HELP},
-                                        {"version", no_argument, NULL, OPT_VERSION},
-                                        {NULL, 0, NULL, 0}};
+enum { BEFORE_OPTIONS = UCHAR_MAX, OPTIONS(OPTION_NUMBER) };
+
+static const struct option options[] = {OPTIONS(OPTION_ENTRY){NULL, 0, NULL, 0}};
 
 static int set_option(struct job *job, int option, const char *value) {
     uint64_t number = 0;
     int status;
     switch (option) {
     case OPT_GRID:
-        return read_triple(value, job->launch.grid) ? 0 : cli_fail("--grid takes X, X,Y or X,Y,Z, not", value);
+        return read_triple("--grid", value, job->launch.grid);
     case OPT_BLOCK:
-        return read_triple(value, job->launch.block) ? 0
-                                                     : cli_fail("--block takes X, X,Y or X,Y,Z, not", value);
+        return read_triple("--block", value, job->launch.block);
     case OPT_CLUSTER:
-        return read_triple(value, job->launch.cluster)
-                   ? 0
-                   : cli_fail("--cluster takes X, X,Y or X,Y,Z, not", value);
+        return read_triple("--cluster", value, job->launch.cluster);
     case OPT_SHARED:
         status = set_number(value, UINT32_MAX, "--shared takes a number of bytes, not", &number);
         job->launch.dynamic_shared_bytes = (uint32_t)number;

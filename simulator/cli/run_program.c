@@ -272,36 +272,25 @@ static int start(struct run *run, char **arguments) {
     return child < 0 ? cli_fail("fork", strerror(errno)) : summarize(run, waited);
 }
 
-enum {
-    OPT_MODE = 256,
-    OPT_CHIP,
-    OPT_TIME,
-    OPT_TIMELINE,
-    OPT_NO_CHECKS,
-    OPT_CTAS,
-    OPT_GO_ON,
-    OPT_JSON,
-    OPT_COUNTERS,
-    OPT_PROGRESS,
-    OPT_SUPPRESSIONS,
-    OPT_SHRINK,
-    OPT_HELP
-};
+/* X(name, argument, number) */
+#define OPTIONS(X)                                                                                             \
+    X("mode", required, OPT_MODE)                                                                              \
+    X("chip", required, OPT_CHIP)                                                                              \
+    X("time", required, OPT_TIME)                                                                              \
+    X("timeline", required, OPT_TIMELINE)                                                                      \
+    X("no-checks", no, OPT_NO_CHECKS)                                                                          \
+    X("ctas", required, OPT_CTAS)                                                                              \
+    X("go-on", no, OPT_GO_ON)                                                                                  \
+    X("json", required, OPT_JSON)                                                                              \
+    X("counters", no, OPT_COUNTERS)                                                                            \
+    X("progress", required, OPT_PROGRESS)                                                                      \
+    X("suppressions", required, OPT_SUPPRESSIONS)                                                              \
+    X("shrink", optional, OPT_SHRINK)                                                                          \
+    X("help", no, OPT_HELP)
 
-static const struct option options[] = {{"mode", required_argument, NULL, OPT_MODE},
-                                        {"chip", required_argument, NULL, OPT_CHIP},
-                                        {"time", required_argument, NULL, OPT_TIME},
-                                        {"timeline", required_argument, NULL, OPT_TIMELINE},
-                                        {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
-                                        {"ctas", required_argument, NULL, OPT_CTAS},
-                                        {"go-on", no_argument, NULL, OPT_GO_ON},
-                                        {"json", required_argument, NULL, OPT_JSON},
-                                        {"counters", no_argument, NULL, OPT_COUNTERS},
-                                        {"progress", required_argument, NULL, OPT_PROGRESS},
-                                        {"suppressions", required_argument, NULL, OPT_SUPPRESSIONS},
-                                        {"shrink", optional_argument, NULL, OPT_SHRINK},
-                                        {"help", no_argument, NULL, OPT_HELP},
-                                        {NULL, 0, NULL, 0}};
+enum { BEFORE_OPTIONS = UCHAR_MAX, OPTIONS(OPTION_NUMBER) };
+
+static const struct option options[] = {OPTIONS(OPTION_ENTRY){NULL, 0, NULL, 0}};
 
 /* Sets a variable to an absolute path: the program may change its folder before the shim opens the file. */
 static int set_path(const char *variable, const char *path) {

@@ -38,6 +38,11 @@ void print_string(FILE *to, const char *text) {
     (void)fputc('"', to);
 }
 
+void print_member(FILE *to, const char *name, const char *text) {
+    (void)fprintf(to, ", \"%s\": ", name);
+    print_string(to, text);
+}
+
 void print_place(const char *word, uint32_t ptx_line, const char *ptx, const char *source, FILE *to) {
     (void)fprintf(to, "  %s PTX line %u%s%s\n", word, ptx_line, source[0] != '\0' ? ", " : "", source);
     if (ptx[0] != '\0') {

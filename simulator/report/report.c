@@ -88,33 +88,25 @@ void sim_print_json(const struct sim *sim, FILE *to) {
     (void)fputs("]}, \"findings\": [", to);
     for (size_t i = 0; i < sim_finding_count(sim); i++) {
         const struct sim_finding *f = sim_finding(sim, i);
-        (void)fprintf(to, "%s{\"verdict\": \"%s\", \"kind\": \"%s\", \"message\": ", i == 0 ? "" : ", ",
+        (void)fprintf(to, "%s{\"verdict\": \"%s\", \"kind\": \"%s\"", i == 0 ? "" : ", ",
                       sim_verdict_name(f->verdict), f->kind);
-        print_string(to, f->message);
-        (void)fputs(", \"kernel\": ", to);
-        print_string(to, f->kernel);
+        print_member(to, "message", f->message);
+        print_member(to, "kernel", f->kernel);
         (void)fprintf(to,
                       ", \"cta\": [%u, %u, %u], \"warp\": %d, \"lane\": %d, \"offset\": %lld, \"ptx_line\": %u",
                       f->cta[0], f->cta[1], f->cta[2], f->warp, f->lane, (long long)f->offset, f->ptx_line);
-        (void)fputs(", \"allocation\": ", to);
-        print_string(to, f->allocation);
-        (void)fputs(", \"variable\": ", to);
-        print_string(to, f->variable);
-        (void)fputs(", \"ptx\": ", to);
-        print_string(to, f->ptx);
-        (void)fputs(", \"source\": ", to);
-        print_string(to, f->source);
-        (void)fprintf(to, ", \"other_ptx_line\": %u, \"other_ptx\": ", f->other_ptx_line);
-        print_string(to, f->other_ptx);
-        (void)fputs(", \"other_source\": ", to);
-        print_string(to, f->other_source);
-        (void)fprintf(to, ", \"launch\": %u, \"other_launch\": %u, \"other_kernel\": ", f->launch,
-                      f->other_launch);
-        print_string(to, f->other_kernel);
-        (void)fprintf(to, ", \"times\": %llu, \"name\": ", (unsigned long long)f->times);
-        print_string(to, sim_short_name(f->kernel, name, sizeof name));
-        (void)fputs(", \"advice\": ", to);
-        print_string(to, advice_line(f->kind, line, sizeof line));
+        print_member(to, "allocation", f->allocation);
+        print_member(to, "variable", f->variable);
+        print_member(to, "ptx", f->ptx);
+        print_member(to, "source", f->source);
+        (void)fprintf(to, ", \"other_ptx_line\": %u", f->other_ptx_line);
+        print_member(to, "other_ptx", f->other_ptx);
+        print_member(to, "other_source", f->other_source);
+        (void)fprintf(to, ", \"launch\": %u, \"other_launch\": %u", f->launch, f->other_launch);
+        print_member(to, "other_kernel", f->other_kernel);
+        (void)fprintf(to, ", \"times\": %llu", (unsigned long long)f->times);
+        print_member(to, "name", sim_short_name(f->kernel, name, sizeof name));
+        print_member(to, "advice", advice_line(f->kind, line, sizeof line));
         (void)fputc('}', to);
     }
     (void)fputs("], ", to);
@@ -128,12 +120,10 @@ void sim_print_json(const struct sim *sim, FILE *to) {
                   (unsigned long long)sim_findings_unlisted(sim), (unsigned long long)hidden(sim));
     for (size_t i = 0; i < sim_suppression_count(sim); i++) {
         const struct sim_suppression *rule = sim_suppression(sim, i);
-        (void)fprintf(to, "%s{\"line\": %u, \"kind\": ", i == 0 ? "" : ", ", rule->line);
-        print_string(to, rule->kind);
-        (void)fputs(", \"kernel\": ", to);
-        print_string(to, rule->kernel);
-        (void)fputs(", \"place\": ", to);
-        print_string(to, rule->place);
+        (void)fprintf(to, "%s{\"line\": %u", i == 0 ? "" : ", ", rule->line);
+        print_member(to, "kind", rule->kind);
+        print_member(to, "kernel", rule->kernel);
+        print_member(to, "place", rule->place);
         (void)fprintf(to, ", \"times\": %llu}", (unsigned long long)rule->times);
     }
     (void)fputs("], \"not_checked\": [", to);

@@ -82,10 +82,8 @@ void print_shrunk_json(const struct sim *sim, FILE *to) {
             delay->cta[0], delay->cta[1], delay->cta[2], delay->warp, delay->lane, delay->ptx_line,
             delay->occurrence);
         print_string(to, delay->ptx);
-        (void)fputs(", \"source\": ", to);
-        print_string(to, delay->source);
-        (void)fputs(", \"until\": ", to);
-        print_string(to, delay->until);
+        print_member(to, "source", delay->source);
+        print_member(to, "until", delay->until);
         (void)fputc('}', to);
     }
     (void)fputs("]}, ", to);

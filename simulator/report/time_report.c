@@ -109,8 +109,7 @@ static void launch_json(const struct sim_timed_launch *launch, FILE *to) {
     char sentence[ROOM], name[200];
     (void)fputs("{\"kernel\": ", to);
     print_string(to, launch->kernel);
-    (void)fputs(", \"name\": ", to);
-    print_string(to, sim_short_name(launch->kernel, name, sizeof name));
+    print_member(to, "name", sim_short_name(launch->kernel, name, sizeof name));
     (void)fprintf(to, ", \"start_us\": %.4f, \"end_us\": %.4f, \"busy\": {", launch->start_us, launch->end_us);
     for (int i = 0; i < SIM_RESOURCES; i++) {
         (void)fprintf(to, "%s\"%s\": [%.4f, %.4f]", i == 0 ? "" : ", ", sim_resource_name(i), launch->busy[i],
@@ -120,8 +119,7 @@ static void launch_json(const struct sim_timed_launch *launch, FILE *to) {
     chain_json(launch, to);
     lines_json(launch, to);
     critical(launch, sentence, sizeof sentence);
-    (void)fputs(", \"critical\": ", to);
-    print_string(to, sentence);
+    print_member(to, "critical", sentence);
     (void)fputs("}", to);
 }
 
