@@ -52,6 +52,9 @@ struct async_op {
 struct async_op *async_new(struct run *run, const struct async_kind *kind, int lane, size_t payload_bytes,
                            size_t data_bytes);
 void async_issue(struct run *run, struct async_op *op);
+/* Issues an operation whose payload is a copy of this one. */
+void async_start(struct run *run, const struct async_kind *kind, int lane, const void *payload, size_t bytes,
+                 size_t data_bytes, const void *queue);
 void async_drop(struct async_op *op);
 /* Performs steps of one operation that the mode chooses; false if none can proceed. */
 bool async_progress(struct cluster *cluster);

@@ -109,12 +109,11 @@ static void load_read(struct async_op *op) {
     }
     const struct tensor_box *box = &load->box;
     for (uint32_t i = 0; i < box->rows; i++) {
-        uint32_t first, bytes;
-        uint64_t address;
+        const struct box_row row = tensor_box_row(box, i);
         fill_outside(&box->map, packed, box->row_bytes);
-        if (tensor_box_row(box, i, &first, &bytes, &address)) {
-            take_global(op, load->view, packed + first, address, bytes);
-            round_elements(&box->map, packed + first, bytes);
+        if (row.bytes > 0) {
+            take_global(op, load->view, packed + row.first, row.address, row.bytes);
+            round_elements(&box->map, packed + row.first, row.bytes);
         }
         tensor_row_to_shared(box, packed, op->data + i * box->shared_row_bytes);
     }
@@ -189,9 +188,30 @@ static void reduce_float(uint8_t *to, const uint8_t *from, enum reduction reduct
     }
 }
 
+uint64_t reduced(enum reduction reduction, unsigned type, uint64_t a, uint64_t b) {
+    const bool less = type == T_S32 ? (int32_t)a < (int32_t)b : type == T_S64 ? (int64_t)a < (int64_t)b : a < b;
+    switch (reduction) {
+    case REDUCE_ADD:
+        return a + b;
+    case REDUCE_MIN:
+        return less ? a : b;
+    case REDUCE_MAX:
+        return less ? b : a;
+    case REDUCE_INC:
+        return a >= b ? 0 : a + 1;
+    case REDUCE_DEC:
+        return a == 0 || a > b ? b : a - 1;
+    case REDUCE_AND:
+        return a & b;
+    case REDUCE_OR:
+        return a | b;
+    default:
+        return a ^ b;
+    }
+}
+
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type) {
     uint32_t size = ptx_type_bytes(type);
-    bool sign = type == T_S32 || type == T_S64;
     for (uint32_t at = 0; at < bytes; at += size) {
         if (is_float_type(type)) {
             reduce_float(to + at, from + at, reduction, type);
@@ -200,16 +220,7 @@ void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction red
         uint64_t a = 0, b = 0;
         memcpy(&a, to + at, size);
         memcpy(&b, from + at, size);
-        int64_t sa = size == 4 ? (int32_t)a : (int64_t)a, sb = size == 4 ? (int32_t)b : (int64_t)b;
-        bool less = sign ? sa < sb : a < b;
-        a = reduction == REDUCE_ADD   ? a + b
-            : reduction == REDUCE_MIN ? (less ? a : b)
-            : reduction == REDUCE_MAX ? (less ? b : a)
-            : reduction == REDUCE_INC ? (a >= b ? 0 : a + 1)
-            : reduction == REDUCE_DEC ? (a == 0 || a > b ? b : a - 1)
-            : reduction == REDUCE_AND ? (a & b)
-            : reduction == REDUCE_OR  ? (a | b)
-                                      : (a ^ b);
+        a = reduced(reduction, type, a, b);
         memcpy(to + at, &a, size);
     }
 }
@@ -261,11 +272,10 @@ static void store_write(struct async_op *op) {
         return;
     }
     for (uint32_t i = 0; i < store->box.rows; i++) {
-        uint32_t first, bytes;
-        uint64_t address;
-        if (tensor_box_row(&store->box, i, &first, &bytes, &address)) {
+        const struct box_row row = tensor_box_row(&store->box, i);
+        if (row.bytes > 0) {
             tensor_row_from_shared(&store->box, op->data + i * store->box.shared_row_bytes, packed);
-            put_global(op, address, packed + first, bytes);
+            put_global(op, row.address, packed + row.first, row.bytes);
         }
     }
 }

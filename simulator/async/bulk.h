@@ -2,6 +2,7 @@
 #ifndef SIM_ASYNC_BULK_H
 #define SIM_ASYNC_BULK_H
 
+#include "clock/chip.h"
 #include "hazard/global/global_record.h"
 #include "tensor_box.h"
 
@@ -34,7 +35,9 @@ enum reduction {
     REDUCE_DEC,
     REDUCE_AND,
     REDUCE_OR,
-    REDUCE_XOR
+    REDUCE_XOR,
+    REDUCE_EXCHANGE, /* atom only, as is the next */
+    REDUCE_COMPARE
 };
 
 #define ALL_BYTES 0xffff
@@ -58,6 +61,7 @@ bool make_destinations(struct run *run, struct load *load, uint64_t to, uint64_t
 void record_destinations(struct run *run, const struct load *load, uint32_t span, uint32_t counted);
 extern const struct async_kind load_kind;
 /* With simulated time (async/copy_times.c). */
+struct request *copy_request(struct run *run, struct async_op *op, ticks at); /* answered when it is done */
 void load_timed(struct run *run, struct async_op *op);
 void store_timed(struct run *run, struct async_op *op);
 void prefetch_timed(struct run *run, uint64_t from, uint64_t bytes);
@@ -68,6 +72,8 @@ void take_global(const struct async_op *op, const struct known *view, uint8_t *t
 /* Next contiguous bytes that a store copies: moves *at to their start and returns their length; 0: no more. */
 uint32_t store_run(const struct store *store, uint32_t *at);
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
+/* The result for integers; types of fewer than 8 bytes are zero-extended. */
+uint64_t reduced(enum reduction reduction, unsigned type, uint64_t a, uint64_t b);
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);
 
 #endif

@@ -16,15 +16,14 @@ static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, b
     bool past = false;
     timing->shared = timing->given = timing->ahead = 0;
     for (uint32_t i = 0; i < box->rows; i++) {
-        uint32_t first, bytes;
-        uint64_t address;
-        if (tensor_box_row(box, i, &first, &bytes, &address)) {
-            uint64_t missed =
-                store ? time_touch(timing, address, bytes, true, NULL)
-                      : time_touch_row(timing, address, bytes, promoted_bytes[box->map.l2_promotion], filled);
+        const struct box_row row = tensor_box_row(box, i);
+        if (row.bytes > 0) {
+            uint64_t missed = store ? time_touch(timing, row.address, row.bytes, true, NULL)
+                                    : time_touch_row(timing, row.address, row.bytes,
+                                                     promoted_bytes[box->map.l2_promotion], filled);
             request->missed += missed;
-            apart += missed > 0 && address != end;
-            end = address + bytes;
+            apart += missed > 0 && row.address != end;
+            end = row.address + row.bytes;
         } else {
             past = true;
         }
@@ -41,16 +40,22 @@ static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, b
     return apart;
 }
 
-static struct request *asked(struct run *run, struct async_op *op, ticks at, uint64_t bytes, bool store) {
+struct request *copy_request(struct run *run, struct async_op *op, ticks at) {
     struct request *request = time_request(run->launch->timing);
     request->at = at;
-    request->sm = run->launch->timing->toucher = run->cta->sm;
-    request->bytes = bytes;
-    request->store = store;
+    request->sm = run->cta->sm;
     request->op = op;
     request->path = op->path;
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
+    return request;
+}
+
+static struct request *asked(struct run *run, struct async_op *op, ticks at, uint64_t bytes, bool store) {
+    struct request *request = copy_request(run, op, at);
+    run->launch->timing->toucher = run->cta->sm;
+    request->bytes = bytes;
+    request->store = store;
     return request;
 }
 
@@ -159,10 +164,9 @@ void prefetch_box_timed(struct run *run, const struct tensor_box *box) {
     ticks at = run->launch->timing->issued;
     uint64_t missed = 0;
     for (uint32_t i = 0; i < box->rows; i++) {
-        uint32_t first, bytes;
-        uint64_t address;
-        if (tensor_box_row(box, i, &first, &bytes, &address)) {
-            missed += time_touch_ahead(run->launch->timing, address, bytes);
+        const struct box_row row = tensor_box_row(box, i);
+        if (row.bytes > 0) {
+            missed += time_touch_ahead(run->launch->timing, row.address, row.bytes);
         }
     }
     if (missed > 0) {

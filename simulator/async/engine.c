@@ -30,6 +30,14 @@ struct async_op *async_new(struct run *run, const struct async_kind *kind, int l
     return op;
 }
 
+void async_start(struct run *run, const struct async_kind *kind, int lane, const void *payload, size_t bytes,
+                 size_t data_bytes, const void *queue) {
+    struct async_op *op = async_new(run, kind, lane, bytes, data_bytes);
+    memcpy(op->payload, payload, bytes);
+    op->queue = queue;
+    async_issue(run, op);
+}
+
 static void unlink_unissued(struct async_op *op) {
     *(op->previous != NULL ? &op->previous->next : &op->cluster->unissued) = op->next;
     if (op->next != NULL) {
@@ -210,6 +218,6 @@ void async_report(const struct async_op *op, enum sim_verdict verdict, const cha
     va_start(arguments, format);
     (void)vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    sim_note(op->cluster->launch, verdict, kind, op->cta, (int)op->warp->index, op->lane, op->insn, NULL,
-             message);
+    sim_note_at(op->cluster->launch, verdict, kind, op->cta, (int)op->warp->index, op->lane, -1, op->insn, NULL,
+                message);
 }

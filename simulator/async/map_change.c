@@ -48,11 +48,7 @@ static struct map *find(struct cluster *cluster, uint64_t address, bool make) {
     if (!make) {
         return NULL;
     }
-    if (all->count == all->room) {
-        uint32_t room = all->room == 0 ? 16 : 2 * all->room;
-        all->map = run_grow(cluster->worker, all->map, all->room, room, sizeof *all->map);
-        all->room = room;
-    }
+    RUN_GROW(cluster->worker, all->map, all->count, all->room);
     struct map *map = &all->map[all->count++]; /* keep the list of uses that an earlier cluster allocated */
     all->low = all->count == 1 || address < all->low ? address : all->low;
     all->high = all->count == 1 || address > all->high ? address : all->high;
@@ -141,11 +137,7 @@ void map_used(struct run *run, uint64_t address, const struct epoch *epoch) {
     while (at < map->uses && map->use[at].clock_index != use.clock_index) {
         at++;
     }
-    if (at == map->use_room) {
-        uint32_t room = map->use_room == 0 ? 4 : 2 * map->use_room;
-        map->use = run_grow(run->worker, map->use, map->use_room, room, sizeof *map->use);
-        map->use_room = room;
-    }
+    RUN_GROW(run->worker, map->use, at, map->use_room);
     map->uses += at == map->uses;
     map->use[at] = use;
 }

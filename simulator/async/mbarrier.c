@@ -51,13 +51,11 @@ void mbarriers_at_end(struct cluster *cluster, struct cta *cta) {
     for (uint32_t i = 0; i < cta->mbarriers->count; i++) {
         const struct mbarrier *b = &cta->mbarriers->barriers[i];
         if (b->valid && b->tx != 0) {
-            char message[200];
-            (void)snprintf(
-                message, sizeof message,
+            sim_note(
+                cluster->launch, SIM_ERROR, "tx-count", cta, -1, -1, b->last_insn, b->init_insn,
                 "the kernel ends with a tx-count of %lld bytes on the mbarrier at %#x, phase %u: expect_tx "
                 "and the copies' bytes disagree",
                 (long long)b->tx, b->offset, b->phase);
-            sim_note(cluster->launch, SIM_ERROR, "tx-count", cta, -1, -1, b->last_insn, b->init_insn, message);
         }
     }
 }
@@ -159,25 +157,24 @@ static void check_init(struct run *run, const struct mbarrier *b, int lane, bool
         /* Review only: CUTLASS initialises a barrier after its last fence and relies on a relaxed cluster
          * barrier. */
         bool relaxed = clock->causal[who] >= when;
-        sim_note(run->launch, relaxed ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-race", run->cta,
-                 (int)run->warp->index, lane, run->insn, b->init_insn,
-                 relaxed ? "uses an mbarrier with only a relaxed signal after its initialisation, and no "
-                           "fence.mbarrier_init by the thread that initialised it"
-                         : "uses an mbarrier without a synchronisation with the thread that initialised it");
+        (void)sim_report_pair(
+            run, relaxed ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-race", lane, b->init_insn, "%s",
+            relaxed ? "uses an mbarrier with only a relaxed signal after its initialisation, and no "
+                      "fence.mbarrier_init by the thread that initialised it"
+                    : "uses an mbarrier without a synchronisation with the thread that initialised it");
     }
     if (async && !fenced && clock->async[who] < when) {
         /* Reviews only: Triton uses a CTA barrier without a fence, and its kernels run; chips keep the order of
          * one thread's initialisation and its own copies. */
         bool met = clock->met[who] >= when, own = who == run->warp->number && b->init_lane == lane;
-        sim_note(run->launch, met || own ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-fence", run->cta,
-                 (int)run->warp->index, lane, run->insn, b->init_insn,
-                 met ? "an asynchronous operation signals an mbarrier whose initialisation was followed by a "
-                       "barrier, but not by fence.mbarrier_init or fence.proxy.async"
-                 : own
-                     ? "an asynchronous operation signals an mbarrier that the same thread has initialised, "
-                       "without fence.mbarrier_init or fence.proxy.async in between"
-                     : "an asynchronous operation signals an mbarrier whose initialisation was not followed by "
-                       "fence.mbarrier_init or fence.proxy.async");
+        (void)sim_report_pair(
+            run, met || own ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-fence", lane, b->init_insn, "%s",
+            met   ? "an asynchronous operation signals an mbarrier whose initialisation was followed by a "
+                    "barrier, but not by fence.mbarrier_init or fence.proxy.async"
+            : own ? "an asynchronous operation signals an mbarrier that the same thread has initialised, "
+                    "without fence.mbarrier_init or fence.proxy.async in between"
+                  : "an asynchronous operation signals an mbarrier whose initialisation was not followed by "
+                    "fence.mbarrier_init or fence.proxy.async");
     }
 }
 
@@ -300,15 +297,10 @@ struct epoch mbarrier_epoch(const struct run *run, const struct mbarrier *b) {
 void mbarrier_describe(char *to, size_t room, const struct warp *warp, const struct split *split) {
     const struct mbarrier *b = split->wait.object;
     (void)warp;
-    if (split->wait.b) { /* by parity */
-        (void)snprintf(
-            to, room, "mbarrier %#x of CTA rank %u, parity %u: in phase %u, %u of %u arrivals pending, tx %lld",
-            b->offset, b->cta->rank, split->wait.a, b->phase, b->pending, b->expected, (long long)b->tx);
-    } else {
-        (void)snprintf(
-            to, room, "mbarrier %#x of CTA rank %u, phase %u: in phase %u, %u of %u arrivals pending, tx %lld",
-            b->offset, b->cta->rank, split->wait.a, b->phase, b->pending, b->expected, (long long)b->tx);
-    }
+    (void)snprintf(to, room,
+                   "mbarrier %#x of CTA rank %u, %s %u: in phase %u, %u of %u arrivals pending, tx %lld",
+                   b->offset, b->cta->rank, split->wait.b ? "parity" : "phase", split->wait.a, b->phase,
+                   b->pending, b->expected, (long long)b->tx);
 }
 
 enum next mbarrier_inval(struct run *run, uint64_t address, int lane) {

@@ -5,8 +5,6 @@
  * preceding one has seen that one complete. Both sides are checked, each when it happens, so that one of them
  * reports in every schedule: the end of a phase must come after the waits for the preceding phase, and a
  * waiting thread must know that the phases before the awaited one are over. */
-#include <stdio.h>
-
 #include "async.h"
 
 static const char kind[] = "missed-phase";
@@ -39,35 +37,30 @@ static bool knows(const struct run *run, const struct mbarrier *b, uint32_t phas
 }
 
 static void check_known(struct run *run, const struct mbarrier *b, uint32_t phase, bool by_parity) {
-    char message[300];
     if (knows(run, b, phase, by_parity)) {
         return;
     }
-    (void)snprintf(
-        message, sizeof message,
+    (void)sim_report_pair(
+        run, SIM_ERROR, kind, -1, b->last_insn,
         by_parity ? "waits by parity for phase %u of the mbarrier at %#x, and nothing tells this thread that "
                     "the phase before is over: it may have missed one"
                   : "waits with the state of phase %u of the mbarrier at %#x, which is neither the current "
                     "nor the preceding phase",
         phase - 1 - b->first_phase, b->offset);
-    sim_note(run->launch, SIM_ERROR, kind, run->cta, (int)run->warp->index, -1, run->insn, b->last_insn,
-             message);
 }
 
 /* A warp that waits by parity for a phase that it has seen end goes on at once: a mistake if the next phase's
  * bytes are on their way, since nobody issues them before the warp is done with the phase before. */
 static void check_new(struct run *run, const struct mbarrier *b, const struct last_wait *last) {
-    char message[300];
     if (last->insn == NULL || last->phase != b->phase || (b->tx == 0 && !b->awaits_async)) {
         return;
     }
-    (void)snprintf(message, sizeof message,
-                   "waits by parity for phase %u of the mbarrier at %#x, which this warp has seen end before, "
-                   "while operations of phase %u are on their way: the wait is over at once; should the "
-                   "parity have changed?",
-                   b->phase - 1 - b->first_phase, b->offset, b->phase - b->first_phase);
-    sim_note(run->launch, SIM_REVIEW, kind, run->cta, (int)run->warp->index, -1, run->insn, last->insn,
-             message);
+    (void)sim_report_pair(
+        run, SIM_REVIEW, kind, -1, last->insn,
+        "waits by parity for phase %u of the mbarrier at %#x, which this warp has seen end before, "
+        "while operations of phase %u are on their way: the wait is over at once; should the "
+        "parity have changed?",
+        b->phase - 1 - b->first_phase, b->offset, b->phase - b->first_phase);
 }
 
 void phase_tested(struct run *run, struct mbarrier *b, uint32_t phase, bool by_parity) {
@@ -83,13 +76,11 @@ void phase_tested(struct run *run, struct mbarrier *b, uint32_t phase, bool by_p
 }
 
 static void report_missed(const struct mbarrier *b, const struct warp *warp, const struct insn *wait) {
-    char message[300];
-    (void)snprintf(message, sizeof message,
-                   "nothing orders this wait for a phase of the mbarrier at %#x before the end of the next "
-                   "one, phase %u: a thread that comes later misses its phase",
-                   b->offset, b->phase - b->first_phase);
-    sim_note(b->cta->cluster->launch, SIM_ERROR, kind, b->cta, (int)warp->index, -1, wait, b->last_insn,
-             message);
+    sim_note(
+        b->cta->cluster->launch, SIM_ERROR, kind, b->cta, (int)warp->index, -1, wait, b->last_insn,
+        "nothing orders this wait for a phase of the mbarrier at %#x before the end of the next one, phase "
+        "%u: a thread that comes later misses its phase",
+        b->offset, b->phase - b->first_phase);
 }
 
 /* True for a suspended wait whose phase is complete, but which has not run before the next phase ends. */

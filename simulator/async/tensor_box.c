@@ -150,8 +150,8 @@ static void row_coordinates(const struct tensor_box *box, uint32_t row, int64_t 
     }
 }
 
-bool tensor_box_row(const struct tensor_box *box, uint32_t row, uint32_t *first, uint32_t *bytes,
-                    uint64_t *address) {
+struct box_row tensor_box_row(const struct tensor_box *box, uint32_t row) {
+    struct box_row inside = {0};
     const struct sim_tensor_map *map = &box->map;
     uint32_t elements, global, shared;
     int64_t at[MAX_RANK];
@@ -160,20 +160,18 @@ bool tensor_box_row(const struct tensor_box *box, uint32_t row, uint32_t *first,
     row_coordinates(box, row, at);
     for (uint32_t i = 1; i < map->rank; i++) {
         if (at[i] < 0 || (uint64_t)at[i] >= map->sizes[i]) {
-            return false;
+            return inside;
         }
         base += (uint64_t)at[i] * map->strides[i - 1];
     }
     int64_t begin = at[0] < 0 ? -at[0] : 0, end = (int64_t)map->sizes[0] - at[0];
     end = end > (int64_t)box->row_elements ? (int64_t)box->row_elements : end;
-    if (begin >= end) {
-        return false;
+    if (begin < end) { /* coordinates of packed types are multiples of 16 or 2 elements, so no byte is split */
+        inside.first = (uint32_t)begin * global / elements;
+        inside.bytes = (uint32_t)end * global / elements - inside.first;
+        inside.address = base + (uint64_t)((at[0] + begin) * (int64_t)global / (int64_t)elements);
     }
-    /* Coordinates of packed types are multiples of 16 or 2 elements, so no byte is split. */
-    *first = (uint32_t)begin * global / elements;
-    *bytes = (uint32_t)end * global / elements - *first;
-    *address = base + (uint64_t)((at[0] + begin) * (int64_t)global / (int64_t)elements);
-    return true;
+    return inside;
 }
 
 void tensor_row_to_shared(const struct tensor_box *box, const uint8_t *packed, uint8_t *row) {

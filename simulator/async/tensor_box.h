@@ -35,10 +35,12 @@ bool tensor_place_check(const struct sim_tensor_map *map, const struct tensor_pl
                         char *message, size_t room);
 void tensor_box_make(const struct sim_tensor_map *map, const struct tensor_place *place,
                      struct tensor_box *box);
-/* The part of row number `row` that lies inside the tensor: *first and *bytes within the row, *address in
- * global memory. False: the whole row is outside. */
-bool tensor_box_row(const struct tensor_box *box, uint32_t row, uint32_t *first, uint32_t *bytes,
-                    uint64_t *address);
+/* The part of a box's row that lies inside the tensor. */
+struct box_row {
+    uint32_t first, bytes; /* within the row; bytes 0: all of it is outside */
+    uint64_t address;      /* in global memory */
+};
+struct box_row tensor_box_row(const struct tensor_box *box, uint32_t row);
 /* Convert a row between its packed form in global memory and its form in shared memory (fp4 and fp6 with
  * padding). */
 void tensor_row_to_shared(const struct tensor_box *box, const uint8_t *packed, uint8_t *row);

@@ -211,14 +211,8 @@ static uint32_t add_release(struct book *book, const struct cluster *cluster, co
     if (own == NULL) {
         return 0;
     }
-    if (own->count == own->room) {
-        uint32_t room = own->room == 0 ? 4 : 2 * own->room;
-        uint32_t **grown = realloc(own->clock, room * sizeof *grown);
-        if (grown == NULL) {
-            return 0;
-        }
-        own->clock = grown;
-        own->room = room;
+    if (!LIST_GROW(own->clock, own->count, own->room)) {
+        return 0;
     }
     const uint32_t length = second == NULL ? indices : 2 * indices;
     uint32_t *clock = malloc(length * sizeof *clock);
@@ -379,14 +373,8 @@ static bool hear(struct notes *notes, uint32_t cluster, uint32_t release) {
     if (*latest != 0 && notes->note[*latest - 1].release >= release) {
         return true;
     }
-    if (notes->count == notes->room) {
-        uint32_t room = notes->room == 0 ? FIRST_ROOM : 2 * notes->room;
-        void *grown = realloc(notes->note, room * sizeof *notes->note);
-        if (grown == NULL) {
-            return false;
-        }
-        notes->note = grown;
-        notes->room = room;
+    if (!LIST_GROW(notes->note, notes->count, notes->room)) {
+        return false;
     }
     notes->note[notes->count].cluster = cluster;
     notes->note[notes->count].release = release;

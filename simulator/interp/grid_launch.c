@@ -145,11 +145,9 @@ static bool gives_way(const struct launch *launch) {
 /* Whatever else was found, the run has not seen all that the program does. */
 static void note_interruption(struct launch *launch, uint64_t ended) {
     const uint64_t ctas = launch->ncluster * launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
-    char message[160];
-    (void)snprintf(message, sizeof message,
-                   "signal %d ended the launch after %llu of %llu CTAs; what the others do was not seen",
-                   atomic_load(launch->sim->interrupted), (unsigned long long)ended, (unsigned long long)ctas);
-    sim_note(launch, SIM_INCOMPLETE, "interrupted", NULL, -1, -1, NULL, NULL, message);
+    sim_note(launch, SIM_INCOMPLETE, "interrupted", NULL, -1, -1, NULL, NULL,
+             "signal %d ended the launch after %llu of %llu CTAs; what the others do was not seen",
+             atomic_load(launch->sim->interrupted), (unsigned long long)ended, (unsigned long long)ctas);
 }
 
 static int run_workers(struct sim *sim, struct launch *launch) {

@@ -23,10 +23,6 @@ int launch_refuse(struct sim *sim, int status, const char *kernel, const char *w
     return status;
 }
 
-static uint32_t round_up(uint64_t value, uint64_t unit) {
-    return (uint32_t)((value + unit - 1) / unit * unit);
-}
-
 static const char *no_body(const char *name) {
     static const struct {
         const char *start, *why;
@@ -152,7 +148,7 @@ static void place_shared(struct launch *launch) {
     for (uint32_t i = 0; i < module->nvariables; i++) {
         const struct variable *variable = module->variables[i];
         if (launch->shared_at[i] != 0 && end < MAX_SHARED_WINDOW) {
-            launch->shared_at[i] = round_up(end, variable->align);
+            launch->shared_at[i] = (uint32_t)round_up(end, variable->align);
             end = launch->shared_at[i] + (uint32_t)variable->bytes;
         }
     }
@@ -282,7 +278,7 @@ static int lay_out(struct sim *sim, struct launch *launch) {
     if (launch->module->dynamic_shared >= 0) {
         align = launch->module->variables[launch->module->dynamic_shared]->align;
     }
-    launch->static_shared = round_up(launch->static_shared, align < 16 ? 16 : align);
+    launch->static_shared = (uint32_t)round_up(launch->static_shared, align < 16 ? 16 : align);
     uint64_t bytes = (uint64_t)launch->static_shared + launch->dynamic_shared;
     bool small = launch->module->sm >= 120; /* HW: compute capability 12.x (CUDA C++ Programming Guide) */
     if (bytes > (small ? MAX_SHARED_SM_120 : MAX_SHARED)) {

@@ -86,28 +86,24 @@ static int submit(struct sim *sim, const char *name, const void *to, const void 
     return done ? SIM_OK : sim_no_memory(sim);
 }
 
-int sim_write(struct sim *sim, void *to, const void *from, size_t bytes) {
-    int status = sim_has(sim, to, bytes) ? submit(sim, "copy to the device", to, from, bytes) : no_range(sim);
-    if (status == SIM_OK) {
-        memcpy(to, from, bytes);
-    }
-    return status;
-}
-
-int sim_read(struct sim *sim, void *to, const void *from, size_t bytes) {
-    int status = sim_has(sim, from, bytes) ? submit(sim, "copy to the host", to, from, bytes) : no_range(sim);
-    if (status == SIM_OK) {
-        memcpy(to, from, bytes);
-    }
-    return status;
-}
-
-int sim_copy(struct sim *sim, void *to, const void *from, size_t bytes) {
-    int status = submit(sim, "copy", to, from, bytes);
+static int copy(struct sim *sim, const char *name, void *to, const void *from, size_t bytes) {
+    int status = submit(sim, name, to, from, bytes);
     if (status == SIM_OK) {
         memmove(to, from, bytes);
     }
     return status;
+}
+
+int sim_write(struct sim *sim, void *to, const void *from, size_t bytes) {
+    return sim_has(sim, to, bytes) ? copy(sim, "copy to the device", to, from, bytes) : no_range(sim);
+}
+
+int sim_read(struct sim *sim, void *to, const void *from, size_t bytes) {
+    return sim_has(sim, from, bytes) ? copy(sim, "copy to the host", to, from, bytes) : no_range(sim);
+}
+
+int sim_copy(struct sim *sim, void *to, const void *from, size_t bytes) {
+    return copy(sim, "copy", to, from, bytes);
 }
 
 int sim_fill(struct sim *sim, void *to, int value, size_t bytes) {

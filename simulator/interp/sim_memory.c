@@ -22,14 +22,8 @@ static bool place_range(struct sim *sim, uint64_t base, uint64_t bytes, uint64_t
             return true;
         }
     }
-    if (sim->nplacements == sim->placements_room) {
-        size_t room = sim->placements_room == 0 ? 32 : sim->placements_room * 2;
-        struct placement *grown = realloc(sim->placements, room * sizeof *grown);
-        if (grown == NULL) {
-            return false;
-        }
-        sim->placements = grown;
-        sim->placements_room = room;
+    if (!LIST_GROW(sim->placements, sim->nplacements, sim->placements_room)) {
+        return false;
     }
     const struct placement *last = sim->nplacements == 0 ? NULL : &sim->placements[sim->nplacements - 1];
     uint64_t end = last == NULL ? 0 : last->place + last->bytes;
@@ -40,14 +34,8 @@ static bool place_range(struct sim *sim, uint64_t base, uint64_t bytes, uint64_t
 
 static int add_allocation(struct sim *sim, void *address, size_t bytes, const char *name, bool owned) {
     uint64_t base = (uintptr_t)address;
-    if (sim->nallocations == sim->allocations_room) {
-        size_t room = sim->allocations_room == 0 ? 32 : sim->allocations_room * 2;
-        struct allocation *grown = realloc(sim->allocations, room * sizeof *grown);
-        if (grown == NULL) {
-            return sim_no_memory(sim);
-        }
-        sim->allocations = grown;
-        sim->allocations_room = room;
+    if (!LIST_GROW(sim->allocations, sim->nallocations, sim->allocations_room)) {
+        return sim_no_memory(sim);
     }
     size_t at = 0;
     while (at < sim->nallocations && sim->allocations[at].base < base) {

@@ -100,16 +100,15 @@ int sim_parameter_count(const struct sim_module *module, const char *kernel) {
     return function == NULL ? -1 : (int)function->nparams;
 }
 
+static struct parameter parameter_of(const struct sim_module *module, const char *kernel, int index) {
+    const bool has = index >= 0 && index < sim_parameter_count(module, kernel);
+    return has ? ptx_find_entry(module->ptx, kernel)->params[index] : (struct parameter){0};
+}
+
 size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index) {
-    const struct function *function = ptx_find_entry(module->ptx, kernel);
-    return function == NULL || index < 0 || (uint32_t)index >= function->nparams
-               ? 0
-               : function->params[index].bytes;
+    return parameter_of(module, kernel, index).bytes;
 }
 
 size_t sim_parameter_offset(const struct sim_module *module, const char *kernel, int index) {
-    const struct function *function = ptx_find_entry(module->ptx, kernel);
-    return function == NULL || index < 0 || (uint32_t)index >= function->nparams
-               ? 0
-               : function->params[index].offset;
+    return parameter_of(module, kernel, index).offset;
 }

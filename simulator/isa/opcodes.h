@@ -104,7 +104,7 @@
     X(trap, trap, CONTROL)                                                                                     \
     X(brkpt, brkpt, CONTROL)                                                                                   \
     X(nanosleep, nanosleep, CONTROL)                                                                           \
-    X(pmevent, pmevent, CONTROL)                                                                               \
+    X(pmevent, advice, CONTROL)                                                                                \
     X(bar, bar, BARRIER)                                                                                       \
     X(barrier, bar, BARRIER)                                                                                   \
     X(fence, fence, FENCE)                                                                                     \
@@ -136,6 +136,8 @@ extern const struct opcode isa_opcodes[];
 OPCODES(X)
 #undef X
 
+exec_function exec_nothing;
+
 /* add.cc, addc, sub.cc, subc; .cc has been taken. */
 void carry_form(struct decoder *d, bool in, bool subtract, bool set);
 
@@ -145,6 +147,9 @@ void decode_float_fma(struct decoder *d, unsigned type);
 void decode_float_unary(struct decoder *d, const char *name, unsigned type);
 /* add, sub, mul, fma, min, max, abs, neg, ex2, tanh of f16, f16x2, bf16 and bf16x2. */
 void decode_half(struct decoder *d, const char *name, unsigned type);
+
+/* min or max: a NaN is ignored unless `nan`; -0 < +0. */
+double extreme(double a, double b, bool largest, bool nan);
 
 /* cvt.rs; .rs has been taken. */
 void decode_cvt_stochastic(struct decoder *d);

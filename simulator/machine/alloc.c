@@ -24,11 +24,12 @@ void *run_take_aligned(struct worker *worker, size_t alignment, size_t bytes) {
     return checked(worker, aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment));
 }
 
-void *run_grow(struct worker *worker, void *taken, size_t count, size_t room, size_t size) {
-    void *grown = run_take(worker, room, size);
-    if (count > 0) {
-        memcpy(grown, taken, count * size);
+void run_grow(struct worker *worker, void *list, size_t count, uint32_t *room, size_t size) {
+    const size_t before = *room;
+    char *elements;
+    if (!list_grow(list, count, room, size, SHORT_LIST)) {
+        (void)checked(worker, NULL);
     }
-    free(taken);
-    return grown;
+    memcpy(&elements, list, sizeof elements);
+    memset(elements + before * size, 0, (*room - before) * size);
 }

@@ -7,6 +7,7 @@
 #include "schedule.h"
 
 #define MAX_FINDINGS 1000
+#define MESSAGE_ROOM 400
 
 static const char refused[] = "launch-refused";
 
@@ -37,21 +38,6 @@ static struct finding_entry *find_entry(struct sim *sim, const char *kind, const
         }
     }
     return NULL;
-}
-
-/* Makes room for one more; false: no memory. */
-static bool grow_list(struct sim *sim) {
-    if (sim->nfindings < sim->findings_room) {
-        return true;
-    }
-    size_t room = sim->findings_room == 0 ? 16 : sim->findings_room * 2;
-    struct finding_entry *grown = realloc(sim->findings, room * sizeof *grown);
-    if (grown == NULL) {
-        return false;
-    }
-    sim->findings = grown;
-    sim->findings_room = room;
-    return true;
 }
 
 /* Drops the last finding of a lesser verdict from a full list; false if there is none. */
@@ -146,7 +132,7 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
     if (finding->message == NULL || finding->kernel == NULL || finding->allocation == NULL ||
         finding->variable == NULL || finding->source == NULL || finding->other_source == NULL ||
         finding->other_kernel == NULL || finding->ptx == NULL || finding->other_ptx == NULL ||
-        !grow_list(sim)) {
+        !LIST_GROW(sim->findings, sim->nfindings, sim->findings_room)) {
         free_texts(finding);
         sim->unlisted++;
         return false;
@@ -175,7 +161,12 @@ static void note(struct launch *launch, enum sim_verdict verdict, const char *ki
 }
 
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
-              int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
+              int warp, int lane, const struct insn *insn, const struct insn *other, const char *format, ...) {
+    char message[MESSAGE_ROOM];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
     sim_note_at(launch, verdict, kind, cta, warp, lane, -1, insn, other, message);
 }
 
@@ -204,12 +195,12 @@ void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const ch
 
 void sim_refuse(struct sim *sim, const char *kernel, const char *why) {
     struct launch launch = {.sim = sim, .name = kernel};
-    sim_note(&launch, SIM_ERROR, refused, NULL, -1, -1, NULL, NULL, why);
+    sim_note(&launch, SIM_ERROR, refused, NULL, -1, -1, NULL, NULL, "%s", why);
 }
 
 enum next sim_report(struct run *run, enum sim_verdict verdict, const char *kind, int lane, const char *format,
                      ...) {
-    char message[400];
+    char message[MESSAGE_ROOM];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(message, sizeof message, format, arguments);
@@ -227,12 +218,13 @@ enum next sim_report(struct run *run, enum sim_verdict verdict, const char *kind
 
 enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char *kind, int lane,
                           const struct insn *other, const char *format, ...) {
-    char message[400];
+    char message[MESSAGE_ROOM];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    sim_note(run->launch, verdict, kind, run->cta, (int)run->warp->index, lane, run->insn, other, message);
+    sim_note_at(run->launch, verdict, kind, run->cta, (int)run->warp->index, lane, -1, run->insn, other,
+                message);
     return NEXT;
 }
 

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "ptx/list.h"
+
 /* Blocks follow one another. Once the room is used up, freed ones are used again: by power of two, so that each
  * list has blocks that fit. */
 #define BLOCK_ALIGN 16
@@ -55,14 +57,8 @@ static struct block *new_block(struct heap *heap, uint64_t bytes) {
     if (heap->top + bytes > heap->room) {
         return NULL;
     }
-    if (heap->count == heap->blocks_room) {
-        const uint32_t room = heap->blocks_room == 0 ? 256 : 2 * heap->blocks_room;
-        struct block *grown = realloc(heap->blocks, room * sizeof *grown);
-        if (grown == NULL) {
-            return NULL;
-        }
-        heap->blocks = grown;
-        heap->blocks_room = room;
+    if (!LIST_GROW(heap->blocks, heap->count, heap->blocks_room)) {
+        return NULL;
     }
     struct block *block = &heap->blocks[heap->count++];
     *block = (struct block){.at = heap->base + heap->top, .bytes = bytes};

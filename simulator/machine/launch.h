@@ -120,13 +120,16 @@ struct sim {
     int status; /* the last failed call's */
     struct sim_module *modules;
     struct allocation *allocations; /* sorted by base */
-    size_t nallocations, allocations_room;
+    size_t nallocations;
+    uint32_t allocations_room;
     struct placement { /* with simulated time: every range allocated so far, which keeps its `place` */
         uint64_t base, bytes, place;
     } *placements;
-    size_t nplacements, placements_room;
+    size_t nplacements;
+    uint32_t placements_room;
     struct finding_entry *findings;
-    size_t nfindings, findings_room;
+    size_t nfindings;
+    uint32_t findings_room;
     uint64_t times[SIM_INCOMPLETE + 1]; /* findings by verdict, whether listed or not */
     _Atomic uint64_t noted;             /* findings, those that a suppression hides included */
     uint64_t unlisted;                  /* findings that the list had no room or memory for */

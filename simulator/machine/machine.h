@@ -7,6 +7,7 @@
 
 #include "launch.h"
 #include "ptx/ir.h"
+#include "ptx/list.h"
 #include "sim.h"
 
 #define MAX_CLUSTER        16
@@ -285,6 +286,16 @@ static inline uint64_t lane_u64(const struct run *run, struct operand operand, i
     return wide;
 }
 
+/* The low bits of the value if the register has 32. */
+static inline void set_lane(const struct run *run, struct operand operand, int lane, uint64_t value) {
+    memcpy((uint8_t *)row(run, operand) + lane * (operand.wide ? 8 : 4), &value, operand.wide ? 8 : 4);
+}
+
+static inline void count_mma(struct run *run, int m, int n, int k) {
+    run->worker->counters.tensor_instructions++;
+    run->worker->counters.tensor_macs += (uint64_t)m * (uint64_t)n * (uint64_t)k;
+}
+
 /* The entry of a register in reg_pending. */
 static inline uint32_t *pending_row(struct warp *warp, const struct function *function,
                                     struct operand operand) {
@@ -306,6 +317,16 @@ static inline uint64_t operand_address(const struct run *run, const struct insn 
 #define FOR_LANES(rest, mask) for (uint32_t rest = (mask); rest != 0; rest &= rest - 1)
 #define LANE(rest)            __builtin_ctz(rest)
 
+/* The lanes of a mask in which an operand has a value. */
+static inline uint32_t lanes_with(const struct run *run, struct operand operand, uint32_t mask,
+                                  uint64_t value) {
+    uint32_t same = 0;
+    FOR_LANES(rest, mask) {
+        same |= (uint32_t)(lane_u64(run, operand, LANE(rest)) == value) << LANE(rest);
+    }
+    return same;
+}
+
 /* Executes a statement for every lane l of a mask; vectorised for a whole warp. */
 #define LANEWISE(mask, ...)                                                                                    \
     do {                                                                                                       \
@@ -321,14 +342,22 @@ static inline uint64_t operand_address(const struct run *run, const struct insn 
         }                                                                                                      \
     } while (0)
 
+/* The coordinates of the element `number` of a box, x fastest. */
+static inline void unfold(uint64_t number, const uint32_t box[3], uint32_t at[3]) {
+    at[0] = (uint32_t)(number % box[0]);
+    at[1] = (uint32_t)(number / box[0] % box[1]);
+    at[2] = (uint32_t)(number / box[0] / box[1]);
+}
+
 /* ---- the heap (machine/alloc.c) ---- */
 
 /* Allocates memory for a run.  Never NULL: if the heap is exhausted, jumps to worker->unwind, the run ends and
  * sim_launch returns SIM_NO_MEMORY.  The block has to be reachable from a structure that cluster_free frees. */
 void *run_take(struct worker *worker, size_t count, size_t size); /* zeroed */
 void *run_take_aligned(struct worker *worker, size_t alignment, size_t bytes);
-/* Replaces a list of `count` elements by one of `room` elements, the rest zeroed. */
-void *run_grow(struct worker *worker, void *taken, size_t count, size_t room, size_t size);
+/* As LIST_GROW; the new room is zeroed. */
+void run_grow(struct worker *worker, void *list, size_t count, uint32_t *room, size_t size);
+#define RUN_GROW(worker, list, count, room) run_grow(worker, (void *)&(list), count, &(room), sizeof *(list))
 /* Ends the launch with SIM_NO_MEMORY at the next turn of each worker. */
 void launch_no_memory(struct launch *launch);
 
@@ -343,7 +372,8 @@ enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char 
     __attribute__((format(printf, 6, 7)));
 /* Records a finding at any instruction, or none. */
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
-              int warp, int lane, const struct insn *insn, const struct insn *other, const char *message);
+              int warp, int lane, const struct insn *insn, const struct insn *other, const char *format, ...)
+    __attribute__((format(printf, 9, 10)));
 /* sim_note with a byte of shared memory, at `offset` in the CTA's window. */
 void sim_note_at(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                  int warp, int lane, int64_t offset, const struct insn *insn, const struct insn *other,

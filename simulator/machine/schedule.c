@@ -68,21 +68,6 @@ static bool is_delayed(const struct schedule *schedule, const struct issue *issu
                              schedule->delayed.entry[place_of(&schedule->delayed, issue)].occurrence != 0);
 }
 
-/* Makes room for one more; false: no memory. */
-static bool grow_list(struct schedule *schedule) {
-    if (schedule->count < schedule->room) {
-        return true;
-    }
-    uint32_t room = schedule->room == 0 ? FIRST_ROOM : 2 * schedule->room;
-    struct scheduled *grown = realloc(schedule->list, room * sizeof *grown);
-    if (grown == NULL) {
-        return false;
-    }
-    schedule->list = grown;
-    schedule->room = room;
-    return true;
-}
-
 uint32_t schedule_issued(struct schedule *schedule, const struct run *run, const char *kind, int lane,
                          bool *prompt) {
     struct issue issue = {run->cluster->number, run->warp->number,
@@ -93,7 +78,7 @@ uint32_t schedule_issued(struct schedule *schedule, const struct run *run, const
         return 0;
     }
     uint32_t *so_far = value_of(&schedule->issued, &issue);
-    if (so_far == NULL || !grow_list(schedule)) {
+    if (so_far == NULL || !LIST_GROW(schedule->list, schedule->count, schedule->room)) {
         launch_no_memory(run->launch);
         return 0;
     }

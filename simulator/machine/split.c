@@ -37,12 +37,7 @@ enum next wait_for(struct run *run, struct wait wait) {
 
 struct in_flight *pending_new(struct run *run) {
     struct warp *warp = run->warp;
-    if (warp->npending == warp->pending_room) {
-        uint32_t room = warp->pending_room == 0 ? 16 : 2 * warp->pending_room;
-        warp->in_flight =
-            run_grow(run->worker, warp->in_flight, warp->pending_room, room, sizeof *warp->in_flight);
-        warp->pending_room = room;
-    }
+    RUN_GROW(run->worker, warp->in_flight, warp->npending, warp->pending_room);
     return &warp->in_flight[warp->npending++];
 }
 

@@ -18,8 +18,7 @@ void decode_fail(struct decoder *d, const char *format, ...) {
 
 bool mod(struct decoder *d, const char *name) {
     for (int i = 0; i < d->nmods; i++) {
-        if (!d->used[i] && strlen(name) == d->mods[i].length &&
-            memcmp(name, d->mods[i].text, d->mods[i].length) == 0) {
+        if (!d->used[i] && token_is(&d->mods[i], name)) {
             d->used[i] = true;
             return true;
         }
@@ -63,8 +62,7 @@ unsigned mod_space(struct decoder *d, unsigned otherwise) {
                                      SP_PARAM,  SP_PARAM,  SP_PARAM,  SP_CONST};
     for (int i = 0; i < d->nmods; i++) { /* in the order written: a copy names its destination's space first */
         for (uint32_t j = 0; !d->used[i] && j < sizeof names / sizeof *names; j++) {
-            if (strlen(names[j]) == d->mods[i].length &&
-                memcmp(names[j], d->mods[i].text, d->mods[i].length) == 0) {
+            if (token_is(&d->mods[i], names[j])) {
                 d->used[i] = true;
                 return spaces[j];
             }
@@ -123,17 +121,43 @@ void emit_dst(struct decoder *d, const struct operand_text *written, unsigned ty
     emit(d, dst(d, written, type));
 }
 
-void of_one_type(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources) {
-    need_operands(d, sources + 1, sources + 1);
+void no_form(struct decoder *d, unsigned type) {
+    decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
+}
+
+void form_of_type(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type) {
     d->insn->type = (uint8_t)type;
     d->insn->fn = fns[type];
     if (d->insn->fn == NULL) {
-        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
+        no_form(d, type);
     }
-    emit_dst(d, &d->op[0], type);
-    for (int i = 1; i <= sources; i++) {
-        emit(d, src(d, &d->op[i], type));
+}
+
+void emit_operands(struct decoder *d, const unsigned *types, int count) {
+    need_operands(d, count, count);
+    emit_dst(d, &d->op[0], types[0]);
+    for (int i = 1; i < count; i++) {
+        emit(d, src(d, &d->op[i], types[i]));
     }
+}
+
+int emit_vector(struct decoder *d, const struct operand_text *written, bool write, unsigned type) {
+    uint32_t count;
+    const struct operand_text *list = elements(written, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (write) {
+            emit_dst(d, &list[i], type);
+        } else {
+            emit(d, src(d, &list[i], type));
+        }
+    }
+    return (int)count;
+}
+
+void of_one_type(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources) {
+    const unsigned types[] = {type, type, type, type};
+    form_of_type(d, fns, type);
+    emit_operands(d, types, sources + 1);
 }
 
 static void split_mnemonic(struct decoder *d, struct token *base) {

@@ -8,10 +8,6 @@
 #define MAX_CODE       ((uint32_t)1 << 22)
 #define FIRST_PRED_OFF 12 /* word 0: always true; word 1: discarded results (_); word 2: carry flag */
 
-static uint32_t align_up(uint32_t value, uint32_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
-
 static void parse_registers(struct parser *parser) {
     struct function *function = parser->function;
     const uint32_t elements = parse_accept(parser, ".v2") ? 2 : parse_accept(parser, ".v4") ? 4 : 1;
@@ -19,7 +15,7 @@ static void parse_registers(struct parser *parser) {
     unsigned type = word.kind == TOK_DIRECTIVE ? parse_type_name(word.text + 1, word.length - 1) : T_NONE;
     uint32_t bytes = register_bytes(type) * elements;
     if (type == T_NONE || (type == T_PRED && elements > 1)) {
-        parse_fail(parser, word.line, "'.reg %.*s' is not supported", (int)word.length, word.text);
+        parse_fail(parser, word.line, "'.reg %.*s' is not supported", SHOWN(word));
     }
     parse_advance(parser);
     do {
@@ -49,42 +45,20 @@ static void parse_registers(struct parser *parser) {
 /* .local and .param inside a body: space in the thread's frame. */
 static void parse_frame_variable(struct parser *parser) {
     struct function *function = parser->function;
-    uint32_t align = 0, element = 1, vector = 1;
-    while (parser->token.kind == TOK_DIRECTIVE) {
-        struct token word = parser->token;
-        parse_advance(parser);
-        if (token_is(&word, ".align")) {
-            uint64_t wanted = parse_integer(parser);
-            align = wanted > 0 && wanted <= 4096 ? (uint32_t)wanted : 1;
-        } else if (token_is(&word, ".v2") || token_is(&word, ".v4")) {
-            vector = (uint32_t)(word.text[2] - '0');
-        } else if (parse_type_name(word.text + 1, word.length - 1) != T_NONE) {
-            element = ptx_type_bytes(parse_type_name(word.text + 1, word.length - 1));
-        } else {
-            parse_fail(parser, word.line, "unknown directive '%.*s'", (int)word.length, word.text);
-        }
-    }
-    element *= vector;
-    align = align == 0 ? element : align;
-    if (align == 0 || (align & (align - 1)) != 0) {
-        parse_fail(parser, parser->token.line, "alignment %u is not a power of two", align);
-    }
+    uint32_t align, vector;
+    const uint32_t element = ptx_type_bytes(parse_declared_type(parser, &align, &vector)) * vector;
     do {
         struct token name = parse_name(parser);
-        uint64_t count = 1;
-        while (parse_accept(parser, "[")) {
-            uint64_t extent = parse_integer(parser);
-            if (extent > MAX_FRAME || count * extent > MAX_FRAME) {
-                parse_fail(parser, name.line, "a frame of more than %u bytes", MAX_FRAME);
-            }
-            count *= extent;
-            parse_expect(parser, "]");
+        bool open;
+        const uint64_t count = parse_extents(parser, MAX_FRAME, &open);
+        if (open) {
+            parse_fail(parser, name.line, "an array in a frame without a size");
         }
         if (count * element > MAX_FRAME || function->local_bytes > MAX_FRAME) {
             parse_fail(parser, name.line, "a frame of more than %u bytes", MAX_FRAME);
         }
         struct symbol *symbol = parse_declare(parser, name, SYM_FRAME);
-        symbol->off = align_up(function->local_bytes, align);
+        symbol->off = (uint32_t)round_up(function->local_bytes, align);
         symbol->bytes = (uint32_t)count * element;
         function->local_bytes = symbol->off + symbol->bytes;
     } while (parse_accept(parser, ","));
@@ -168,7 +142,7 @@ static void parse_instruction(struct parser *parser) {
     }
     if (parser->token.kind != TOK_NAME) {
         parse_fail(parser, parser->token.line, "'%.*s' where an instruction was expected",
-                   (int)(parser->token.length < 60 ? parser->token.length : 60), parser->token.text);
+                   SHOWN(parser->token));
     }
     line = parser->token.line;
     d->mnemonic = lex_mnemonic(&parser->lexer, parser->token);
@@ -225,20 +199,13 @@ static void parse_statement(struct parser *parser) {
         parse_loc(parser);
     } else if (token_is(&word, ".local") || token_is(&word, ".param")) {
         parse_frame_variable(parser);
-    } else if (token_is(&word, ".shared") || token_is(&word, ".global") || token_is(&word, ".const")) {
-        parse_variable(parser,
-                       token_is(&word, ".shared")   ? SP_SHARED
-                       : token_is(&word, ".global") ? SP_GLOBAL
-                                                    : SP_CONST,
-                       false);
     } else if (token_is(&word, ".pragma")) {
         parse_advance(parser);
         parse_expect(parser, ";");
     } else if (token_is(&word, ".file")) {
         parse_fail(parser, word.line, ".file inside a function");
-    } else {
-        parse_fail(parser, word.line, "unknown directive '%.*s'", (int)(word.length < 60 ? word.length : 60),
-                   word.text);
+    } else if (!parse_variable(parser, word, false)) {
+        parse_fail(parser, word.line, "unknown directive '%.*s'", SHOWN(word));
     }
 }
 

@@ -37,7 +37,8 @@ enum next {
     GONE,  /* the split has no lanes any more, or splits have changed */
     FAIL   /* a finding ended the run */
 };
-typedef enum next (*exec_fn)(struct run *run, const struct insn *insn, uint32_t mask);
+typedef enum next exec_function(struct run *run, const struct insn *insn, uint32_t mask);
+typedef exec_function *exec_fn;
 
 /* Integer arithmetic, logic and bit fields. */
 struct integer_fields {

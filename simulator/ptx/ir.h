@@ -268,6 +268,9 @@ struct module *ptx_parse(const char *text, size_t bytes, const struct opcode *op
                          size_t message_bytes, bool *no_memory);
 void ptx_free(struct module *module);
 const struct function *ptx_find_entry(const struct module *module, const char *name);
+static inline uint64_t round_up(uint64_t value, uint64_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
 unsigned ptx_type_bytes(unsigned type);
 bool is_float_type(unsigned type);
 const char *ptx_type_name(unsigned type);

@@ -9,10 +9,6 @@
 #define MAX_PARAMETERS  256
 #define MAX_PARAM_BYTES 32764 /* HW: limit on kernel parameters since PTX ISA 8.1 */
 
-static uint64_t round_up(uint64_t value, uint64_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
-
 static bool is_directive(struct parser *parser, const char *name) {
     return parser->token.kind == TOK_DIRECTIVE && token_is(&parser->token, name);
 }
@@ -33,8 +29,8 @@ static uint32_t parse_parameters(struct parser *parser, struct parameter **out, 
         uint32_t align, vector;
         unsigned type = parse_declared_type(parser, &align, &vector);
         struct token name = parse_name(parser);
-        bool is_array, open;
-        uint64_t bytes = parse_extents(parser, &is_array, &open) * ptx_type_bytes(type) * vector;
+        bool open;
+        uint64_t bytes = parse_extents(parser, MAX_PARAM_BYTES, &open) * ptx_type_bytes(type) * vector;
         uint64_t offset = round_up(*total, align);
         if (offset + bytes > MAX_PARAM_BYTES) {
             parse_fail(parser, name.line, "parameters of more than %d bytes", MAX_PARAM_BYTES);
@@ -91,7 +87,7 @@ static void performance_directives(struct parser *parser, struct function *funct
                 parse_expect(parser, ";");
                 continue;
             }
-            parse_fail(parser, token.line, "unknown directive '%.*s'", (int)token.length, token.text);
+            parse_fail(parser, token.line, "unknown directive '%.*s'", SHOWN(token));
         }
     }
 }
@@ -306,15 +302,8 @@ static void parse_directive(struct parser *parser, struct token word, bool is_ex
         skip_section(parser);
     } else if (token_is(&word, ".entry") || token_is(&word, ".func")) {
         parse_function(parser, token_is(&word, ".entry"));
-    } else if (token_is(&word, ".global") || token_is(&word, ".shared") || token_is(&word, ".const")) {
-        parse_variable(parser,
-                       token_is(&word, ".shared")  ? SP_SHARED
-                       : token_is(&word, ".const") ? SP_CONST
-                                                   : SP_GLOBAL,
-                       is_extern);
-    } else {
-        parse_fail(parser, word.line, "unknown directive '%.*s'", (int)(word.length < 60 ? word.length : 60),
-                   word.text);
+    } else if (!parse_variable(parser, word, is_extern)) {
+        parse_fail(parser, word.line, "unknown directive '%.*s'", SHOWN(word));
     }
 }
 
@@ -384,8 +373,7 @@ void parse_module(struct parser *parser) {
         }
         struct token word = parser->token;
         if (word.kind != TOK_DIRECTIVE) {
-            parse_fail(parser, word.line, "'%.*s' where a directive was expected",
-                       (int)(word.length < 60 ? word.length : 60), word.text);
+            parse_fail(parser, word.line, "'%.*s' where a directive was expected", SHOWN(word));
         }
         parse_advance(parser);
         parse_directive(parser, word, is_extern);

@@ -26,10 +26,24 @@ static uint32_t new_const_row(struct parser *parser, uint64_t bits, bool wide) {
     return off;
 }
 
+/* The place of a constant in an open-addressing hash table: entry 2 i holds 1 + offset of a row (0: free),
+ * entry 2 i + 1 its width. */
+static uint32_t const_place(const struct module *module, const uint32_t *index, uint32_t size, uint64_t bits,
+                            bool wide) {
+    uint32_t at = (uint32_t)((bits * 0x9e3779b97f4a7c15u) >> 40) % size;
+    for (; index[2 * at] != 0; at = (at + 1) % size) {
+        uint64_t value = 0;
+        memcpy(&value, module->constants + index[2 * at] - 1, wide ? 8 : 4);
+        if (index[2 * at + 1] == wide && value == bits) {
+            break;
+        }
+    }
+    return at;
+}
+
 static struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
     struct parser *parser = d->parser;
     bits = wide ? bits : (uint32_t)bits;
-    /* Open-addressing hash table: entry 2 i holds 1 + offset of a row (0: free), entry 2 i + 1 its width. */
     if (parser->const_count * 2 >= parser->const_index_size) {
         uint32_t size = parser->const_index_size == 0 ? 1024 : parser->const_index_size * 2;
         uint32_t *index = calloc(size, sizeof *index * 2);
@@ -41,10 +55,7 @@ static struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
             if (key != 0) {
                 uint64_t value = 0;
                 memcpy(&value, parser->module->constants + key - 1, wide_key ? 8 : 4);
-                uint32_t at = (uint32_t)((value * 0x9e3779b97f4a7c15u) >> 40) % size;
-                while (index[2 * at] != 0) {
-                    at = (at + 1) % size;
-                }
+                uint32_t at = const_place(parser->module, index, size, value, wide_key != 0);
                 index[2 * at] = key;
                 index[2 * at + 1] = wide_key;
             }
@@ -53,20 +64,14 @@ static struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
         parser->const_index = index;
         parser->const_index_size = size;
     }
-    uint32_t at = (uint32_t)((bits * 0x9e3779b97f4a7c15u) >> 40) % parser->const_index_size;
-    for (; parser->const_index[2 * at] != 0; at = (at + 1) % parser->const_index_size) {
-        uint64_t value = 0;
-        uint32_t off = parser->const_index[2 * at] - 1;
-        memcpy(&value, parser->module->constants + off, wide ? 8 : 4);
-        if (parser->const_index[2 * at + 1] == wide && value == bits) {
-            return (struct operand){.off = off, .base = BASE_CONST, .wide = wide};
-        }
+    uint32_t *entry = &parser->const_index[2 * const_place(parser->module, parser->const_index,
+                                                           parser->const_index_size, bits, wide)];
+    if (entry[0] == 0) {
+        entry[0] = new_const_row(parser, bits, wide) + 1;
+        entry[1] = wide;
+        parser->const_count++;
     }
-    uint32_t off = new_const_row(parser, bits, wide);
-    parser->const_index[2 * at] = off + 1;
-    parser->const_index[2 * at + 1] = wide;
-    parser->const_count++;
-    return (struct operand){.off = off, .base = BASE_CONST, .wide = wide};
+    return (struct operand){.off = entry[0] - 1, .base = BASE_CONST, .wide = wide};
 }
 
 static uint32_t special_row(struct parser *parser, unsigned kind, unsigned width, int64_t value,
@@ -158,8 +163,7 @@ static struct operand symbol_row(struct decoder *d, const struct operand_text *w
     if (symbol == NULL) {
         int kind = special_kind(&written->name);
         if (kind < 0) {
-            decode_fail(d, "'%.*s' is not declared",
-                        (int)(written->name.length < 60 ? written->name.length : 60), written->name.text);
+            decode_fail(d, "'%.*s' is not declared", SHOWN(written->name));
         }
         return (struct operand){.off = special_row(parser, (unsigned)kind, wide, 0, NULL), .wide = wide};
     }
@@ -176,7 +180,7 @@ static struct operand symbol_row(struct decoder *d, const struct operand_text *w
         return const_row(d, symbol->function->index + 1, wide);
     }
     if (symbol->kind != SYM_VARIABLE) {
-        decode_fail(d, "'%.*s' has no address", (int)written->name.length, written->name.text);
+        decode_fail(d, "'%.*s' has no address", SHOWN(written->name));
     }
     const struct variable *variable = symbol->variable;
     if (variable->space == SP_SHARED) {
@@ -213,7 +217,7 @@ struct operand src(struct decoder *d, const struct operand_text *written, unsign
             return (struct operand){.off = off, .base = BASE_PREDS, .negated = written->negated};
         }
         if (type == T_PRED) {
-            decode_fail(d, "'%.*s' is not a predicate", (int)written->name.length, written->name.text);
+            decode_fail(d, "'%.*s' is not a predicate", SHOWN(written->name));
         }
         return symbol_row(d, written, is_wide(type));
     default:
@@ -243,8 +247,7 @@ struct operand address_base(struct decoder *d, const struct operand_text *writte
         return symbol_row(d, base, true);
     }
     if (base->kind == PO_NAME) {
-        decode_fail(d, "'%.*s' is not declared", (int)(base->name.length < 60 ? base->name.length : 60),
-                    base->name.text);
+        decode_fail(d, "'%.*s' is not declared", SHOWN(base->name));
     }
     decode_fail(d, "an address has to be a register, a name or a number");
 }

@@ -3,26 +3,20 @@
 
 #include "parse.h"
 
+/* The unused fourth component reads as zero. */
+#define VECTOR(name, kind)                                                                                     \
+    {name ".x", kind##_X}, {name ".y", kind##_Y}, {name ".z", kind##_Z}, {                                     \
+        name ".w", SR_ZERO                                                                                     \
+    }
+
 static const struct {
     const char *name;
     uint8_t kind;
 } specials[] = {
-    {"%tid.x", SR_TID_X},
-    {"%tid.y", SR_TID_Y},
-    {"%tid.z", SR_TID_Z},
-    {"%tid.w", SR_ZERO}, /* the unused fourth component of these vectors reads as zero */
-    {"%ntid.x", SR_NTID_X},
-    {"%ntid.y", SR_NTID_Y},
-    {"%ntid.z", SR_NTID_Z},
-    {"%ntid.w", SR_ZERO},
-    {"%ctaid.x", SR_CTAID_X},
-    {"%ctaid.y", SR_CTAID_Y},
-    {"%ctaid.z", SR_CTAID_Z},
-    {"%ctaid.w", SR_ZERO},
-    {"%nctaid.x", SR_NCTAID_X},
-    {"%nctaid.y", SR_NCTAID_Y},
-    {"%nctaid.z", SR_NCTAID_Z},
-    {"%nctaid.w", SR_ZERO},
+    VECTOR("%tid", SR_TID),
+    VECTOR("%ntid", SR_NTID),
+    VECTOR("%ctaid", SR_CTAID),
+    VECTOR("%nctaid", SR_NCTAID),
     {"%laneid", SR_LANEID},
     {"%warpid", SR_WARPID},
     {"%nwarpid", SR_NWARPID},
@@ -32,22 +26,10 @@ static const struct {
     {"%envreg0", SR_ZERO},
     {"%envreg1", SR_ENVREG1},
     {"%envreg2", SR_ENVREG2},
-    {"%clusterid.x", SR_CLUSTERID_X},
-    {"%clusterid.y", SR_CLUSTERID_Y},
-    {"%clusterid.z", SR_CLUSTERID_Z},
-    {"%clusterid.w", SR_ZERO},
-    {"%nclusterid.x", SR_NCLUSTERID_X},
-    {"%nclusterid.y", SR_NCLUSTERID_Y},
-    {"%nclusterid.z", SR_NCLUSTERID_Z},
-    {"%nclusterid.w", SR_ZERO},
-    {"%cluster_ctaid.x", SR_CLUSTER_CTAID_X},
-    {"%cluster_ctaid.y", SR_CLUSTER_CTAID_Y},
-    {"%cluster_ctaid.z", SR_CLUSTER_CTAID_Z},
-    {"%cluster_ctaid.w", SR_ZERO},
-    {"%cluster_nctaid.x", SR_CLUSTER_NCTAID_X},
-    {"%cluster_nctaid.y", SR_CLUSTER_NCTAID_Y},
-    {"%cluster_nctaid.z", SR_CLUSTER_NCTAID_Z},
-    {"%cluster_nctaid.w", SR_ZERO},
+    VECTOR("%clusterid", SR_CLUSTERID),
+    VECTOR("%nclusterid", SR_NCLUSTERID),
+    VECTOR("%cluster_ctaid", SR_CLUSTER_CTAID),
+    VECTOR("%cluster_nctaid", SR_CLUSTER_NCTAID),
     {"%cluster_ctarank", SR_CLUSTER_CTARANK},
     {"%cluster_nctarank", SR_CLUSTER_NCTARANK},
     {"%is_explicit_cluster", SR_IS_EXPLICIT_CLUSTER},
@@ -224,6 +206,5 @@ struct operand_text parse_operand(struct parser *parser) {
         parse_advance(parser);
         return written;
     }
-    parse_fail(parser, token.line, "'%.*s' where an operand was expected",
-               (int)(token.length < 60 ? token.length : 60), token.text);
+    parse_fail(parser, token.line, "'%.*s' where an operand was expected", SHOWN(token));
 }

@@ -86,17 +86,12 @@ char *parse_string(struct parser *parser, const char *text, size_t length) {
 }
 
 void *parse_grow(struct parser *parser, void *array, uint32_t count, uint32_t *room, size_t size) {
-    if (count < *room) {
-        return array;
-    }
-    uint32_t wanted = *room == 0 ? 64 : *room * 2;
-    void *grown = realloc(array, (size_t)wanted * size);
-    if (grown == NULL) {
+    const size_t before = *room;
+    if (!list_grow((void *)&array, count, room, size, LONG_LIST)) {
         parse_no_memory(parser);
     }
-    memset((char *)grown + (size_t)*room * size, 0, (size_t)(wanted - *room) * size);
-    *room = wanted;
-    return grown;
+    memset((char *)array + before * size, 0, (*room - before) * size);
+    return array;
 }
 
 void parse_advance(struct parser *parser) {
@@ -117,8 +112,7 @@ bool parse_accept(struct parser *parser, const char *text) {
 
 void parse_expect(struct parser *parser, const char *text) {
     if (!parse_accept(parser, text)) {
-        parse_fail(parser, parser->token.line, "'%.*s' where '%s' was expected",
-                   (int)(parser->token.length < 60 ? parser->token.length : 60), parser->token.text, text);
+        parse_fail(parser, parser->token.line, "'%.*s' where '%s' was expected", SHOWN(parser->token), text);
     }
 }
 
@@ -129,8 +123,7 @@ uint64_t parse_integer(struct parser *parser) {
         parse_advance(parser);
     }
     if (parser->token.kind != TOK_INT) {
-        parse_fail(parser, parser->token.line, "'%.*s' where a number was expected",
-                   (int)(parser->token.length < 60 ? parser->token.length : 60), parser->token.text);
+        parse_fail(parser, parser->token.line, "'%.*s' where a number was expected", SHOWN(parser->token));
     }
     uint64_t value = parser->token.value;
     parse_advance(parser);

@@ -7,10 +7,12 @@
 #include "arena.h"
 #include "ir.h"
 #include "lex.h"
+#include "list.h"
 
 #define SYMBOL_BUCKETS 4096
 #define MAX_MODIFIERS  24
 #define MAX_TOP        16 /* operands of an instruction; a vector counts once */
+#define MOST_SHOWN     60 /* characters of a token in a message */
 
 enum symbol_kind {
     SYM_REG,
@@ -146,6 +148,8 @@ void *parse_take(struct parser *parser, size_t bytes); /* zeroed; lives as long 
 char *parse_string(struct parser *parser, const char *text, size_t length);
 /* Makes room for one more element in a malloc'ed array. */
 void *parse_grow(struct parser *parser, void *array, uint32_t count, uint32_t *room, size_t size);
+/* A token as the arguments of "%.*s". */
+#define SHOWN(token) (int)((token).length < MOST_SHOWN ? (token).length : MOST_SHOWN), (token).text
 void parse_advance(struct parser *parser);
 bool parse_accept(struct parser *parser, const char *text);
 void parse_expect(struct parser *parser, const char *text);
@@ -164,13 +168,14 @@ void parse_close_scope(struct parser *parser);
 struct token parse_name(struct parser *parser);
 /* Directives before a declared name: `.align N`, `.ptr`, a space, a vector size and a type, in any order. */
 unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *vector);
-/* Product of the extents [4][8]...; `[]` sets *open and gives 0. */
-uint64_t parse_extents(struct parser *parser, bool *is_array, bool *open);
+/* Product of the extents [4][8]..., at most `most` + 1; `[]` sets *open and gives 0. */
+uint64_t parse_extents(struct parser *parser, uint64_t most, bool *open);
 void parse_module(struct parser *parser);
 /* What follows .callprototype; the label becomes a symbol whose function has the parameters. */
 void parse_prototype(struct parser *parser, struct token label);
 void parse_body(struct parser *parser, struct function *function);
-void parse_variable(struct parser *parser, unsigned space, bool is_extern);
+/* The declaration behind .shared, .global or .const; false: `word` is another directive. */
+bool parse_variable(struct parser *parser, struct token word, bool is_extern);
 struct operand_text parse_operand(struct parser *parser);
 
 /* Decodes d->mnemonic and d->op into d->insn. */
@@ -185,7 +190,16 @@ unsigned mod_rounding(struct decoder *d);
 void skip_cache_hints(struct decoder *d); /* modifiers that only advise caches */
 _Noreturn void decode_fail(struct decoder *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void need_operands(struct decoder *d, int least, int most);
-/* Decodes a destination and `sources` operands of one type; fns[type] executes it. */
+_Noreturn void no_form(struct decoder *d, unsigned type);
+/* Sets the instruction's type, and fns[type] to execute it; an error if that is NULL. */
+void form_of_type(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type);
+/* Decodes so many operands, of which the first is the destination; EMIT_OPERANDS(d, type, ...) counts them. */
+void emit_operands(struct decoder *d, const unsigned *types, int count);
+#define EMIT_OPERANDS(d, ...)                                                                                  \
+    emit_operands(d, (const unsigned[]){__VA_ARGS__}, sizeof((unsigned[]){__VA_ARGS__}) / sizeof(unsigned))
+/* Emits a vector's elements, or the operand itself, as destinations or sources; returns their number. */
+int emit_vector(struct decoder *d, const struct operand_text *written, bool write, unsigned type);
+/* Decodes a destination and up to three sources of one type; fns[type] executes it. */
 void of_one_type(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
 void emit(struct decoder *d, struct operand operand);
 /* A destination. Destinations must come before all other operands: insn->ndst counts them. */

@@ -6,10 +6,6 @@
 #define MAX_VARIABLE_BYTES ((uint64_t)1 << 30)
 #define MAX_SHARED_WINDOW  ((uint64_t)1 << 20)
 
-static uint64_t round_up(uint64_t value, uint64_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
-
 static uint32_t take_align(struct parser *parser) {
     uint32_t line = parser->token.line;
     uint64_t align = parse_integer(parser);
@@ -56,29 +52,23 @@ unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *v
 struct token parse_name(struct parser *parser) {
     struct token name = parser->token;
     if (name.kind != TOK_NAME) {
-        parse_fail(parser, name.line, "'%.*s' where a name was expected",
-                   (int)(name.length < 60 ? name.length : 60), name.text);
+        parse_fail(parser, name.line, "'%.*s' where a name was expected", SHOWN(name));
     }
     parse_advance(parser);
     return name;
 }
 
-uint64_t parse_extents(struct parser *parser, bool *is_array, bool *open) {
+uint64_t parse_extents(struct parser *parser, uint64_t most, bool *open) {
     uint64_t count = 1;
-    *is_array = *open = false;
+    *open = false;
     while (parse_accept(parser, "[")) {
-        *is_array = true;
         if (parse_accept(parser, "]")) {
             *open = true;
             count = 0;
             continue;
         }
         uint64_t extent = parse_integer(parser);
-        if (extent > MAX_VARIABLE_BYTES || count * extent > MAX_VARIABLE_BYTES) {
-            parse_fail(parser, parser->token.line, "an array of more than %llu elements",
-                       (unsigned long long)MAX_VARIABLE_BYTES);
-        }
-        count *= extent;
+        count = extent > most || count * extent > most ? most + 1 : count * extent;
         parse_expect(parser, "]");
     }
     return count;
@@ -166,13 +156,24 @@ static uint64_t count_values(struct parser *parser) {
     return count;
 }
 
-void parse_variable(struct parser *parser, unsigned space, bool is_extern) {
+bool parse_variable(struct parser *parser, struct token word, bool is_extern) {
+    const unsigned space = token_is(&word, ".shared")   ? SP_SHARED
+                           : token_is(&word, ".global") ? SP_GLOBAL
+                           : token_is(&word, ".const")  ? SP_CONST
+                                                        : SP_GENERIC;
+    if (space == SP_GENERIC) {
+        return false;
+    }
     uint32_t align, vector;
     unsigned type = parse_declared_type(parser, &align, &vector);
     do {
         struct token name = parse_name(parser);
-        bool is_array, open;
-        uint64_t count = parse_extents(parser, &is_array, &open);
+        bool open;
+        uint64_t count = parse_extents(parser, MAX_VARIABLE_BYTES, &open);
+        if (count > MAX_VARIABLE_BYTES) {
+            parse_fail(parser, name.line, "an array of more than %llu elements",
+                       (unsigned long long)MAX_VARIABLE_BYTES);
+        }
         bool initialised = parse_accept(parser, "=");
         if (open && initialised) {
             count = count_values(parser);
@@ -216,4 +217,5 @@ void parse_variable(struct parser *parser, unsigned space, bool is_extern) {
         }
     } while (parse_accept(parser, ","));
     parse_expect(parser, ";");
+    return true;
 }

@@ -63,6 +63,8 @@ bool tc_decode_wgmma_descriptor(uint64_t bits, struct tc_matrix_descriptor *out,
 
 /* PTX ISA "TensorCore 5th Generation Family Instructions", "Shared memory descriptor". */
 bool tc_decode_tcgen05_descriptor(uint64_t bits, struct tc_matrix_descriptor *out, struct tc_why *why) {
+    static const enum tc_swizzle swizzles[8] = {
+        [1] = TC_SWIZZLE_128B_ATOM32, [2] = TC_SWIZZLE_128B, [4] = TC_SWIZZLE_64B, [6] = TC_SWIZZLE_32B};
     const char *what = "tcgen05 matrix descriptor";
     if (!reserved(bits, 14, 2, what, why) || !reserved(bits, 30, 2, what, why) ||
         !reserved(bits, 53, 8, what, why)) {
@@ -75,26 +77,10 @@ bool tc_decode_tcgen05_descriptor(uint64_t bits, struct tc_matrix_descriptor *ou
         return tc_refuse(why, "%s: leading dimension stride mode 1 (absolute address) needs sm_103a", what);
     }
     common_fields(bits, out);
-    switch (field(bits, 61, 3)) {
-    case 0:
-        out->swizzle = TC_SWIZZLE_NONE;
-        break;
-    case 1:
-        out->swizzle = TC_SWIZZLE_128B_ATOM32;
-        break;
-    case 2:
-        out->swizzle = TC_SWIZZLE_128B;
-        break;
-    case 4:
-        out->swizzle = TC_SWIZZLE_64B;
-        break;
-    case 6:
-        out->swizzle = TC_SWIZZLE_32B;
-        break;
-    default:
-        return tc_refuse(why, "%s: swizzle mode %u is not one of 0, 1, 2, 4, 6", what, field(bits, 61, 3));
-    }
-    return true;
+    const uint32_t mode = field(bits, 61, 3);
+    out->swizzle = swizzles[mode];
+    return mode == 0 || out->swizzle != TC_SWIZZLE_NONE ||
+           tc_refuse(why, "%s: swizzle mode %u is not one of 0, 1, 2, 4, 6", what, mode);
 }
 
 /* The swizzled address of a byte, where TMA writes and the tensor core reads it. HW: the pattern depends on the

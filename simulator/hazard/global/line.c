@@ -52,14 +52,8 @@ static bool keep(const struct access *access, struct line *line, const struct us
         __atomic_store_n(&access->allocation->lines->any_more, true, __ATOMIC_RELAXED);
     }
     struct more *more = line->more;
-    if (more->count == more->room) {
-        uint32_t room = more->room == 0 ? 2 : 2 * more->room;
-        struct use *grown = realloc(more->uses, room * sizeof *grown);
-        if (grown == NULL) {
-            return false;
-        }
-        more->uses = grown;
-        more->room = room;
+    if (!LIST_GROW(more->uses, more->count, more->room)) {
+        return false;
     }
     more->uses[more->count++] = *use;
     return true;

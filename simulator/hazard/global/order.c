@@ -27,14 +27,8 @@ struct launch_sequence {
 };
 
 static bool add_queue(struct launch_sequence *order, bool blocking) {
-    if (order->nqueues == order->queue_room) {
-        uint32_t room = order->queue_room == 0 ? 4 : 2 * order->queue_room;
-        struct queue *grown = realloc(order->queue, room * sizeof *grown);
-        if (grown == NULL) {
-            return false;
-        }
-        order->queue = grown;
-        order->queue_room = room;
+    if (!LIST_GROW(order->queue, order->nqueues, order->queue_room)) {
+        return false;
     }
     order->queue[order->nqueues++] = (struct queue){.blocking = blocking,
                                                     .live = true,
@@ -88,14 +82,9 @@ struct submitted *order_submitted(struct launch_sequence *order, uint32_t number
 }
 
 static bool submit(struct launch_sequence *order, const char *name, const struct module *module) {
-    if (order->count == order->room) {
-        uint32_t room = order->room == 0 ? 64 : 2 * order->room;
-        struct submitted *grown = realloc(order->submitted, room * sizeof *grown);
-        if (grown == NULL) {
-            return false;
-        }
-        order->submitted = grown;
-        order->room = room;
+    if (!list_grow((void *)&order->submitted, order->count, &order->room, sizeof *order->submitted,
+                   LONG_LIST)) {
+        return false;
     }
     order->submitted[order->count++] =
         (struct submitted){.name = name, .module = module, .queue = order->selected};

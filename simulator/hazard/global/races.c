@@ -226,17 +226,7 @@ static bool make_room(struct line_uses *uses) {
         return false;
     }
     struct more_uses *more = uses->more;
-    if (uses->count <= more->room) {
-        return true;
-    }
-    uint32_t room = more->room == 0 ? 2 : 2 * more->room;
-    struct line_use *grown = realloc(more->use, room * sizeof *grown);
-    if (grown == NULL) {
-        return false;
-    }
-    more->use = grown;
-    more->room = room;
-    return true;
+    return LIST_GROW(more->use, uses->count - 1, more->room);
 }
 
 /* ---- the table of readers ---- */

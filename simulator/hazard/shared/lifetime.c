@@ -56,13 +56,10 @@ void remote_cta_ends(struct run *run) {
             remote->ended->causal[i] >= use->value) {
             continue;
         }
-        char message[200];
-        (void)snprintf(
-            message, sizeof message,
-            "reaches into CTA rank %u of the cluster, and nothing makes that one wait for it before it "
-            "ends",
+        sim_note(
+            run->launch, SIM_ERROR, "cta-exited", &run->cluster->ctas[use->warp / warps],
+            (int)(use->warp % warps), -1, use->insn, run->insn,
+            "reaches into CTA rank %u of the cluster, and nothing makes that one wait for it before it ends",
             run->cta->rank);
-        sim_note(run->launch, SIM_ERROR, "cta-exited", &run->cluster->ctas[use->warp / warps],
-                 (int)(use->warp % warps), -1, use->insn, run->insn, message);
     }
 }

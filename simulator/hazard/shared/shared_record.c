@@ -62,12 +62,7 @@ static struct spill *spill_of(struct run *run, struct shadow *shadow, struct gra
     if (granule->spill != 0) {
         return &shadow->spills[granule->spill - 1];
     }
-    if (shadow->nspills == shadow->spill_room) {
-        uint32_t room = shadow->spill_room == 0 ? 16 : 2 * shadow->spill_room;
-        shadow->spills =
-            run_grow(run->worker, shadow->spills, shadow->spill_room, room, sizeof *shadow->spills);
-        shadow->spill_room = room;
-    }
+    RUN_GROW(run->worker, shadow->spills, shadow->nspills, shadow->spill_room);
     struct spill *spill = &shadow->spills[shadow->nspills++];
     spill->count = spill->writes = 0; /* a granule of an earlier cluster used it; its memory is reused */
     granule->spill = shadow->nspills;
@@ -86,11 +81,7 @@ static uint32_t make_room(struct run *run, struct shadow *shadow, struct granule
     }
     leaves = leaves == RECORDS ? 0 : leaves;
     struct spill *spill = spill_of(run, shadow, granule);
-    if (spill->count == spill->room) {
-        uint32_t room = spill->room == 0 ? RECORDS : 2 * spill->room;
-        spill->records = run_grow(run->worker, spill->records, spill->room, room, sizeof *spill->records);
-        spill->room = room;
-    }
+    RUN_GROW(run->worker, spill->records, spill->count, spill->room);
     spill->writes += (records[leaves].flags & ACCESS_WRITE) != 0;
     spill->records[spill->count++] = records[leaves];
     memmove(&records[leaves], &records[leaves + 1], (RECORDS - leaves - 1) * sizeof *records);

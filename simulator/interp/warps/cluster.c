@@ -156,11 +156,9 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
     case SR_NCLUSTERID_Z:
         return launch->clusters[kind - SR_NCLUSTERID_X];
     case SR_CLUSTER_CTAID_X:
-        return rank % launch->cluster[0];
     case SR_CLUSTER_CTAID_Y:
-        return rank / launch->cluster[0] % launch->cluster[1];
     case SR_CLUSTER_CTAID_Z:
-        return rank / launch->cluster[0] / launch->cluster[1];
+        return cta->index[kind - SR_CLUSTER_CTAID_X] % launch->cluster[kind - SR_CLUSTER_CTAID_X];
     case SR_CLUSTER_NCTAID_X:
     case SR_CLUSTER_NCTAID_Y:
     case SR_CLUSTER_NCTAID_Z:
@@ -279,11 +277,10 @@ static void start_warp(struct warp *warp) {
 static void start_cta(struct cta *cta) {
     const struct cluster *cluster = cta->cluster;
     const struct launch *launch = cluster->launch;
-    cta->index[0] = cluster->index[0] * launch->cluster[0] + cta->rank % launch->cluster[0];
-    cta->index[1] =
-        cluster->index[1] * launch->cluster[1] + cta->rank / launch->cluster[0] % launch->cluster[1];
-    cta->index[2] =
-        cluster->index[2] * launch->cluster[2] + cta->rank / launch->cluster[0] / launch->cluster[1];
+    unfold(cta->rank, launch->cluster, cta->index);
+    for (int i = 0; i < 3; i++) {
+        cta->index[i] += cluster->index[i] * launch->cluster[i];
+    }
     cta->dynamic_at = SHARED_RESERVED + launch->static_shared;
     cta->live_threads = cta->nthreads;
     cta->triggered = 0;
@@ -316,9 +313,7 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     if (launch->checks && !cluster->checks) {
         atomic_store(&launch->sim->unchecked_ctas, true);
     }
-    cluster->index[0] = (uint32_t)(number % launch->clusters[0]);
-    cluster->index[1] = (uint32_t)(number / launch->clusters[0] % launch->clusters[1]);
-    cluster->index[2] = (uint32_t)(number / launch->clusters[0] / launch->clusters[1]);
+    unfold(number, launch->clusters, cluster->index);
     cluster->random = launch->seed * 0x9e3779b97f4a7c15u + number;
     cluster->failed = cluster->left = false;
     cluster->barrier_over = 0;

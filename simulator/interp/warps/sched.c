@@ -71,8 +71,9 @@ void report_deadlock(struct cluster *cluster) {
         }
     }
     if (first != NULL) {
-        sim_note(cluster->launch, SIM_ERROR, divergent ? "divergent-aligned" : "deadlock", first->cta,
-                 (int)first->index, -1, &cluster->launch->module->code[first->splits[0]->pc], NULL, table);
+        sim_note_at(cluster->launch, SIM_ERROR, divergent ? "divergent-aligned" : "deadlock", first->cta,
+                    (int)first->index, -1, -1, &cluster->launch->module->code[first->splits[0]->pc], NULL,
+                    table);
     }
     cluster->failed = true;
 }

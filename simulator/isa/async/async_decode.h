@@ -8,14 +8,12 @@
  * been taken. */
 void decode_bulk(struct decoder *d, bool reduces);
 void decode_bulk_tensor(struct decoder *d, bool reduces);
-/* commit_group and wait_group; family: enum group_family. */
-void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all);
+/* commit_group, wait_group and wait_all; family: enum group_family.  False: it is none of these. */
+bool decode_group_insn(struct decoder *d, unsigned family);
 /* The reduction's modifier as an enum reduction. */
 int decode_reduction(struct decoder *d);
 /* Copies with a tensor map (tma.c). */
-enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t mask);
-enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t mask);
-enum next exec_tensor_prefetch(struct run *run, const struct insn *insn, uint32_t mask);
+exec_function exec_tensor_load, exec_tensor_store, exec_tensor_prefetch;
 /* The first lane of each distinct set of operands: those that issue a store which is no reduction. */
 uint32_t distinct_lanes(const struct run *run, const struct insn *insn, uint32_t mask);
 

@@ -17,9 +17,9 @@ static struct answer ask(struct run *run) {
     uint64_t number;
     if (claim_cluster(launch, true, &number)) {
         answer.taken = 1;
+        unfold(number, launch->clusters, answer.at);
         for (int i = 0; i < 3; i++) {
-            answer.at[i] = (uint32_t)(number % launch->clusters[i]) * launch->cluster[i];
-            number /= launch->clusters[i];
+            answer.at[i] *= launch->cluster[i];
         }
     }
     return answer;
@@ -115,15 +115,11 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
         emit_dst(d, &d->op[0], T_PRED);
         insn->fn = exec_is_canceled;
     } else if ((place = mod_of(d, COUNTED(places))) >= 0) {
-        uint32_t count;
-        const struct operand_text *list = elements(&d->op[0], &count);
         bool vector = mod(d, "v4");
-        if (!mod(d, "b32") || count != (vector ? 4u : 1u) || vector != (place == 0)) {
+        int count = emit_vector(d, &d->op[0], true, T_B32);
+        if (!mod(d, "b32") || count != (vector ? 4 : 1) || vector != (place == 0)) {
             decode_fail(
                 d, "expected .get_first_ctaid.v4.b32.b128 or, for one number, .get_first_ctaid::x.b32.b128");
-        }
-        for (uint32_t i = 0; i < count; i++) {
-            emit_dst(d, &list[i], T_B32);
         }
         insn->cancel.dimension = (uint8_t)(place == 0 ? 0 : place - 1);
         insn->fn = exec_first_ctaid;

@@ -51,14 +51,8 @@ static void copies_timed(struct run *run, struct async_op *op) {
     const struct copies *copies = op->payload;
     struct timing *timing = run->launch->timing;
     ticks at = time_async_copy(run, run->insn, copies->from, copies->mask);
-    struct request *request = time_request(timing);
-    request->at = at;
-    request->sm = run->cta->sm;
+    struct request *request = copy_request(run, op, at);
     request->asker = ASKED_BY_WARP;
-    request->op = op;
-    request->path = op->path;
-    request->cta = run->cta;
-    request->stage = ASYNC_DONE;
     uint64_t filled = 0, block = time_fetched(run->insn->name), lines[LANES];
     request->by_block = block == WIDEST_BLOCK;
     uint32_t count = 0;
@@ -117,10 +111,8 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
         struct epoch epoch = group_epoch(run, GROUP_CP_ASYNC, false);
         hazard_copies(run, copies.to, mask, insn->cp_async.bytes, &epoch);
     }
-    struct async_op *op = async_new(run, &copies_kind, -1, sizeof copies, (size_t)LANES * insn->cp_async.bytes);
-    memcpy(op->payload, &copies, sizeof copies);
-    op->queue = run->warp->groups; /* a later cp.async.mbarrier.arrive comes after these copies */
-    async_issue(run, op);
+    async_start(run, &copies_kind, -1, &copies, sizeof copies, (size_t)LANES * insn->cp_async.bytes,
+                run->warp->groups); /* a later cp.async.mbarrier.arrive comes after these copies */
     return NEXT;
 }
 
@@ -183,17 +175,7 @@ static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint
 
 static void decode_cp_async(struct decoder *d) {
     struct insn *insn = d->insn;
-    if (mod(d, "commit_group")) {
-        decode_group_insn(d, GROUP_CP_ASYNC, false, false);
-        return;
-    }
-    if (mod(d, "wait_group")) {
-        decode_group_insn(d, GROUP_CP_ASYNC, true, false);
-        return;
-    }
-    if (mod(d, "wait_all")) {
-        decode_group_insn(d, GROUP_CP_ASYNC, true, true);
-        insn->group.pending = UINT32_MAX; /* uncommitted copies included */
+    if (decode_group_insn(d, GROUP_CP_ASYNC)) {
         return;
     }
     int64_t *offsets = take_offsets(d);
@@ -322,9 +304,7 @@ static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_
                              (remote.reduction != REDUCE_NONE ? ACCESS_ATOMIC : 0u);
             (void)hazard_range(run, remote.cta, remote.offset, remote.bytes, flags, &epoch);
         }
-        struct async_op *op = async_new(run, &remote_kind, lane, sizeof remote, 0);
-        memcpy(op->payload, &remote, sizeof remote);
-        async_issue(run, op);
+        async_start(run, &remote_kind, lane, &remote, sizeof remote, 0, NULL);
     }
     return run->cluster->failed ? FAIL : NEXT;
 }
@@ -343,7 +323,7 @@ static void decode_remote(struct decoder *d, int reduction) {
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
     uint32_t count;
-    const struct operand_text *list = elements(&d->op[1], &count);
+    (void)elements(&d->op[1], &count);
     insn->remote.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
     if (count != insn->remote.elements || ptx_type_bytes(type) < 4 || ptx_type_bytes(type) > 8 ||
         ptx_type_bytes(type) * count > 16) {
@@ -356,9 +336,7 @@ static void decode_remote(struct decoder *d, int reduction) {
     insn->cls = CL_ASYNC_COPY;
     emit_offset_address(d, &d->op[0], offsets);
     emit_offset_address(d, &d->op[2], offsets);
-    for (uint32_t i = 0; i < count; i++) {
-        emit(d, src(d, &list[i], type));
-    }
+    (void)emit_vector(d, &d->op[1], false, type);
     insn->fn = exec_st_async;
 }
 

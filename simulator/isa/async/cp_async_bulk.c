@@ -60,9 +60,7 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
             touch_global(run, load.from, bytes, lane, false);
         }
         record_destinations(run, &load, bytes, bytes);
-        struct async_op *op = async_new(run, &load_kind, lane, sizeof load, bytes);
-        memcpy(op->payload, &load, sizeof load);
-        async_issue(run, op);
+        async_start(run, &load_kind, lane, &load, sizeof load, bytes, NULL);
     }
     return NEXT;
 }
@@ -166,17 +164,23 @@ static enum next exec_commit_group(struct run *run, const struct insn *insn, uin
     return groups_commit(run, (enum group_family)insn->group.family);
 }
 
-void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all) {
+bool decode_group_insn(struct decoder *d, unsigned family) {
+    const bool commits = mod(d, "commit_group"), waits = mod(d, "wait_group");
     d->insn->group.family = (uint8_t)family;
-    if (wait) {
+    if (waits) {
         d->insn->group.read = mod(d, "read");
-        need_operands(d, all ? 0 : 1, all ? 0 : 1);
-        d->insn->group.pending = all ? 0 : (uint32_t)immediate(d, &d->op[0]);
+        need_operands(d, 1, 1);
+        d->insn->group.pending = (uint32_t)immediate(d, &d->op[0]);
         d->insn->fn = exec_wait_group;
-    } else {
+    } else if (family == GROUP_CP_ASYNC && mod(d, "wait_all")) {
+        need_operands(d, 0, 0);
+        d->insn->group.pending = UINT32_MAX; /* uncommitted copies included */
+        d->insn->fn = exec_wait_group;
+    } else if (commits) {
         need_operands(d, 0, 0);
         d->insn->fn = exec_commit_group;
     }
+    return d->insn->fn != NULL;
 }
 
 int decode_reduction(struct decoder *d) {
@@ -185,18 +189,12 @@ int decode_reduction(struct decoder *d) {
 }
 
 void decode_bulk(struct decoder *d, bool reduces) {
-    static const char *const hints[] = {"L2::cache_hint"};
     struct insn *insn = d->insn;
-    if (mod(d, "commit_group")) {
-        decode_group_insn(d, GROUP_BULK, false, false);
-        return;
-    }
-    if (mod(d, "wait_group")) {
-        decode_group_insn(d, GROUP_BULK, true, false);
+    if (decode_group_insn(d, GROUP_BULK)) {
         return;
     }
     if (mod(d, "prefetch")) {
-        bool hinted = mod_of(d, COUNTED(hints)) >= 0;
+        bool hinted = mod(d, "L2::cache_hint");
         if (!mod(d, "L2") || mod_space(d, SP_GENERIC) != SP_GLOBAL) {
             decode_fail(d, "a bulk prefetch needs .L2.global");
         }
@@ -211,7 +209,7 @@ void decode_bulk(struct decoder *d, bool reduces) {
     int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;
     bool group = mod(d, "bulk_group"), barrier = mod(d, "mbarrier::complete_tx::bytes");
     bool multicast = mod(d, "multicast::cluster"), masked = mod(d, "cp_mask");
-    bool hinted = mod_of(d, COUNTED(hints)) >= 0;
+    bool hinted = mod(d, "L2::cache_hint");
     (void)mod(d, "noftz");
     unsigned to = mod_space(d, SP_GENERIC), from = mod_space(d, SP_GENERIC);
     insn->type = reduces ? (uint8_t)mod_type(d) : T_B8;

@@ -94,15 +94,14 @@ static bool read_box(struct run *run, const struct insn *insn, int lane, bool st
 /* Checks that every row inside the tensor is inside an allocation too. */
 static bool rows_exist(struct run *run, const struct tensor_box *box, int lane, bool write) {
     for (uint32_t i = 0; i < box->rows; i++) {
-        uint32_t first, bytes;
-        uint64_t address;
-        if (!tensor_box_row(box, i, &first, &bytes, &address)) {
+        const struct box_row row = tensor_box_row(box, i);
+        if (row.bytes == 0) {
             continue;
         }
-        if (global_memory(run, address, bytes, lane, write) == NULL) {
+        if (global_memory(run, row.address, row.bytes, lane, write) == NULL) {
             return false;
         }
-        touch_global(run, address, bytes, lane, write);
+        touch_global(run, row.address, row.bytes, lane, write);
     }
     return true;
 }
@@ -157,9 +156,7 @@ enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t ma
             struct epoch epoch = mbarrier_epoch(run, load.destination[i].barrier);
             map_used(run, address_of(run, insn, O_MAP, lane), &epoch);
         }
-        struct async_op *op = async_new(run, &load_kind, lane, sizeof load, shared_bytes(&load.box));
-        memcpy(op->payload, &load, sizeof load);
-        async_issue(run, op);
+        async_start(run, &load_kind, lane, &load, sizeof load, shared_bytes(&load.box), NULL);
     }
     return run->cluster->failed ? FAIL : NEXT;
 }

@@ -10,15 +10,10 @@ static const char *const modes[] = {"tile",      "tile::gather4",  "tile::scatte
 
 /* The operand [map, {coordinates}]. */
 static void emit_coordinates(struct decoder *d, const struct operand_text *tensor, int wanted) {
-    uint32_t count = 0;
-    const struct operand_text *list =
-        tensor->kind == PO_ADDRESS && tensor->count == 2 ? elements(&tensor->sub[1], &count) : NULL;
-    if (list == NULL || (int)count != wanted) {
-        decode_fail(d, "a tensor operand needs its map and %d coordinates", wanted);
-    }
     d->insn->tensor_copy.coordinates = (uint8_t)d->nout;
-    for (int i = 0; i < wanted; i++) {
-        emit(d, src(d, &list[i], T_S32));
+    if (tensor->kind != PO_ADDRESS || tensor->count != 2 ||
+        emit_vector(d, &tensor->sub[1], false, T_S32) != wanted) {
+        decode_fail(d, "a tensor operand needs its map and %d coordinates", wanted);
     }
 }
 
@@ -27,13 +22,9 @@ static int extras_of(int mode, int rank) {
 }
 
 static void emit_extras(struct decoder *d, const struct operand_text *info, int wanted) {
-    uint32_t count;
-    const struct operand_text *list = elements(info, &count);
-    if ((int)count != wanted) {
-        decode_fail(d, "%u numbers for im2col; expected %d", count, wanted);
-    }
-    for (int i = 0; i < wanted; i++) {
-        emit(d, src(d, &list[i], T_U16));
+    int count = emit_vector(d, info, false, T_U16);
+    if (count != wanted) {
+        decode_fail(d, "%d numbers for im2col; expected %d", count, wanted);
     }
     d->insn->tensor_copy.extras = (uint8_t)wanted;
 }

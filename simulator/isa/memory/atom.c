@@ -2,33 +2,23 @@
 #include <math.h>
 
 #include "async/async.h"
+#include "async/bulk.h"
 #include "isa/opcodes.h"
 #include "load_store.h"
 #include "machine/machine.h"
 #include "ptx/ir.h"
 #include "tensorcore/half.h"
+#include "tensorcore/mma/formats.h"
 
 #define MOST_GIVEN_WAY 4 /* per cluster: one that polls with atomics must run on in the end */
 
-enum { A_ADD, A_MIN, A_MAX, A_AND, A_OR, A_XOR, A_INC, A_DEC, A_EXCH, A_CAS };
-static const char *const op_names[] = {"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"};
-
-static float bits_float(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t float_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
+/* In the order of enum reduction. */
+static const char *const op_names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"};
 
 static uint32_t half_step(unsigned op, bool bf16, uint32_t a, uint32_t b) {
     float x = bf16 ? bf16_to_f32(a & 0xffff) : f16_to_f32(a),
           y = bf16 ? bf16_to_f32(b & 0xffff) : f16_to_f32(b);
-    float r = op == A_ADD ? x + y : op == A_MIN ? fminf(x, y) : fmaxf(x, y);
+    float r = op == REDUCE_ADD ? x + y : op == REDUCE_MIN ? fminf(x, y) : fmaxf(x, y);
     return bf16 ? f32_to_bf16(r) : f32_to_f16(r);
 }
 
@@ -36,27 +26,15 @@ static uint32_t half_step(unsigned op, bool bf16, uint32_t a, uint32_t b) {
 static uint64_t step(const struct insn *insn, uint64_t old, uint64_t b, uint64_t c) {
     unsigned op = insn->atomic.operation;
     double x, y;
-    switch (op) {
-    case A_EXCH:
+    if (op == REDUCE_EXCHANGE) {
         return b;
-    case A_CAS:
+    }
+    if (op == REDUCE_COMPARE) {
         return old == b ? c : old;
-    case A_AND:
-        return old & b;
-    case A_OR:
-        return old | b;
-    case A_XOR:
-        return old ^ b;
-    case A_INC:
-        return (uint32_t)old >= (uint32_t)b ? 0 : old + 1;
-    case A_DEC:
-        return old == 0 || (uint32_t)old > (uint32_t)b ? b : old - 1;
-    default:
-        break;
     }
     switch (insn->type) {
     case T_F32:
-        return float_bits(bits_float((uint32_t)old) + bits_float((uint32_t)b));
+        return tc_bits_of_f32(tc_f32_of_bits((uint32_t)old) + tc_f32_of_bits((uint32_t)b));
     case T_F64:
         memcpy(&x, &old, 8);
         memcpy(&y, &b, 8);
@@ -70,47 +48,31 @@ static uint64_t step(const struct insn *insn, uint64_t old, uint64_t b, uint64_t
     case T_BF16X2:
         return half_step(op, insn->type == T_BF16X2, (uint32_t)old & 0xffff, (uint32_t)b & 0xffff) |
                half_step(op, insn->type == T_BF16X2, (uint32_t)old >> 16, (uint32_t)b >> 16) << 16;
-    case T_S32:
-        return op == A_ADD   ? old + b
-               : op == A_MIN ? ((int32_t)old < (int32_t)b ? old : b)
-                             : ((int32_t)old > (int32_t)b ? old : b);
-    case T_S64:
-        return op == A_ADD   ? old + b
-               : op == A_MIN ? ((int64_t)old < (int64_t)b ? old : b)
-                             : ((int64_t)old > (int64_t)b ? old : b);
-    default: /* 32-bit values too: they are zero-extended */
-        return op == A_ADD ? old + b : op == A_MIN ? (old < b ? old : b) : (old > b ? old : b);
+    default:
+        return reduced(op, insn->type, old, b);
     }
 }
 
-/* Returns the old value.  An atomic that leaves it as it was, as in the loop of a lock, is a poll. */
+/* Replaces the value of type T at `at`, and returns the old one from the enclosing function. */
+#define UPDATE(T)                                                                                              \
+    T old = __atomic_load_n((T *)(void *)at, __ATOMIC_SEQ_CST), new;                                           \
+    do {                                                                                                       \
+        new = (T)step(insn, old, (T)b, (T)c);                                                                  \
+    } while (                                                                                                  \
+        !__atomic_compare_exchange_n((T *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));  \
+    *changes |= new != old;                                                                                    \
+    return old
+
+/* An atomic that leaves the value as it was, as in the loop of a lock, is a poll. */
 static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uint64_t b, uint64_t c,
                        bool *changes) {
     if (bytes == 8) {
-        uint64_t old = __atomic_load_n((uint64_t *)(void *)at, __ATOMIC_SEQ_CST), new;
-        do {
-            new = step(insn, old, b, c);
-        } while (!__atomic_compare_exchange_n((uint64_t *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST,
-                                              __ATOMIC_SEQ_CST));
-        *changes |= new != old;
-        return old;
+        UPDATE(uint64_t);
     }
     if (bytes == 2) {
-        uint16_t old = __atomic_load_n((uint16_t *)(void *)at, __ATOMIC_SEQ_CST), new;
-        do {
-            new = (uint16_t)step(insn, old, b & 0xffff, c & 0xffff);
-        } while (!__atomic_compare_exchange_n((uint16_t *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST,
-                                              __ATOMIC_SEQ_CST));
-        *changes |= new != old;
-        return old;
+        UPDATE(uint16_t);
     }
-    uint32_t old = __atomic_load_n((uint32_t *)(void *)at, __ATOMIC_SEQ_CST), new;
-    do {
-        new = (uint32_t)step(insn, old, (uint32_t)b, (uint32_t)c);
-    } while (!__atomic_compare_exchange_n((uint32_t *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST,
-                                          __ATOMIC_SEQ_CST));
-    *changes |= new != old;
-    return old;
+    UPDATE(uint32_t);
 }
 
 /* In mode reverse, lets later clusters run first, so that those which depend on this one have to wait. */
@@ -171,60 +133,51 @@ static uint8_t *atom_place(struct run *run, const struct insn *insn, uint32_t by
 
 static void give(struct run *run, const struct insn *insn, uint32_t i, int lane, uint64_t value) {
     if (i < insn->ndst && !insn->op[i].sink) {
-        uint32_t bytes = insn->op[i].wide ? 8 : 4;
-        memcpy((uint8_t *)row(run, insn->op[i]) + (uint32_t)lane * bytes, &value, bytes);
+        set_lane(run, insn->op[i], lane, value);
     }
 }
 
 /* op: registers for the old values (atom: one per element; red: none), b per element, [c of cas], address. */
-static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t mask) {
+static void update_words(struct run *run, const struct insn *insn, uint8_t *at, int lane, bool *changes) {
     uint32_t bytes = ptx_type_bytes(insn->type), vec = insn->atomic.elements, nb = insn->ndst;
-    struct used used = {.at = NULL};
-    bool changes = false;
-    sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), true);
-    FOR_LANES(rest, mask) {
-        int lane = LANE(rest);
-        uint8_t *at = atom_place(run, insn, bytes * vec, lane, &used);
-        if (at == NULL) {
-            return FAIL;
-        }
-        for (uint32_t i = 0; i < vec; i++) {
-            uint64_t b = lane_u64(run, insn->op[nb + i], lane);
-            uint64_t c = insn->atomic.operation == A_CAS ? lane_u64(run, insn->op[nb + vec], lane) : 0;
-            give(run, insn, i, lane, update(insn, at + i * bytes, bytes, b, c, &changes));
-        }
+    for (uint32_t i = 0; i < vec; i++) {
+        uint64_t b = lane_u64(run, insn->op[nb + i], lane);
+        uint64_t c = insn->atomic.operation == REDUCE_COMPARE ? lane_u64(run, insn->op[nb + vec], lane) : 0;
+        give(run, insn, i, lane, update(insn, at + i * bytes, bytes, b, c, changes));
     }
-    run->cluster->events += changes;
-    sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), false);
-    return YIELD;
 }
 
-/* op: as exec_atom, each 128-bit operand as two halves. */
-static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32_t mask) {
+/* op: as above, each 128-bit operand as two halves. */
+static void update_quad(struct run *run, const struct insn *insn, uint8_t *at, int lane, bool *changes) {
+    bool cas = insn->atomic.operation == REDUCE_COMPARE;
+    uint64_t b[2], c[2], old[2];
+    for (int i = 0; i < 2; i++) {
+        b[i] = lane_u64(run, insn->op[2 + i], lane);
+        c[i] = cas ? lane_u64(run, insn->op[4 + i], lane) : b[i];
+    }
+    quad_begin();
+    memcpy(old, at, sizeof old);
+    if (!cas || memcmp(old, b, sizeof old) == 0) {
+        memcpy(at, c, sizeof old);
+        *changes |= memcmp(old, c, sizeof old) != 0;
+    }
+    quad_end();
+    give(run, insn, 0, lane, old[0]);
+    give(run, insn, 1, lane, old[1]);
+}
+
+static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t mask) {
+    const bool quad = insn->type == T_B128;
+    const uint32_t bytes = ptx_type_bytes(insn->type) * insn->atomic.elements;
     struct used used = {.at = NULL};
     bool changes = false;
     sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), true);
     FOR_LANES(rest, mask) {
-        int lane = LANE(rest);
-        bool cas = insn->atomic.operation == A_CAS;
-        uint64_t b[2], c[2], old[2];
-        uint8_t *at = atom_place(run, insn, sizeof old, lane, &used);
+        uint8_t *at = atom_place(run, insn, bytes, LANE(rest), &used);
         if (at == NULL) {
             return FAIL;
         }
-        for (int i = 0; i < 2; i++) {
-            b[i] = lane_u64(run, insn->op[2 + i], lane);
-            c[i] = cas ? lane_u64(run, insn->op[4 + i], lane) : b[i];
-        }
-        quad_begin();
-        memcpy(old, at, sizeof old);
-        if (!cas || memcmp(old, b, sizeof old) == 0) {
-            memcpy(at, c, sizeof old);
-            changes |= memcmp(old, c, sizeof old) != 0;
-        }
-        quad_end();
-        give(run, insn, 0, lane, old[0]);
-        give(run, insn, 1, lane, old[1]);
+        (quad ? update_quad : update_words)(run, insn, at, LANE(rest), &changes);
     }
     run->cluster->events += changes;
     sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), false);
@@ -233,8 +186,8 @@ static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32
 
 /* In the mnemonic's order: destination, address, b, [c of cas]. */
 static void decode_quad(struct decoder *d, int op, bool gives) {
-    bool cas = op == A_CAS;
-    if (!gives || (!cas && op != A_EXCH) || d->parser->module->sm < 90) {
+    bool cas = op == REDUCE_COMPARE;
+    if (!gives || (!cas && op != REDUCE_EXCHANGE) || d->parser->module->sm < 90) {
         decode_fail(d, "128-bit atomics are atom.exch and atom.cas, on sm_90 or later");
     }
     need_operands(d, 3 + cas, 4);
@@ -244,7 +197,6 @@ static void decode_quad(struct decoder *d, int op, bool gives) {
         emit_halves(d, src(d, &d->op[3], T_B128));
     }
     emit_address(d, &d->op[1]);
-    d->insn->fn = exec_atom_quad;
 }
 
 static void check_space(struct decoder *d) {
@@ -267,47 +219,34 @@ static void decode_atomic(struct decoder *d, bool gives) {
         decode_red_async(d);
         return;
     }
-    int op = mod_of(d, COUNTED(op_names));
+    int op = mod_of(d, COUNTED(op_names)) + 1;
     (void)mod(d, "noftz");
     int vector = mod_of(d, COUNTED(vectors));
     unsigned type = mod_type(d);
-    if (op < 0 || type == T_PRED || ptx_type_bytes(type) < 2 ||
+    if (op == REDUCE_NONE || type == T_PRED || ptx_type_bytes(type) < 2 ||
         (ptx_type_bytes(type) > 8 && (type != T_B128 || vector >= 0))) {
         decode_fail(d, "there is no form for this operation and type");
     }
-    if ((type == T_F32 || type == T_F64) && op != A_ADD && op != A_EXCH && op != A_CAS) {
+    if ((type == T_F32 || type == T_F64) && op != REDUCE_ADD && op != REDUCE_EXCHANGE && op != REDUCE_COMPARE) {
         decode_fail(d, ".%s has only .add, .exch and .cas", ptx_type_name(type));
     }
     insn->atomic.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
     insn->atomic.operation = (uint8_t)op;
     insn->type = (uint8_t)type;
     insn->atomic.ordered = order > 0; /* PTX ISA, atom and red: without a .sem it is .relaxed */
+    insn->fn = exec_atom;
     if (type == T_B128) {
         decode_quad(d, op, gives);
         check_space(d);
         return;
     }
-    insn->fn = exec_atom;
     int at = gives ? 1 : 0;
-    need_operands(d, at + 2 + (op == A_CAS), at + 3 + (op == A_CAS));
-    uint32_t count;
-    if (gives) {
-        const struct operand_text *list = elements(&d->op[0], &count);
-        if (count != insn->atomic.elements) {
-            decode_fail(d, "a vector of the wrong length");
-        }
-        for (uint32_t i = 0; i < count; i++) {
-            emit_dst(d, &list[i], type);
-        }
-    }
-    const struct operand_text *list = elements(&d->op[at + 1], &count);
-    if (count != insn->atomic.elements) {
+    need_operands(d, at + 2 + (op == REDUCE_COMPARE), at + 3 + (op == REDUCE_COMPARE));
+    if ((gives && emit_vector(d, &d->op[0], true, type) != insn->atomic.elements) ||
+        emit_vector(d, &d->op[at + 1], false, type) != insn->atomic.elements) {
         decode_fail(d, "a vector of the wrong length");
     }
-    for (uint32_t i = 0; i < count; i++) {
-        emit(d, src(d, &list[i], type));
-    }
-    if (op == A_CAS) {
+    if (op == REDUCE_COMPARE) {
         emit(d, src(d, &d->op[at + 2], type));
     }
     emit_address(d, &d->op[at]);

@@ -15,10 +15,32 @@ static void move(uint8_t *at, uint32_t bytes, bool write, uint64_t *value) {
     }
 }
 
+void touch_shared_lanes(struct run *run, struct cta *const ctas[LANES], const uint32_t offsets[LANES],
+                        uint32_t mask, uint32_t bytes, unsigned flags) {
+    while (mask != 0) { /* one target CTA at a time */
+        struct cta *cta = ctas[__builtin_ctz(mask)];
+        uint32_t part = 0;
+        FOR_LANES(rest, mask) {
+            part |= (uint32_t)(ctas[LANE(rest)] == cta) << LANE(rest);
+        }
+        mask &= ~part;
+        if (run->cluster->checks) {
+            hazard_lanes(run, cta, offsets, part, bytes, flags);
+        }
+        run->cluster->events += (flags & ACCESS_WRITE) != 0 && cta != run->cta;
+    }
+}
+
+enum next misaligned(struct run *run, int lane, uint64_t address, uint32_t bytes) {
+    return sim_report(run, SIM_ERROR, "misaligned", lane,
+                      "address %#llx is not aligned to the access's %u bytes", (unsigned long long)address,
+                      bytes);
+}
+
 static enum next shared_lanes(struct run *run, unsigned space, const uint64_t addresses[LANES], uint32_t mask,
                               uint32_t bytes, bool write, uint64_t values[LANES]) {
-    struct cta *ctas[LANES];
-    uint32_t offsets[LANES];
+    struct cta *ctas[LANES] = {NULL};
+    uint32_t offsets[LANES] = {0};
     FOR_LANES(rest, mask) {
         const int lane = LANE(rest);
         ctas[lane] = shared_cta(run, addresses[lane] & ~WINDOW_MASK, bytes, bytes, lane, space == SP_SHARED,
@@ -27,18 +49,7 @@ static enum next shared_lanes(struct run *run, unsigned space, const uint64_t ad
             return FAIL;
         }
     }
-    for (uint32_t left = mask; left != 0;) { /* one target CTA at a time */
-        struct cta *cta = ctas[__builtin_ctz(left)];
-        uint32_t part = 0;
-        FOR_LANES(rest, left) {
-            part |= (uint32_t)(ctas[LANE(rest)] == cta) << LANE(rest);
-        }
-        left &= ~part;
-        if (run->cluster->checks) {
-            hazard_lanes(run, cta, offsets, part, bytes, write ? ACCESS_WRITE : ACCESS_READ);
-        }
-        run->cluster->events += write && cta != run->cta;
-    }
+    touch_shared_lanes(run, ctas, offsets, mask, bytes, write ? ACCESS_WRITE : ACCESS_READ);
     FOR_LANES(rest, mask) {
         move(ctas[LANE(rest)]->shared + offsets[LANE(rest)], bytes, write, &values[LANE(rest)]);
     }
@@ -51,9 +62,7 @@ static enum next global_lanes(struct run *run, const uint64_t addresses[LANES], 
     FOR_LANES(rest, mask) {
         const int lane = LANE(rest);
         if (addresses[lane] % bytes != 0) {
-            return sim_report(run, SIM_ERROR, "misaligned", lane,
-                              "address %#llx is not aligned to the access's %u bytes",
-                              (unsigned long long)addresses[lane], bytes);
+            return misaligned(run, lane, addresses[lane], bytes);
         }
         if (global_memory(run, addresses[lane], bytes, lane, write) == NULL) {
             return FAIL;

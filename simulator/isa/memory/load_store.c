@@ -6,6 +6,7 @@
 #include "async/async.h"
 #include "hazard/global/global_record.h"
 #include "isa/opcodes.h"
+#include "lane_access.h"
 #include "machine/count.h"
 #include "machine/machine.h"
 
@@ -128,12 +129,6 @@ static void transfer(struct run *run, const struct insn *insn, const struct acce
     if (whole) {
         quad_end();
     }
-}
-
-static enum next misaligned(struct run *run, int lane, uint64_t address, uint32_t bytes) {
-    return sim_report(run, SIM_ERROR, "misaligned", lane,
-                      "address %#llx is not aligned to the access's %u bytes", (unsigned long long)address,
-                      bytes);
 }
 
 static inline uint64_t lane_address(const struct run *run, const struct insn *insn, const struct access *a,
@@ -330,9 +325,6 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
             same &= ctas[lane] == cta;
         }
     }
-    if (write && !same) {
-        run->cluster->events++;
-    }
     if (!same && run->worker->footprint != NULL) {
         run->worker->footprint->remote = a.bytes * (uint32_t)__builtin_popcount(mask);
     }
@@ -342,14 +334,8 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
         hazard_lanes(run, cta, offsets, mask, a.bytes, access_flags(run, insn, write, true));
         mbarrier_untouched(run, cta, offsets, mask, a.bytes, write);
     }
-    for (uint32_t left = same || !run->cluster->checks ? 0 : mask; left != 0;) { /* one target CTA at a time */
-        struct cta *at = ctas[__builtin_ctz(left)];
-        uint32_t part = 0;
-        FOR_LANES(rest, left) {
-            part |= (uint32_t)(ctas[LANE(rest)] == at) << LANE(rest);
-        }
-        left &= ~part;
-        hazard_lanes(run, at, offsets, part, a.bytes, access_flags(run, insn, write, true));
+    if (!same) {
+        touch_shared_lanes(run, ctas, offsets, mask, a.bytes, access_flags(run, insn, write, true));
     }
     run->values = NULL;
     run->warp->settled = write ? 0 : run->warp->settled;

@@ -7,20 +7,9 @@
 
 #include "lane_access.h"
 #include "tensorcore/half.h"
+#include "tensorcore/mma/formats.h"
 
 enum { DIMENSIONS = 3, COMPONENTS = 4, WEIGHT_ONE = 256 };
-
-static float float_of(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t bits_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
 
 /* One texel of each lane: components as bits; lanes outside the texture with a border have none. */
 struct texels {
@@ -71,7 +60,7 @@ static enum next read_texels(struct run *run, const struct sim_texture *t, const
 
 static float channel_float(const struct sim_texture *t, uint64_t bits) {
     if (t->kind == SIM_TEXTURE_FLOAT) {
-        return t->channel_bits == 16 ? f16_to_f32((uint32_t)bits) : float_of((uint32_t)bits);
+        return t->channel_bits == 16 ? f16_to_f32((uint32_t)bits) : tc_f32_of_bits((uint32_t)bits);
     }
     const uint32_t width = t->channel_bits;
     if (t->kind == SIM_TEXTURE_UNSIGNED) {
@@ -132,7 +121,7 @@ static struct place place_of(const struct run *run, const struct insn *insn, con
                 p.low[d][lane] = (int32_t)bits;
                 continue;
             }
-            double x = (double)float_of(bits);
+            double x = (double)tc_f32_of_bits(bits);
             x = t->normalized ? x * t->size[d] : x;
             x = x != x ? 0 : x < -0x1p40 ? -0x1p40 : x > 0x1p40 ? 0x1p40 : x;
             if (!filtered) {
@@ -173,7 +162,7 @@ static uint32_t result_bits(const struct sim_texture *t, const struct texels *te
         return there ? channel_integer(t, texels->bits[c][lane]) : 0;
     }
     const float x = there ? channel_float(t, texels->bits[c][lane]) : t->linear_memory ? 0 : t->border[c];
-    return bits_of(x);
+    return tc_bits_of_f32(x);
 }
 
 static void put_results(const struct run *run, const struct insn *insn, uint32_t mask,
@@ -209,13 +198,14 @@ static enum next fetch(struct run *run, const struct insn *insn, const struct si
             }
             for (int c = 0; c < COMPONENTS; c++) {
                 results[c][lane] = result_bits(t, &texels, c, lane, real);
-                sums[c][lane] += filtered && weight != 0 ? weight * (double)float_of(results[c][lane]) : 0;
+                sums[c][lane] +=
+                    filtered && weight != 0 ? weight * (double)tc_f32_of_bits(results[c][lane]) : 0;
             }
         }
     }
     for (int c = 0; c < COMPONENTS && filtered; c++) {
         FOR_LANES(rest, mask) {
-            results[c][LANE(rest)] = bits_of((float)sums[c][LANE(rest)]);
+            results[c][LANE(rest)] = tc_bits_of_f32((float)sums[c][LANE(rest)]);
         }
     }
     put_results(run, insn, mask, results);
@@ -289,12 +279,7 @@ static enum next surface(struct run *run, const struct insn *insn, const struct 
             return FAIL;
         }
         FOR_LANES(rest, write || operand.sink ? 0 : mask) {
-            const int lane = LANE(rest);
-            if (operand.wide) {
-                ((uint64_t *)row(run, operand))[lane] = bits[lane];
-            } else {
-                ((uint32_t *)row(run, operand))[lane] = (uint32_t)bits[lane];
-            }
+            set_lane(run, operand, LANE(rest), bits[LANE(rest)]);
         }
     }
     return NEXT;
@@ -307,10 +292,7 @@ static enum next each_object(struct run *run, const struct insn *insn, uint32_t 
     while (mask != 0) {
         const int first = __builtin_ctz(mask);
         const uint64_t handle = lane_u64(run, insn->op[insn->ndst], first);
-        uint32_t same = 0;
-        FOR_LANES(rest, mask) {
-            same |= (uint32_t)(lane_u64(run, insn->op[insn->ndst], LANE(rest)) == handle) << LANE(rest);
-        }
+        const uint32_t same = lanes_with(run, insn->op[insn->ndst], mask, handle);
         const struct sim_texture *t = object_of(run, handle, first);
         if (t != NULL && (t->is_surface != insn->texture.of_surface ||
                           (insn->texture.dimensions != 0 && t->dimensions != insn->texture.dimensions))) {

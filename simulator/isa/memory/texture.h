@@ -7,9 +7,6 @@
 enum outside { OUTSIDE_TRAP, OUTSIDE_CLAMP, OUTSIDE_ZERO }; /* insn->texture.outside */
 
 /* op: results, handle, layer if layered, coordinates; a store's values come last. */
-enum next exec_tex(struct run *run, const struct insn *insn, uint32_t mask);
-enum next exec_tld4(struct run *run, const struct insn *insn, uint32_t mask);
-enum next exec_texture_query(struct run *run, const struct insn *insn, uint32_t mask);
-enum next exec_surface(struct run *run, const struct insn *insn, uint32_t mask);
+exec_function exec_tex, exec_tld4, exec_texture_query, exec_surface;
 
 #endif

@@ -32,13 +32,8 @@ static void emit_place(struct decoder *d, const struct operand_text *written, un
 }
 
 static void emit_four(struct decoder *d) {
-    uint32_t count;
-    const struct operand_text *list = elements(&d->op[0], &count);
-    if (count != 4 || d->op[0].second != NULL) {
+    if (emit_vector(d, &d->op[0], true, T_B32) != 4 || d->op[0].second != NULL) {
         decode_fail(d, "expected a vector of four, without a predicate");
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        emit_dst(d, &list[i], T_B32);
     }
 }
 

@@ -12,22 +12,16 @@ static uint32_t *carry(struct run *run) {
 
 static enum next exec_add_carry(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *cc = carry(run), before = insn->integer.carry_in ? *cc : 0, after = 0;
-    bool subtract = insn->integer.subtract, set = insn->integer.carry_out;
-    bool wide = ptx_type_bytes(insn->type) == 8;
+    bool subtract = insn->integer.subtract, wide = ptx_type_bytes(insn->type) == 8;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t a = lane_u64(run, insn->op[1], lane), b = lane_u64(run, insn->op[2], lane);
         uint64_t in = before >> lane & 1;
         u128 sum = subtract ? (u128)a - b - in : (u128)a + b + in; /* CC is a borrow after sub.cc */
-        uint32_t out = (uint32_t)(wide ? (uint64_t)(sum >> 64) & 1 : (uint64_t)(sum >> 32) & 1);
-        after |= out << lane;
-        if (wide) {
-            ((uint64_t *)row(run, insn->op[0]))[lane] = (uint64_t)sum;
-        } else {
-            ((uint32_t *)row(run, insn->op[0]))[lane] = (uint32_t)sum;
-        }
+        after |= (uint32_t)((uint64_t)(sum >> (wide ? 64 : 32)) & 1) << lane;
+        set_lane(run, insn->op[0], lane, (uint64_t)sum);
     }
-    if (set) {
+    if (insn->integer.carry_out) {
         *cc = (*cc & ~mask) | after;
     }
     return NEXT;
@@ -49,11 +43,7 @@ static enum next exec_mad_carry(struct run *run, const struct insn *insn, uint32
         }
         u128 sum = (u128)product + c + in;
         after |= (uint32_t)((uint64_t)(sum >> (wide ? 64 : 32)) & 1) << lane;
-        if (wide) {
-            ((uint64_t *)row(run, insn->op[0]))[lane] = (uint64_t)sum;
-        } else {
-            ((uint32_t *)row(run, insn->op[0]))[lane] = (uint32_t)sum;
-        }
+        set_lane(run, insn->op[0], lane, (uint64_t)sum);
     }
     if (insn->integer.carry_out) {
         *cc = (*cc & ~mask) | after;

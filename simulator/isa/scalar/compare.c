@@ -183,7 +183,7 @@ void decode_setp(struct decoder *d) {
     int operands = d->insn->compare.combine != BOOL_NONE ? 4 : 3;
     need_operands(d, operands, operands);
     if (type == T_PRED || type == T_B8 || (!is_float_type(type) && ptx_type_bytes(type) < 2)) {
-        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
+        no_form(d, type);
     }
     const struct operand_text none = {.kind = PO_SINK};
     d->insn->fn = exec_setp;
@@ -222,20 +222,14 @@ static enum next exec_set(struct run *run, const struct insn *insn, uint32_t mas
 void decode_set(struct decoder *d) {
     take_comparison(d);
     unsigned type = mod_type(d), source = mod_type(d);
-    int operands = d->insn->compare.combine != BOOL_NONE ? 4 : 3;
-    need_operands(d, operands, operands);
     if (ptx_type_bytes(type) == 8 || source == T_PRED || ptx_type_bytes(source) < 2) {
         decode_fail(d, "there is no form for these types");
     }
     d->insn->fn = exec_set;
     d->insn->type = (uint8_t)type;
     d->insn->compare.operand_type = (uint8_t)source;
-    emit_dst(d, &d->op[0], type);
-    emit(d, src(d, &d->op[1], source));
-    emit(d, src(d, &d->op[2], source));
-    if (operands == 4) {
-        emit(d, src(d, &d->op[3], T_PRED));
-    }
+    const unsigned types[] = {type, source, source, T_PRED};
+    emit_operands(d, types, d->insn->compare.combine != BOOL_NONE ? 4 : 3);
 }
 
 static enum next selp_32(struct run *run, const struct insn *insn, uint32_t mask) {
@@ -258,17 +252,13 @@ static void select_form(struct decoder *d, unsigned chooser) {
     if (chooser != T_PRED) {
         chooser = mod_type(d);
     }
-    need_operands(d, 4, 4);
     if (type == T_PRED) {
-        decode_fail(d, "there is no form for type .pred");
+        no_form(d, type);
     }
     d->insn->type = (uint8_t)type;
     d->insn->compare.operand_type = (uint8_t)chooser;
     d->insn->fn = ptx_type_bytes(type) == 8 ? selp_64 : selp_32;
-    emit_dst(d, &d->op[0], type);
-    emit(d, src(d, &d->op[1], type));
-    emit(d, src(d, &d->op[2], type));
-    emit(d, src(d, &d->op[3], chooser));
+    EMIT_OPERANDS(d, type, type, type, chooser);
 }
 
 void decode_selp(struct decoder *d) {
@@ -284,9 +274,7 @@ static enum next exec_slct(struct run *run, const struct insn *insn, uint32_t ma
         memcpy(&x, &c, sizeof x);
         bool first = insn->compare.operand_type == T_F32 ? (insn->compare.ftz && fabsf(x) < 0x1p-126f) || x >= 0
                                                          : (int32_t)c >= 0;
-        uint64_t value = lane_u64(run, insn->op[first ? 1 : 2], lane);
-        memcpy((uint8_t *)row(run, insn->op[0]) + lane * (insn->op[0].wide ? 8 : 4), &value,
-               insn->op[0].wide ? 8 : 4);
+        set_lane(run, insn->op[0], lane, lane_u64(run, insn->op[first ? 1 : 2], lane));
     }
     return NEXT;
 }

@@ -1,7 +1,4 @@
 /* cvt except .pack and .rs (PTX ISA, Data Movement and Conversion: cvt). */
-#include <fenv.h>
-#include <math.h>
-
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 #include "rounding.h"
@@ -29,10 +26,8 @@ static inline uint64_t load_int(const struct run *run, const struct insn *insn, 
 
 /* Extends the value to a destination register wider than its type. Rows keep 16-bit registers zero-extended. */
 static inline void store_int(const struct run *run, const struct insn *insn, int lane, uint64_t value) {
-    struct operand to = insn->op[0];
-    value = extended(extended(value, insn->convert.bits, is_signed(insn->type)), insn->convert.register_bits,
-                     false);
-    memcpy((uint8_t *)row(run, to) + lane * (to.wide ? 8 : 4), &value, to.wide ? 8 : 4);
+    value = extended(value, insn->convert.bits, is_signed(insn->type));
+    set_lane(run, insn->op[0], lane, extended(value, insn->convert.register_bits, false));
 }
 
 static int64_t lowest(unsigned type) {
@@ -100,7 +95,7 @@ static double load_real(const struct run *run, const struct insn *insn, int lane
                                                 : bf16_to_f32((uint32_t)raw & 0xffff);
     }
     memcpy(&narrow, &raw, 4);
-    return insn->convert.ftz && fabsf(narrow) < 0x1p-126f ? copysignf(0.0f, narrow) : narrow;
+    return insn->convert.ftz ? flush(narrow) : narrow;
 }
 
 static double round_to_int(double x, unsigned rnd) {
@@ -136,14 +131,8 @@ static enum next real_to_int(struct run *run, const struct insn *insn, uint32_t 
 
 static const enum tc_round tc_rounds[] = {[RND_NONE] = TC_RN, [RND_RN] = TC_RN, [RND_RZ] = TC_RZ,
                                           [RND_RM] = TC_RM,   [RND_RP] = TC_RP, [RND_RNA] = TC_RNA};
-static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
-                               [RND_RN] = FE_TONEAREST,
-                               [RND_RZ] = FE_TOWARDZERO,
-                               [RND_RM] = FE_DOWNWARD,
-                               [RND_RP] = FE_UPWARD};
-
 static float narrowed(double x, unsigned rnd) {
-    const unsigned before = rounding_set(rnd <= RND_RP ? fe_modes[rnd] : FE_TONEAREST);
+    const unsigned before = rounding_set(rnd);
     volatile double wide = x;
     volatile float narrow = (float)wide;
     rounding_restore(before);
@@ -170,12 +159,7 @@ static void store_real(const struct run *run, const struct insn *insn, int lane,
     }
     if (insn->type == T_F32) {
         float narrow = narrowed(x, insn->convert.rounding);
-        narrow = insn->convert.ftz && fabsf(narrow) < 0x1p-126f ? copysignf(0.0f, narrow) : narrow;
-        uint32_t bits = 0x7fffffff;
-        if (narrow == narrow) {
-            memcpy(&bits, &narrow, 4);
-        }
-        ((uint32_t *)to)[lane] = bits;
+        ((float *)to)[lane] = canonical(insn->convert.ftz ? flush(narrow) : narrow);
         return;
     }
     /* Round to odd first: rounding to nearest twice could give a wrong result. */
@@ -205,8 +189,7 @@ static enum next int_to_real(struct run *run, const struct insn *insn, uint32_t 
         uint64_t value = load_int(run, insn, lane);
         bool sign = is_signed(insn->convert.from_type);
         if (insn->type == T_F32 || insn->type == T_F64) { /* the conversion itself rounds */
-            const unsigned before = rounding_set(
-                insn->convert.rounding <= RND_RP ? fe_modes[insn->convert.rounding] : FE_TONEAREST);
+            const unsigned before = rounding_set(insn->convert.rounding);
             volatile uint64_t from = value;
             volatile float narrow = sign ? (float)(int64_t)from : (float)from;
             volatile double wide = sign ? (double)(int64_t)from : (double)from;

@@ -42,12 +42,9 @@ void decode_cvt_pack(struct decoder *d) {
     if (three && !mod(d, "b32")) {
         decode_fail(d, "expected type .b32 for the bits above");
     }
-    need_operands(d, three ? 4 : 3, three ? 4 : 3);
     d->insn->convert.packed = (uint8_t)kind;
     d->insn->type = T_B32;
     d->insn->fn = exec_pack;
-    emit_dst(d, &d->op[0], T_B32);
-    for (int i = 1; i < (three ? 4 : 3); i++) {
-        emit(d, src(d, &d->op[i], T_B32));
-    }
+    const unsigned types[] = {T_B32, T_B32, T_B32, T_B32};
+    emit_operands(d, types, three ? 4 : 3);
 }

@@ -1,36 +1,13 @@
 /* Floating-point add, sub, mul, div, fma, min, max of f32, f32x2 and f64 (PTX ISA, Floating Point
  * Instructions); f16 and bf16 are in half.c. Approximate divisions are correctly rounded, which is within the
  * documented bounds. */
-#include <fenv.h>
-#include <math.h>
-
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 #include "rounding.h"
 #include "tensorcore/half.h"
 
-static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
-                               [RND_RN] = FE_TONEAREST,
-                               [RND_RZ] = FE_TOWARDZERO,
-                               [RND_RM] = FE_DOWNWARD,
-                               [RND_RP] = FE_UPWARD};
-
-/* Flushes subnormals to zero of the same sign. */
-static inline float flush(float x) {
-    return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
-}
-
 static inline float saturate(float x) {
     return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; /* NaN gives +0 */
-}
-
-static inline float canonical(float x) {
-    uint32_t bits = 0x7fffffff;
-    if (x == x) {
-        return x;
-    }
-    memcpy(&x, &bits, sizeof x);
-    return x;
 }
 
 /* Forms without modifiers, rounded to nearest, which the compiler vectorises. */
@@ -95,7 +72,7 @@ static enum next general_f32(struct run *run, const struct insn *insn, uint32_t 
     const float *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
     const float *pc = insn->floating.operation == OP_FMA ? row(run, insn->op[3]) : pb;
     int width = insn->type == T_F32X2 ? 2 : 1;
-    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
+    const unsigned before = rounding_set(insn->floating.rounding);
     FOR_LANES(rest, mask) {
         for (int i = 0; i < width; i++) {
             int l = LANE(rest) * width + i;
@@ -119,7 +96,7 @@ static enum next general_f64(struct run *run, const struct insn *insn, uint32_t 
     double *d = row(run, insn->op[0]);
     const double *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
     const double *pc = insn->floating.operation == OP_FMA ? row(run, insn->op[3]) : pb;
-    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
+    const unsigned before = rounding_set(insn->floating.rounding);
     FOR_LANES(rest, mask) {
         int l = LANE(rest);
         volatile double a = pa[l], b = pb[l], c = pc[l];
@@ -137,7 +114,7 @@ static enum next mixed_f32(struct run *run, const struct insn *insn, uint32_t ma
     const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
     const float *pc = row(run, insn->op[insn->nop - 1]);
     bool fused = insn->floating.operation == OP_FMA, bf16 = insn->floating.source == T_BF16;
-    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
+    const unsigned before = rounding_set(insn->floating.rounding);
     FOR_LANES(rest, mask) {
         int l = LANE(rest);
         volatile float a = bf16 ? bf16_to_f32(pa[l] & 0xffff) : f16_to_f32(pa[l]), c = pc[l];
@@ -176,9 +153,9 @@ static bool decode_mixed(struct decoder *d) {
     return true;
 }
 
-/* ---- min and max: a NaN is ignored unless .NaN is given; -0 < +0 ---- */
+/* ---- min and max ---- */
 
-static double extreme(double a, double b, bool largest, bool nan) {
+double extreme(double a, double b, bool largest, bool nan) {
     if (a != a || b != b) {
         return nan || (a != a && b != b) ? NAN : a != a ? b : a;
     }
@@ -234,14 +211,33 @@ static void decode_extreme(struct decoder *d, unsigned type, bool largest) {
     of_one_type(d, fns, type, three ? 3 : 2);
 }
 
+/* `fast` has the forms without modifiers. */
+static void decode_arithmetic(struct decoder *d, uint32_t op, unsigned type, const exec_fn fast[T_TYPES]) {
+    static const exec_fn general[T_TYPES] = {
+        [T_F32] = general_f32, [T_F32X2] = general_f32, [T_F64] = general_f64};
+    struct insn *insn = d->insn;
+    bool near = op == OP_DIV && (mod(d, "approx") || mod(d, "full"));
+    insn->floating.operation = (uint8_t)op;
+    insn->floating.rounding = near ? RND_RN : (uint8_t)mod_rounding(d);
+    insn->floating.ftz = mod(d, "ftz");
+    insn->floating.sat = mod(d, "sat");
+    if (insn->floating.rounding > RND_RP) {
+        decode_fail(d, "there is no form with this rounding");
+    }
+    if (type == T_F32 && decode_mixed(d)) {
+        return;
+    }
+    bool simple =
+        insn->floating.rounding <= RND_RN && !insn->floating.ftz && !insn->floating.sat && type != T_F32X2;
+    of_one_type(d, simple ? fast : general, type, op == OP_FMA ? 3 : 2);
+}
+
 void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
     static const char *const names[] = {"add", "sub", "mul", "div"};
     static const exec_fn fast[4][T_TYPES] = {{[T_F32] = add_f32, [T_F64] = add_f64},
                                              {[T_F32] = sub_f32, [T_F64] = sub_f64},
                                              {[T_F32] = mul_f32, [T_F64] = mul_f64},
                                              {[T_F32] = div_f32, [T_F64] = div_f64}};
-    static const exec_fn slow[T_TYPES] = {
-        [T_F32] = general_f32, [T_F32X2] = general_f32, [T_F64] = general_f64};
     d->insn->cls = CL_FLOAT;
     if (type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2) {
         decode_half(d, name, type);
@@ -255,53 +251,23 @@ void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
     while (strcmp(names[op], name) != 0) {
         op++;
     }
-    d->insn->floating.operation = (uint8_t)op;
-    if (op == OP_DIV && (mod(d, "approx") || mod(d, "full"))) {
-        d->insn->floating.rounding = RND_RN;
-    } else {
-        d->insn->floating.rounding = (uint8_t)mod_rounding(d);
-    }
-    d->insn->floating.ftz = mod(d, "ftz");
-    d->insn->floating.sat = mod(d, "sat");
-    bool simple = d->insn->floating.rounding <= RND_RN && !d->insn->floating.ftz && !d->insn->floating.sat &&
-                  type != T_F32X2;
-    if (d->insn->floating.rounding > RND_RP) {
-        decode_fail(d, "there is no form with this rounding");
-    }
-    if (type == T_F32 && decode_mixed(d)) {
-        return;
-    }
-    of_one_type(d, simple ? fast[op] : slow, type, 2);
+    decode_arithmetic(d, op, type, fast[op]);
 }
 
 void decode_float_fma(struct decoder *d, unsigned type) {
     static const exec_fn fast[T_TYPES] = {[T_F32] = fma_f32, [T_F64] = fma_f64};
-    static const exec_fn slow[T_TYPES] = {
-        [T_F32] = general_f32, [T_F32X2] = general_f32, [T_F64] = general_f64};
     d->insn->cls = CL_FLOAT;
     if (type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2) {
         decode_half(d, "fma", type);
         return;
     }
-    d->insn->floating.rounding = (uint8_t)mod_rounding(d);
-    d->insn->floating.ftz = mod(d, "ftz");
-    d->insn->floating.sat = mod(d, "sat");
-    d->insn->floating.operation = OP_FMA;
-    if (d->insn->floating.rounding > RND_RP) {
-        decode_fail(d, "there is no form with this rounding");
-    }
-    if (type == T_F32 && decode_mixed(d)) {
-        return;
-    }
-    bool simple = d->insn->floating.rounding <= RND_RN && !d->insn->floating.ftz && !d->insn->floating.sat &&
-                  type != T_F32X2;
-    of_one_type(d, simple ? fast : slow, type, 3);
+    decode_arithmetic(d, OP_FMA, type, fast);
 }
 
 void decode_fma(struct decoder *d) {
     unsigned type = mod_type(d);
     if (!is_float_type(type)) {
-        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
+        no_form(d, type);
     }
     decode_float_fma(d, type);
 }

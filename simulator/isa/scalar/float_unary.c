@@ -1,8 +1,5 @@
 /* Floating-point instructions with one source: abs, neg, rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh; copysign,
  * testp. */
-#include <fenv.h>
-#include <math.h>
-
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 #include "rounding.h"
@@ -10,10 +7,6 @@
 
 enum { U_ABS, U_NEG, U_RCP, U_SQRT, U_RSQRT, U_SIN, U_COS, U_LG2, U_EX2, U_TANH };
 static const char *const names[] = {"abs", "neg", "rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"};
-
-static inline float flush(float x) {
-    return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
-}
 
 static double apply(uint32_t op, double x) {
     switch (op) {
@@ -53,53 +46,26 @@ static enum next sign_f64(struct run *run, const struct insn *insn, uint32_t mas
     return NEXT;
 }
 
-static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
-                               [RND_RN] = FE_TONEAREST,
-                               [RND_RZ] = FE_TOWARDZERO,
-                               [RND_RM] = FE_DOWNWARD,
-                               [RND_RP] = FE_UPWARD};
-
-/* rcp and sqrt with a rounding mode: the host's float division and square root are correctly rounded. */
-static enum next exact_f32(struct run *run, const struct insn *insn, uint32_t mask) {
-    float *d = row(run, insn->op[0]);
-    const float *a = row(run, insn->op[1]);
-    const uint32_t nan_bits = 0x7fffffff;
-    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
-    FOR_LANES(rest, mask) {
-        volatile float x = a[LANE(rest)], r;
-        x = insn->floating.ftz ? flush(x) : x;
-        r = insn->floating.operation == U_RCP ? 1.0f / x : sqrtf(x);
-        r = insn->floating.ftz ? flush(r) : r;
-        d[LANE(rest)] = r;
-        if (r != r) {
-            memcpy(&d[LANE(rest)], &nan_bits, sizeof nan_bits);
-        }
-    }
-    rounding_restore(before);
-    return NEXT;
-}
-
+/* rcp and sqrt: the host's float division and square root are correctly rounded, by the rounding mode. */
 static enum next exec_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     float *d = row(run, insn->op[0]);
     const float *a = row(run, insn->op[1]);
-    const uint32_t nan_bits = 0x7fffffff;
+    const uint32_t operation = insn->floating.operation;
+    const unsigned before = rounding_set(insn->floating.rounding);
     FOR_LANES(rest, mask) {
-        float x = a[LANE(rest)];
+        volatile float x = a[LANE(rest)], r;
         x = insn->floating.ftz ? flush(x) : x;
-        float r = (float)apply(insn->floating.operation, x);
-        r = insn->floating.ftz ? flush(r) : r;
-        if (r != r) {
-            memcpy(&r, &nan_bits, sizeof r);
-        }
-        d[LANE(rest)] = r;
+        r = operation == U_RCP ? 1.0f / x : operation == U_SQRT ? sqrtf(x) : (float)apply(operation, x);
+        d[LANE(rest)] = canonical(insn->floating.ftz ? flush(r) : r);
     }
+    rounding_restore(before);
     return NEXT;
 }
 
 static enum next exec_f64(struct run *run, const struct insn *insn, uint32_t mask) {
     double *d = row(run, insn->op[0]);
     const double *a = row(run, insn->op[1]);
-    const unsigned before = rounding_set(fe_modes[insn->floating.rounding]);
+    const unsigned before = rounding_set(insn->floating.rounding);
     FOR_LANES(rest, mask) {
         volatile double x = a[LANE(rest)];
         volatile double r = apply(insn->floating.operation, x);
@@ -132,8 +98,7 @@ static enum next rcp_f32(struct run *run, const struct insn *insn, uint32_t mask
 
 void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
     static const exec_fn sign[T_TYPES] = {[T_F32] = sign_f32, [T_F64] = sign_f64};
-    static const exec_fn exact[T_TYPES] = {[T_F32] = exact_f32, [T_F64] = exec_f64};
-    static const exec_fn approx[T_TYPES] = {[T_F32] = exec_f32, [T_F64] = exec_f64};
+    static const exec_fn others[T_TYPES] = {[T_F32] = exec_f32, [T_F64] = exec_f64};
     uint32_t op = 0;
     while (strcmp(names[op], name) != 0) {
         op++;
@@ -151,11 +116,7 @@ void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
         (d->insn->floating.rounding != RND_NONE && op != U_RCP && op != U_SQRT)) {
         decode_fail(d, "there is no form with this rounding");
     }
-    of_one_type(d,
-                op <= U_NEG                                     ? sign
-                : (op == U_RCP || op == U_SQRT) && !approximate ? exact
-                                                                : approx,
-                type, 1);
+    of_one_type(d, op <= U_NEG ? sign : others, type, 1);
     if (type == T_F32 && approximate && (op == U_EX2 || op == U_RCP)) {
         d->insn->fn = op == U_EX2 ? ex2_f32 : rcp_f32;
     }
@@ -165,7 +126,7 @@ void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
     void decode_##name(struct decoder *d) {                                                                    \
         unsigned type = mod_type(d);                                                                           \
         if (!is_float_type(type)) {                                                                            \
-            decode_fail(d, "there is no form for type .%s", ptx_type_name(type));                              \
+            no_form(d, type);                                                                                  \
         }                                                                                                      \
         decode_float_unary(d, #name, type);                                                                    \
     }
@@ -221,13 +182,11 @@ void decode_testp(struct decoder *d) {
     static const char *const tests[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
     int test = mod_of(d, COUNTED(tests));
     unsigned type = mod_type(d);
-    need_operands(d, 2, 2);
     if (test < 0 || (type != T_F32 && type != T_F64)) {
         decode_fail(d, "there is no form for this test and type");
     }
     d->insn->floating.operation = (uint8_t)test;
     d->insn->type = (uint8_t)type;
     d->insn->fn = exec_testp;
-    emit_dst(d, &d->op[0], T_PRED);
-    emit(d, src(d, &d->op[1], type));
+    EMIT_OPERANDS(d, T_PRED, type);
 }

@@ -87,15 +87,8 @@ static uint32_t apply(const struct insn *insn, uint32_t a_bits, uint32_t b_bits,
     case H_TANH:
         r = tanh(a);
         break;
-    default: {
-        bool a_nan = a != a, b_nan = b != b, largest = insn->floating.operation == H_MAX;
-        bool a_less = a < b || (a == b && signbit(a) && !signbit(b));
-        if (a_nan || b_nan) {
-            r = insn->floating.nan || (a_nan && b_nan) ? NAN : a_nan ? b : a;
-        } else {
-            r = a_less == largest ? b : a;
-        }
-    }
+    default:
+        r = extreme(a, b, insn->floating.operation == H_MAX, insn->floating.nan);
     }
     if (insn->floating.sat) {
         r = r > 0 ? (r < 1 ? r : 1) : 0;
@@ -148,7 +141,7 @@ void decode_half(struct decoder *d, const char *name, unsigned type) {
         op++;
     }
     if (op == count) {
-        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
+        no_form(d, type);
     }
     d->insn->cls = CL_FLOAT;
     d->insn->floating.operation = (uint8_t)op;
@@ -156,7 +149,7 @@ void decode_half(struct decoder *d, const char *name, unsigned type) {
     (void)mod(d, "approx");
     d->insn->floating.ftz = mod(d, "ftz");
     d->insn->floating.sat = mod(d, "sat");
-    d->insn->floating.relu = mod(d, "relu");
+    d->insn->floating.relu = op != H_MIN && op != H_MAX && mod(d, "relu");
     d->insn->floating.oob = op == H_FMA && mod(d, "oob");
     d->insn->floating.nan = (op == H_MIN || op == H_MAX) && mod(d, "NaN");
     of_one_type(d, fns, type, sources[op]);

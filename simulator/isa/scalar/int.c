@@ -106,18 +106,24 @@ UNARY(neg_64, uint64_t, uint64_t, 0 - a)
     [T_U16] = f##_u16, [T_S16] = f##_s16, [T_U32] = f##_u32, [T_S32] = f##_s32, [T_U64] = f##_u64,             \
     [T_S64] = f##_s64
 
+/* Binary arithmetic of integers or floats; `modifier`, unless it is NULL, chooses other forms for integers. */
+static void arithmetic(struct decoder *d, const char *name, const exec_fn fns[T_TYPES], const char *modifier,
+                       const exec_fn modified[T_TYPES]) {
+    unsigned type = mod_type(d);
+    if (is_float_type(type)) {
+        decode_float_binary(d, name, type);
+    } else {
+        of_one_type(d, modifier != NULL && mod(d, modifier) ? modified : fns, type, 2);
+    }
+}
+
 void decode_add(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {BY_SIZE(add), [T_U16X2] = add_16x2, [T_S16X2] = add_16x2};
     static const exec_fn saturating[T_TYPES] = {[T_S32] = add_sat_32};
     if (mod(d, "cc")) {
         carry_form(d, false, false, true);
-        return;
-    }
-    unsigned type = mod_type(d);
-    if (is_float_type(type)) {
-        decode_float_binary(d, "add", type);
     } else {
-        of_one_type(d, mod(d, "sat") ? saturating : fns, type, 2);
+        arithmetic(d, "add", fns, "sat", saturating);
     }
 }
 
@@ -126,24 +132,14 @@ void decode_sub(struct decoder *d) {
     static const exec_fn saturating[T_TYPES] = {[T_S32] = sub_sat_32};
     if (mod(d, "cc")) {
         carry_form(d, false, true, true);
-        return;
-    }
-    unsigned type = mod_type(d);
-    if (is_float_type(type)) {
-        decode_float_binary(d, "sub", type);
     } else {
-        of_one_type(d, mod(d, "sat") ? saturating : fns, type, 2);
+        arithmetic(d, "sub", fns, "sat", saturating);
     }
 }
 
 void decode_div(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {BY_TYPE(div)};
-    unsigned type = mod_type(d);
-    if (is_float_type(type)) {
-        decode_float_binary(d, "div", type);
-    } else {
-        of_one_type(d, fns, type, 2);
-    }
+    arithmetic(d, "div", fns, NULL, NULL);
 }
 
 void decode_rem(struct decoder *d) {
@@ -151,49 +147,28 @@ void decode_rem(struct decoder *d) {
     of_one_type(d, fns, mod_type(d), 2);
 }
 
-void decode_min(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {BY_TYPE(min), [T_U16X2] = min_u16x2, [T_S16X2] = min_s16x2};
-    static const exec_fn clamped[T_TYPES] = {[T_S32] = min_relu_s32, [T_S16X2] = min_relu_s16x2};
-    bool relu = mod(d, "relu");
-    unsigned type = mod_type(d);
-    if (is_float_type(type) && !relu) {
-        decode_float_binary(d, "min", type);
-    } else {
-        of_one_type(d, relu ? clamped : fns, type, 2);
+#define EXTREME(name)                                                                                          \
+    void decode_##name(struct decoder *d) {                                                                    \
+        static const exec_fn fns[T_TYPES] = {BY_TYPE(name), [T_U16X2] = name##_u16x2,                          \
+                                             [T_S16X2] = name##_s16x2};                                        \
+        static const exec_fn clamped[T_TYPES] = {[T_S32] = name##_relu_s32, [T_S16X2] = name##_relu_s16x2};    \
+        arithmetic(d, #name, fns, "relu", clamped);                                                            \
     }
-}
+EXTREME(min)
+EXTREME(max)
 
-void decode_max(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {BY_TYPE(max), [T_U16X2] = max_u16x2, [T_S16X2] = max_s16x2};
-    static const exec_fn clamped[T_TYPES] = {[T_S32] = max_relu_s32, [T_S16X2] = max_relu_s16x2};
-    bool relu = mod(d, "relu");
-    unsigned type = mod_type(d);
-    if (is_float_type(type) && !relu) {
-        decode_float_binary(d, "max", type);
-    } else {
-        of_one_type(d, relu ? clamped : fns, type, 2);
+#define SIGN(name)                                                                                             \
+    void decode_##name(struct decoder *d) {                                                                    \
+        static const exec_fn fns[T_TYPES] = {[T_S16] = name##_16, [T_S32] = name##_32, [T_S64] = name##_64};   \
+        unsigned type = mod_type(d);                                                                           \
+        if (is_float_type(type)) {                                                                             \
+            decode_float_unary(d, #name, type);                                                                \
+        } else {                                                                                               \
+            of_one_type(d, fns, type, 1);                                                                      \
+        }                                                                                                      \
     }
-}
-
-void decode_abs(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_S16] = abs_16, [T_S32] = abs_32, [T_S64] = abs_64};
-    unsigned type = mod_type(d);
-    if (is_float_type(type)) {
-        decode_float_unary(d, "abs", type);
-    } else {
-        of_one_type(d, fns, type, 1);
-    }
-}
-
-void decode_neg(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_S16] = neg_16, [T_S32] = neg_32, [T_S64] = neg_64};
-    unsigned type = mod_type(d);
-    if (is_float_type(type)) {
-        decode_float_unary(d, "neg", type);
-    } else {
-        of_one_type(d, fns, type, 1);
-    }
-}
+SIGN(abs)
+SIGN(neg)
 
 /* ---- products ---- */
 
@@ -250,19 +225,12 @@ static void wide_product(struct decoder *d, unsigned type, bool add) {
     static const exec_fn fns[2][T_TYPES] = {
         {[T_U16] = mul_wide_u16, [T_S16] = mul_wide_s16, [T_U32] = mul_wide_u32, [T_S32] = mul_wide_s32},
         {[T_U16] = mad_wide_u16, [T_S16] = mad_wide_s16, [T_U32] = mad_wide_u32, [T_S32] = mad_wide_s32}};
-    unsigned result = ptx_type_bytes(type) == 2 ? T_U32 : T_U64;
-    need_operands(d, add ? 4 : 3, add ? 4 : 3);
-    d->insn->fn = fns[add][type];
-    if (d->insn->fn == NULL) {
+    const unsigned types[] = {ptx_type_bytes(type) == 2 ? T_U32 : T_U64, type, type, types[0]};
+    if (fns[add][type] == NULL) {
         decode_fail(d, "no .wide form of .%s", ptx_type_name(type));
     }
-    d->insn->type = (uint8_t)type;
-    emit_dst(d, &d->op[0], result);
-    emit(d, src(d, &d->op[1], type));
-    emit(d, src(d, &d->op[2], type));
-    if (add) {
-        emit(d, src(d, &d->op[3], result));
-    }
+    form_of_type(d, fns[add], type);
+    emit_operands(d, types, add ? 4 : 3);
 }
 
 void decode_mul(struct decoder *d) {

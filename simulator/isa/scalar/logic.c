@@ -77,15 +77,8 @@ SHIFT(shr_s64, uint64_t, int64_t, 63u, a >> s)
 
 static void shift(struct decoder *d, const exec_fn fns[T_TYPES]) {
     unsigned type = mod_type(d);
-    need_operands(d, 3, 3);
-    d->insn->fn = fns[type];
-    if (d->insn->fn == NULL) {
-        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
-    }
-    d->insn->type = (uint8_t)type;
-    emit_dst(d, &d->op[0], type);
-    emit(d, src(d, &d->op[1], type));
-    emit(d, src(d, &d->op[2], T_U32));
+    form_of_type(d, fns, type);
+    EMIT_OPERANDS(d, type, type, T_U32);
 }
 
 void decode_shl(struct decoder *d) {
@@ -194,14 +187,8 @@ UNARY(brev_64, uint64_t, uint64_t, reverse(a, 64))
 
 static void to_count(struct decoder *d, const exec_fn fns[T_TYPES]) {
     unsigned type = mod_type(d);
-    need_operands(d, 2, 2);
-    d->insn->fn = fns[type];
-    if (d->insn->fn == NULL) {
-        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
-    }
-    d->insn->type = (uint8_t)type;
-    emit_dst(d, &d->op[0], T_U32);
-    emit(d, src(d, &d->op[1], type));
+    form_of_type(d, fns, type);
+    EMIT_OPERANDS(d, T_U32, type);
 }
 
 void decode_popc(struct decoder *d) {
@@ -278,12 +265,8 @@ void decode_bfe(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {
         [T_U32] = bfe_u32, [T_S32] = bfe_s32, [T_U64] = bfe_u64, [T_S64] = bfe_s64};
     unsigned type = mod_type(d);
-    need_operands(d, 4, 4);
-    d->insn->fn = fns[type];
-    emit_dst(d, &d->op[0], type);
-    emit(d, src(d, &d->op[1], type));
-    emit(d, src(d, &d->op[2], T_U32));
-    emit(d, src(d, &d->op[3], T_U32));
+    form_of_type(d, fns, type);
+    EMIT_OPERANDS(d, type, type, T_U32, T_U32);
 }
 
 static uint64_t insert(uint64_t a, uint64_t b, uint32_t position, uint32_t length, uint32_t bits) {
@@ -304,28 +287,16 @@ static enum next exec_bfi(struct run *run, const struct insn *insn, uint32_t mas
         uint64_t result =
             insert(lane_u64(run, insn->op[1], lane), lane_u64(run, insn->op[2], lane),
                    lane_u32(run, insn->op[3], lane), lane_u32(run, insn->op[4], lane), wide ? 64 : 32);
-        if (wide) {
-            ((uint64_t *)row(run, insn->op[0]))[lane] = result;
-        } else {
-            ((uint32_t *)row(run, insn->op[0]))[lane] = (uint32_t)result;
-        }
+        set_lane(run, insn->op[0], lane, result);
     }
     return NEXT;
 }
 
 void decode_bfi(struct decoder *d) {
+    static const exec_fn fns[T_TYPES] = {[T_B32] = exec_bfi, [T_B64] = exec_bfi};
     unsigned type = mod_type(d);
-    need_operands(d, 5, 5);
-    if (type != T_B32 && type != T_B64) {
-        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
-    }
-    d->insn->fn = exec_bfi;
-    d->insn->type = (uint8_t)type;
-    emit_dst(d, &d->op[0], type);
-    emit(d, src(d, &d->op[1], type));
-    emit(d, src(d, &d->op[2], type));
-    emit(d, src(d, &d->op[3], T_U32));
-    emit(d, src(d, &d->op[4], T_U32));
+    form_of_type(d, fns, type);
+    EMIT_OPERANDS(d, type, type, type, T_U32, T_U32);
 }
 
 /* szext: sign- or zero-extends the low b bits of a; bmsk: b ones from bit a up. */

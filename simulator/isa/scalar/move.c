@@ -30,12 +30,8 @@ static enum next mov_clock(struct run *run, const struct insn *insn, uint32_t ma
     uint64_t now = run->launch->timing != NULL ? time_clock_register(run->launch->timing, insn->move.clock)
                                                : atomic_fetch_add(&run->launch->clock, 32) + 32;
     now = insn->move.clock == SR_CLOCK_HI || insn->move.clock == SR_GLOBALTIMER_HI ? now >> 32 : now;
-    if (insn->op[0].wide) {
-        uint64_t *d = row(run, insn->op[0]);
-        LANEWISE(mask, d[l] = now);
-    } else {
-        uint32_t *d = row(run, insn->op[0]);
-        LANEWISE(mask, d[l] = (uint32_t)now);
+    FOR_LANES(rest, mask) {
+        set_lane(run, insn->op[0], LANE(rest), now);
     }
     return NEXT;
 }
@@ -67,18 +63,14 @@ static enum next mov_pack(struct run *run, const struct insn *insn, uint32_t mas
             uint64_t piece = lane_u32(run, insn->op[1 + i], lane);
             value |= (piece & (bits == 32 ? UINT32_MAX : (1u << bits) - 1)) << (i * bits);
         }
-        if (insn->op[0].wide) {
-            ((uint64_t *)row(run, insn->op[0]))[lane] = value;
-        } else {
-            ((uint32_t *)row(run, insn->op[0]))[lane] = (uint32_t)value;
-        }
+        set_lane(run, insn->op[0], lane, value);
     }
     return NEXT;
 }
 
 static void decode_pieces(struct decoder *d, unsigned type, int vector_at) {
     uint32_t count;
-    const struct operand_text *pieces = elements(&d->op[vector_at], &count);
+    (void)elements(&d->op[vector_at], &count);
     uint32_t bytes = ptx_type_bytes(type);
     if ((count != 2 && count != 4 && count != 8) || bytes / count == 0 || bytes / count > 4) {
         decode_fail(d, "%u pieces of .%s", count, ptx_type_name(type));
@@ -87,16 +79,12 @@ static void decode_pieces(struct decoder *d, unsigned type, int vector_at) {
     d->insn->move.pieces = (uint8_t)count;
     d->insn->move.piece_bits = (uint8_t)(bytes / count * 8);
     if (vector_at == 0) {
-        for (uint32_t i = 0; i < count; i++) {
-            emit_dst(d, &pieces[i], piece);
-        }
+        (void)emit_vector(d, &d->op[0], true, piece);
         emit(d, src(d, &d->op[1], type));
         d->insn->fn = mov_unpack;
     } else {
         emit_dst(d, &d->op[0], type);
-        for (uint32_t i = 0; i < count; i++) {
-            emit(d, src(d, &pieces[i], piece));
-        }
+        (void)emit_vector(d, &d->op[1], false, piece);
         d->insn->fn = mov_pack;
     }
 }
@@ -113,40 +101,22 @@ static enum next mov_128(struct run *run, const struct insn *insn, uint32_t mask
 
 static void decode_mov_128(struct decoder *d) {
     for (int i = 0; i < 2; i++) {
-        uint32_t count;
-        const struct operand_text *pieces = elements(&d->op[i], &count);
-        if (d->op[i].kind != PO_VECTOR) {
-            if (i == 0) {
-                emit_dst_halves(d, &d->op[i]);
-            } else {
-                emit_halves(d, src(d, &d->op[i], T_B128));
-            }
-            continue;
+        int count = 2;
+        if (d->op[i].kind == PO_VECTOR) {
+            count = emit_vector(d, &d->op[i], i == 0, T_B64);
+        } else if (i == 0) {
+            emit_dst_halves(d, &d->op[i]);
+        } else {
+            emit_halves(d, src(d, &d->op[i], T_B128));
         }
         if (count != 2) {
-            decode_fail(d, "%u pieces of .b128; expected 2", count);
-        }
-        for (uint32_t j = 0; j < 2; j++) {
-            if (i == 0) {
-                emit_dst(d, &pieces[j], T_B64);
-            } else {
-                emit(d, src(d, &pieces[j], T_B64));
-            }
+            decode_fail(d, "%d pieces of .b128; expected 2", count);
         }
     }
     d->insn->fn = mov_128;
 }
 
 void decode_mov(struct decoder *d) {
-    static const struct {
-        const char *name;
-        unsigned kind;
-    } clocks[] = {{"%clock", SR_CLOCK},
-                  {"%clock_hi", SR_CLOCK_HI},
-                  {"%clock64", SR_CLOCK64},
-                  {"%globaltimer", SR_GLOBALTIMER},
-                  {"%globaltimer_lo", SR_GLOBALTIMER_LO},
-                  {"%globaltimer_hi", SR_GLOBALTIMER_HI}};
     unsigned type = mod_type(d);
     need_operands(d, 2, 2);
     d->insn->type = (uint8_t)type;
@@ -159,12 +129,11 @@ void decode_mov(struct decoder *d) {
         return;
     }
     emit_dst(d, &d->op[0], type);
-    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
-        if (d->op[1].kind == PO_NAME && token_is(&d->op[1].name, clocks[i].name)) {
-            d->insn->move.clock = (uint8_t)clocks[i].kind;
-            d->insn->fn = mov_clock;
-            return;
-        }
+    const int special = d->op[1].kind == PO_NAME ? special_kind(&d->op[1].name) : -1;
+    if (special >= SR_CLOCK && special <= SR_GLOBALTIMER_HI) {
+        d->insn->move.clock = (uint8_t)special;
+        d->insn->fn = mov_clock;
+        return;
     }
     emit(d, src(d, &d->op[1], type));
     d->insn->fn = type == T_PRED ? mov_pred : ptx_type_bytes(type) == 8 ? mov_64 : mov_32;
@@ -177,10 +146,6 @@ static uint64_t window_of(unsigned space) {
            : space == SP_LOCAL                              ? LOCAL_WINDOW
            : space == SP_PARAM                              ? PARAM_WINDOW
                                                             : 0;
-}
-
-static void store_lane(const struct run *run, struct operand to, int lane, uint64_t value) {
-    memcpy((uint8_t *)row(run, to) + lane * (to.wide ? 8 : 4), &value, to.wide ? 8 : 4);
 }
 
 static enum next exec_cvta(struct run *run, const struct insn *insn, uint32_t mask) {
@@ -196,7 +161,7 @@ static enum next exec_cvta(struct run *run, const struct insn *insn, uint32_t ma
     }
     FOR_LANES(rest, mask) {
         const int lane = LANE(rest);
-        store_lane(run, insn->op[0], lane, (lane_u64(run, insn->op[1], lane) & kept) | set);
+        set_lane(run, insn->op[0], lane, (lane_u64(run, insn->op[1], lane) & kept) | set);
     }
     return NEXT;
 }
@@ -205,12 +170,10 @@ void decode_cvta(struct decoder *d) {
     d->insn->move.to_space = mod(d, "to");
     d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     unsigned type = mod_type(d);
-    need_operands(d, 2, 2);
     if (d->insn->space == SP_GENERIC || (type != T_U64 && type != T_U32)) {
         decode_fail(d, "there is no form for this space and type");
     }
-    emit_dst(d, &d->op[0], type);
-    emit(d, src(d, &d->op[1], type));
+    EMIT_OPERANDS(d, type, type);
     d->insn->fn = exec_cvta;
 }
 
@@ -227,7 +190,7 @@ static enum next exec_mapa(struct run *run, const struct insn *insn, uint32_t ma
                               "mapa of %#llx, which is not a shared address", (unsigned long long)address);
         }
         address = (address & ~(uint64_t)((uint64_t)0xff << RANK_SHIFT)) | (uint64_t)rank << RANK_SHIFT;
-        store_lane(run, insn->op[0], lane, address);
+        set_lane(run, insn->op[0], lane, address);
     }
     return NEXT;
 }
@@ -235,10 +198,7 @@ static enum next exec_mapa(struct run *run, const struct insn *insn, uint32_t ma
 void decode_mapa(struct decoder *d) {
     d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     unsigned type = mod_type(d);
-    need_operands(d, 3, 3);
-    emit_dst(d, &d->op[0], type);
-    emit(d, src(d, &d->op[1], type));
-    emit(d, src(d, &d->op[2], T_U32));
+    EMIT_OPERANDS(d, type, type, T_U32);
     d->insn->fn = exec_mapa;
 }
 
@@ -253,10 +213,7 @@ static enum next exec_getctarank(struct run *run, const struct insn *insn, uint3
 
 void decode_getctarank(struct decoder *d) {
     d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
-    unsigned type = mod_type(d);
-    need_operands(d, 2, 2);
-    emit_dst(d, &d->op[0], T_U32);
-    emit(d, src(d, &d->op[1], type));
+    EMIT_OPERANDS(d, T_U32, mod_type(d));
     d->insn->fn = exec_getctarank;
 }
 
@@ -275,8 +232,6 @@ static enum next exec_isspacep(struct run *run, const struct insn *insn, uint32_
 
 void decode_isspacep(struct decoder *d) {
     d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
-    need_operands(d, 2, 2);
-    emit_dst(d, &d->op[0], T_PRED);
-    emit(d, src(d, &d->op[1], T_U64));
+    EMIT_OPERANDS(d, T_PRED, T_U64);
     d->insn->fn = exec_isspacep;
 }

@@ -59,7 +59,7 @@ static enum next exec_video(struct run *run, const struct insn *insn, uint32_t m
 static bool take_signed(struct decoder *d) {
     const unsigned type = mod_type(d);
     if (type != T_U32 && type != T_S32) {
-        decode_fail(d, "there is no form for type .%s", ptx_type_name(type));
+        no_form(d, type);
     }
     return type == T_S32;
 }
@@ -81,11 +81,7 @@ static void decode_video(struct decoder *d, uint8_t operation, uint8_t parts) {
     }
     v->sat = operation != V_SET && mod(d, "sat");
     v->sum = !v->sat && mod(d, "add");
-    need_operands(d, 4, 4);
-    emit_dst(d, &d->op[0], T_B32);
-    for (int i = 1; i < 4; i++) {
-        emit(d, src(d, &d->op[i], T_B32));
-    }
+    EMIT_OPERANDS(d, T_B32, T_B32, T_B32, T_B32);
     d->insn->fn = exec_video;
 }
 

@@ -48,21 +48,19 @@ static const struct async_kind cp_kind = {"tcgen05.cp", cp_read, cp_write, NULL,
 enum next pipe_cp(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
     FOR_LANES(rest, mask) {
-        int lane = LANE(rest), count;
-        struct cta *ctas[2];
+        int lane = LANE(rest);
         struct tc_why why;
         struct tensor_warp *warp = tensor_warp(run);
-        if (!pipe_prepare(run, form->cta_group, ctas, &count)) {
+        struct cp_op c = {.cp = {.shape = form->cp_shape, .format = form->cp_format}};
+        if (!pipe_prepare(run, form->cta_group, c.ctas, &c.count)) {
             return FAIL;
         }
-        struct cp_op c = {.cp = {.shape = form->cp_shape, .format = form->cp_format}, .count = count};
-        memcpy(c.ctas, ctas, sizeof ctas);
         c.cp.address = (uint32_t)(lane_u64(run, insn->op[0], lane) + (uint64_t)form->offset[0]);
         if (!tc_decode_tcgen05_descriptor(lane_u64(run, insn->op[1], lane), &c.cp.source, &why)) {
             return tensor_refuse(run, "matrix-descriptor", &why);
         }
-        for (int i = 0; i < count; i++) {
-            struct tc_cta cta = pipe_view(ctas[i]);
+        for (int i = 0; i < c.count; i++) {
+            struct tc_cta cta = pipe_view(c.ctas[i]);
             c.nchunks = tmem_check_cp(cta.tmem, &c.cp, cta.smem_bytes, c.chunks, &c.region, &why);
             if (c.nchunks == 0) {
                 return tensor_refuse(run, "tensor-operand", &why);
@@ -74,15 +72,12 @@ enum next pipe_cp(struct run *run, const struct insn *insn, uint32_t mask) {
             }
             struct epoch epoch = pipe_epoch(run, warp);
             struct tmem_use use = {USE_CP, true, false, 0, epoch.clock_index, epoch.value};
-            for (int i = 0; i < count; i++) {
-                pipe_reads_shared(run, ctas[i], c.chunks, c.nchunks, &epoch);
-                use_region(run, ctas[i], &c.region, &use);
+            for (int i = 0; i < c.count; i++) {
+                pipe_reads_shared(run, c.ctas[i], c.chunks, c.nchunks, &epoch);
+                use_region(run, c.ctas[i], &c.region, &use);
             }
         }
-        struct async_op *op = async_new(run, &cp_kind, lane, sizeof c, (size_t)count * CP_BYTES);
-        memcpy(op->payload, &c, sizeof c);
-        op->queue = &warp->pipe;
-        async_issue(run, op);
+        async_start(run, &cp_kind, lane, &c, sizeof c, (size_t)c.count * CP_BYTES, &warp->pipe);
     }
     return NEXT;
 }
@@ -137,10 +132,7 @@ enum next pipe_shift(struct run *run, const struct insn *insn, uint32_t mask) {
                 remote_note(run, s.ctas[i], &epoch);
             }
         }
-        struct async_op *op = async_new(run, &shift_kind, lane, sizeof s, 0);
-        memcpy(op->payload, &s, sizeof s);
-        op->queue = &warp->pipe;
-        async_issue(run, op);
+        async_start(run, &shift_kind, lane, &s, sizeof s, 0, &warp->pipe);
     }
     return NEXT;
 }
@@ -214,10 +206,7 @@ enum next pipe_commit(struct run *run, const struct insn *insn, uint32_t mask) {
             }
             c.clock->acquired[warp->pipe.clock_index] = warp->pipe.epoch++;
         }
-        struct async_op *op = async_new(run, &commit_kind, lane, sizeof c, 0);
-        memcpy(op->payload, &c, sizeof c);
-        op->queue = &warp->pipe;
-        async_issue(run, op);
+        async_start(run, &commit_kind, lane, &c, sizeof c, 0, &warp->pipe);
     }
     return NEXT;
 }

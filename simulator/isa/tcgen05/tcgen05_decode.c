@@ -46,25 +46,31 @@ static void need_mod(struct decoder *d, const char *name) {
 
 /* ---- allocation ---- */
 
-static void decode_alloc(struct decoder *d, int which) {
+static void decode_relinquish(struct decoder *d) {
+    new_form(d)->cta_group = cta_group(d);
+    aligned(d);
+    need_operands(d, 0, 0);
+}
+
+static void decode_alloc(struct decoder *d) {
+    static const char *const spaces[] = {"shared::cta", "shared"};
     struct tensor_form *form = new_form(d);
     form->cta_group = cta_group(d);
     aligned(d);
-    d->insn->fn = tensor_memory_fn(which);
-    if (which == T_RELINQUISH) {
-        need_operands(d, 0, 0);
-        return;
-    }
     need_mod(d, "b32");
     need_operands(d, 2, 2);
     emit(d, src(d, &d->op[1], T_U32));
-    if (which == T_ALLOC) {
-        static const char *const spaces[] = {"shared::cta", "shared"};
-        (void)mod_of(d, COUNTED(spaces));
-        address(d, form, &d->op[0]);
-    } else {
-        emit(d, src(d, &d->op[0], T_U32));
-    }
+    (void)mod_of(d, COUNTED(spaces));
+    address(d, form, &d->op[0]);
+}
+
+static void decode_dealloc(struct decoder *d) {
+    new_form(d)->cta_group = cta_group(d);
+    aligned(d);
+    need_mod(d, "b32");
+    need_operands(d, 2, 2);
+    emit(d, src(d, &d->op[1], T_U32));
+    emit(d, src(d, &d->op[0], T_U32));
 }
 
 /* ---- ld, st, wait, fence ---- */
@@ -88,31 +94,31 @@ static void decode_access(struct decoder *d, bool load) {
     if (split) {
         form->access.half_split = (uint32_t)immediate(d, &d->op[load ? 2 : 1]);
     }
-    uint32_t count;
-    const struct operand_text *list = elements(registers, &count);
-    if ((int)count != tmem_registers(form->access.shape, form->access.num)) {
-        decode_fail(d, "%u registers; expected %d", count,
+    int count = emit_vector(d, registers, load, T_B32);
+    if (count != tmem_registers(form->access.shape, form->access.num)) {
+        decode_fail(d, "%d registers; expected %d", count,
                     tmem_registers(form->access.shape, form->access.num));
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (load) {
-            emit_dst(d, &list[i], T_B32);
-        } else {
-            emit(d, src(d, &list[i], T_B32));
-        }
     }
     int64_t offset;
     emit(d, address_base(d, at, &offset));
     form->access.address = (uint32_t)offset; /* the constant; execution adds the base */
-    d->insn->fn = tensor_memory_fn(load ? T_LD : T_ST);
 }
 
-static void decode_bare(struct decoder *d, int which, bool warp) {
-    if (warp) {
-        aligned(d);
-    }
+static void decode_load(struct decoder *d) {
+    decode_access(d, true);
+}
+
+static void decode_store(struct decoder *d) {
+    decode_access(d, false);
+}
+
+static void decode_by_warp(struct decoder *d) {
+    aligned(d);
     need_operands(d, 0, 0);
-    d->insn->fn = tensor_memory_fn(which);
+}
+
+static void decode_bare(struct decoder *d) {
+    need_operands(d, 0, 0);
 }
 
 /* ---- mma ---- */
@@ -220,7 +226,6 @@ static void decode_tensor_mma(struct decoder *d) {
         }
     }
     need_operands(d, at, at);
-    d->insn->fn = tensor_pipe_fn(T_MMA);
 }
 
 /* ---- cp, shift, commit ---- */
@@ -248,7 +253,6 @@ static void decode_cp_to_tmem(struct decoder *d) {
     need_operands(d, 2, 2);
     address(d, form, &d->op[0]);
     emit(d, src(d, &d->op[1], T_B64));
-    d->insn->fn = tensor_pipe_fn(T_CP);
 }
 
 static void decode_shift(struct decoder *d) {
@@ -257,7 +261,6 @@ static void decode_shift(struct decoder *d) {
     need_mod(d, "down");
     need_operands(d, 1, 1);
     address(d, form, &d->op[0]);
-    d->insn->fn = tensor_pipe_fn(T_SHIFT);
 }
 
 static void decode_commit(struct decoder *d) {
@@ -273,67 +276,35 @@ static void decode_commit(struct decoder *d) {
     if (form->multicast) {
         emit(d, src(d, &d->op[1], T_U16));
     }
-    d->insn->fn = tensor_pipe_fn(T_COMMIT);
 }
 
 void decode_tcgen05(struct decoder *d) {
-    static const char *const operations[] = {"alloc",
-                                             "dealloc",
-                                             "relinquish_alloc_permit",
-                                             "ld",
-                                             "st",
-                                             "wait::ld",
-                                             "wait::st",
-                                             "fence::before_thread_sync",
-                                             "fence::after_thread_sync",
-                                             "mma",
-                                             "cp",
-                                             "shift",
-                                             "commit"};
+    static const struct {
+        const char *name;
+        void (*decode)(struct decoder *d);
+        exec_fn fn;
+    } operations[] = {{"alloc", decode_alloc, tensor_alloc},
+                      {"dealloc", decode_dealloc, tensor_dealloc},
+                      {"relinquish_alloc_permit", decode_relinquish, tensor_relinquish},
+                      {"ld", decode_load, tensor_access},
+                      {"st", decode_store, tensor_access},
+                      {"wait::ld", decode_by_warp, tensor_wait_ld},
+                      {"wait::st", decode_by_warp, tensor_wait_st},
+                      {"fence::before_thread_sync", decode_bare, tensor_fence_before},
+                      {"fence::after_thread_sync", decode_bare, tensor_fence_after},
+                      {"mma", decode_tensor_mma, pipe_mma},
+                      {"cp", decode_cp_to_tmem, pipe_cp},
+                      {"shift", decode_shift, pipe_shift},
+                      {"commit", decode_commit, pipe_commit}};
     if (d->parser->module->sm >= 120) {
         decode_fail(d, "sm_120 and later have no tensor memory");
     }
-    switch (mod_of(d, COUNTED(operations))) {
-    case 0:
-        decode_alloc(d, T_ALLOC);
-        return;
-    case 1:
-        decode_alloc(d, T_DEALLOC);
-        return;
-    case 2:
-        decode_alloc(d, T_RELINQUISH);
-        return;
-    case 3:
-        decode_access(d, true);
-        return;
-    case 4:
-        decode_access(d, false);
-        return;
-    case 5:
-        decode_bare(d, T_WAIT_LD, true);
-        return;
-    case 6:
-        decode_bare(d, T_WAIT_ST, true);
-        return;
-    case 7:
-        decode_bare(d, T_FENCE_BEFORE, false);
-        return;
-    case 8:
-        decode_bare(d, T_FENCE_AFTER, false);
-        return;
-    case 9:
-        decode_tensor_mma(d);
-        return;
-    case 10:
-        decode_cp_to_tmem(d);
-        return;
-    case 11:
-        decode_shift(d);
-        return;
-    case 12:
-        decode_commit(d);
-        return;
-    default:
-        decode_fail(d, "expected an operation, e.g. .mma or .ld");
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        if (mod(d, operations[i].name)) {
+            d->insn->fn = operations[i].fn;
+            operations[i].decode(d);
+            return;
+        }
     }
+    decode_fail(d, "expected an operation, e.g. .mma or .ld");
 }

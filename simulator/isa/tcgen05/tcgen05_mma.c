@@ -26,14 +26,12 @@ static void mma_write(struct async_op *op) {
         int idle;
         int lane = tc_mma_write(&m->mma, (const struct tc_mma_data *)(const void *)op->data, &cta, i, &idle);
         if (lane >= 0 || idle >= 0) {
-            char message[160];
-            (void)snprintf(message, sizeof message,
-                           "lane %d of tensor memory, from column %d on: metadata whose positions are not in "
-                           "increasing order%s",
-                           lane >= 0 ? lane : idle, tmem_column(m->mma.e_tmem),
-                           lane >= 0 ? "" : ", only for stored zeros");
             sim_note(op->cluster->launch, lane >= 0 ? SIM_ERROR : SIM_REVIEW, "sparse-metadata", m->ctas[i], -1,
-                     -1, op->insn, NULL, message);
+                     -1, op->insn, NULL,
+                     "lane %d of tensor memory, from column %d on: metadata whose positions are not in "
+                     "increasing order%s",
+                     lane >= 0 ? lane : idle, tmem_column(m->mma.e_tmem),
+                     lane >= 0 ? "" : ", only for stored zeros");
         }
     }
 }
@@ -161,9 +159,7 @@ enum next pipe_mma(struct run *run, const struct insn *insn, uint32_t mask) {
             async_drop(op);
             return FAIL;
         }
-        run->worker->counters.tensor_instructions++;
-        run->worker->counters.tensor_macs +=
-            (uint64_t)m->mma.in.m * (uint64_t)m->mma.in.n * (uint64_t)m->mma.in.k;
+        count_mma(run, m->mma.in.m, m->mma.in.n, m->mma.in.k);
         /* HW: each SM multiplies 128 lanes x N columns x 32 bytes of K in N / 2 cycles. */
         run->worker->counters.tensor_cycles += (uint64_t)m->mma.in.n / 2 * (uint64_t)count;
         async_issue(run, op);

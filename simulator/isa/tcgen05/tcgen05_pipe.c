@@ -68,9 +68,3 @@ struct epoch pipe_epoch(struct run *run, const struct tensor_warp *warp) {
     return (struct epoch){warp->pipe.clock_index, warp->pipe.epoch, run->warp->clock, run->warp->number,
                           run->insn};
 }
-
-exec_fn tensor_pipe_fn(int which) {
-    static const exec_fn fns[] = {
-        [T_MMA] = pipe_mma, [T_CP] = pipe_cp, [T_SHIFT] = pipe_shift, [T_COMMIT] = pipe_commit};
-    return fns[which];
-}

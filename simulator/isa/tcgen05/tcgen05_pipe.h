@@ -16,9 +16,4 @@ void pipe_reads_shared(struct run *run, struct cta *cta, const uint32_t *chunks,
 /* Epoch of an operation that the running warp issues now: over once a commit after it is waited for. */
 struct epoch pipe_epoch(struct run *run, const struct tensor_warp *warp);
 
-enum next pipe_mma(struct run *run, const struct insn *insn, uint32_t mask);
-enum next pipe_cp(struct run *run, const struct insn *insn, uint32_t mask);
-enum next pipe_shift(struct run *run, const struct insn *insn, uint32_t mask);
-enum next pipe_commit(struct run *run, const struct insn *insn, uint32_t mask);
-
 #endif

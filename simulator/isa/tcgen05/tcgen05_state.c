@@ -71,7 +71,7 @@ void tensor_at_end(struct cluster *cluster, struct cta *cta) {
     struct tc_why why;
     if (tensor != NULL && tensor->used && tensor->run == cluster->number &&
         !tmem_check_exit(&tensor->tmem, &why)) {
-        sim_note(cluster->launch, SIM_ERROR, "tensor-memory-leak", cta, -1, -1, NULL, NULL, why.text);
+        sim_note(cluster->launch, SIM_ERROR, "tensor-memory-leak", cta, -1, -1, NULL, NULL, "%s", why.text);
     }
     if (tensor != NULL) {
         tensor->used = false;
@@ -84,11 +84,9 @@ enum next tensor_refuse(struct run *run, const char *kind, const struct tc_why *
 
 bool tensor_uniform(struct run *run, struct operand operand, uint32_t mask, const char *what, uint64_t *value) {
     *value = lane_u64(run, operand, __builtin_ctz(mask));
-    FOR_LANES(rest, mask) {
-        if (lane_u64(run, operand, LANE(rest)) != *value) {
-            (void)sim_report(run, SIM_ERROR, "divergent-operand", LANE(rest), "%s differs between lanes", what);
-            return false;
-        }
+    const uint32_t others = mask & ~lanes_with(run, operand, mask, *value);
+    if (others != 0) {
+        (void)sim_report(run, SIM_ERROR, "divergent-operand", LANE(others), "%s differs between lanes", what);
     }
-    return true;
+    return others == 0;
 }

@@ -86,10 +86,8 @@ void use_shared_read(struct run *run, const struct cta *cta, uint32_t offset);
 void use_freed(struct run *run, struct cta *cta, int column, int columns);
 
 /* ---- instructions ---- */
-exec_fn tensor_memory_fn(int which);
-enum { T_ALLOC, T_DEALLOC, T_RELINQUISH, T_LD, T_ST, T_WAIT_LD, T_WAIT_ST, T_FENCE_BEFORE, T_FENCE_AFTER };
-exec_fn tensor_pipe_fn(int which);
-enum { T_MMA, T_CP, T_SHIFT, T_COMMIT };
+exec_function tensor_alloc, tensor_dealloc, tensor_relinquish, tensor_access, tensor_wait_ld, tensor_wait_st;
+exec_function tensor_fence_before, tensor_fence_after, pipe_mma, pipe_cp, pipe_shift, pipe_commit;
 
 /* insn->tcgen05.form: the parts of a mnemonic that are known when it is decoded. */
 struct tensor_form {

@@ -51,14 +51,14 @@ static void check_peer_has(struct run *run, int column) {
     const struct tensor *tensor = peer == NULL ? NULL : tensor_of(run, peer);
     if (peer != NULL &&
         (tensor->alloc[unit].time == 0 || !knows_of(run, tensor->alloc[unit].warp, tensor->alloc[unit].time))) {
-        sim_note(
-            run->launch, SIM_ERROR, "pair-dealloc", run->cta, (int)run->warp->index, -1, run->insn, NULL,
+        (void)sim_report_pair(
+            run, SIM_ERROR, "pair-dealloc", -1, NULL,
             "tcgen05.dealloc of a pair of CTAs, and nothing orders it after the other one's tcgen05.alloc");
     }
 }
 
 /* op: number of columns, address in shared memory. */
-static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next tensor_alloc(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
     struct tensor *tensor = tensor_of(run, run->cta);
     struct tc_why why;
@@ -102,7 +102,7 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
 }
 
 /* op: number of columns, address. */
-static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next tensor_dealloc(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
     struct tensor *tensor = tensor_of(run, run->cta);
     struct tc_why why;
@@ -125,7 +125,7 @@ static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t
     return NEXT;
 }
 
-static enum next exec_relinquish(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next tensor_relinquish(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
     struct tensor *tensor = tensor_of(run, run->cta);
     (void)mask;
@@ -202,7 +202,7 @@ static void mark_rows(struct warp *warp, const struct function *function, const 
 }
 
 /* op: registers, address. */
-static enum next exec_access(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next tensor_access(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
     bool load = insn->ndst > 0;
     int count = insn->nop - 1;
@@ -304,7 +304,7 @@ static void release_rows(struct warp *warp) {
     warp->npending = kept;
 }
 
-static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next tensor_wait_ld(struct run *run, const struct insn *insn, uint32_t mask) {
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
@@ -333,14 +333,14 @@ enum next tensor_register_use(struct run *run, const struct insn *load, bool wri
     return NEXT;
 }
 
-static enum next exec_wait_st(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next tensor_wait_st(struct run *run, const struct insn *insn, uint32_t mask) {
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
     return wait_stream(run, &warp->stores, "its tcgen05.st (tcgen05.wait::st)");
 }
 
-static enum next exec_fence_before(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next tensor_fence_before(struct run *run, const struct insn *insn, uint32_t mask) {
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
@@ -353,7 +353,7 @@ static enum next exec_fence_before(struct run *run, const struct insn *insn, uin
     return NEXT;
 }
 
-static enum next exec_fence_after(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next tensor_fence_after(struct run *run, const struct insn *insn, uint32_t mask) {
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
@@ -363,19 +363,4 @@ static enum next exec_fence_after(struct run *run, const struct insn *insn, uint
         }
     }
     return NEXT;
-}
-
-exec_fn tensor_memory_fn(int which) {
-    static const exec_fn fns[] = {
-        [T_ALLOC] = exec_alloc,
-        [T_DEALLOC] = exec_dealloc,
-        [T_RELINQUISH] = exec_relinquish,
-        [T_LD] = exec_access,
-        [T_ST] = exec_access,
-        [T_WAIT_LD] = exec_wait_ld,
-        [T_WAIT_ST] = exec_wait_st,
-        [T_FENCE_BEFORE] = exec_fence_before,
-        [T_FENCE_AFTER] = exec_fence_after,
-    };
-    return fns[which];
 }

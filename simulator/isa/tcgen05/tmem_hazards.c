@@ -7,8 +7,6 @@
  * fence::after_thread_sync (PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations). */
 #include "tcgen05_state.h"
 
-#include <stdio.h>
-
 #include "ptx/dependence.h"
 
 static const char *const names[] = {
@@ -81,11 +79,9 @@ static const char *advice(unsigned before, unsigned now, bool same_warp) {
 
 static void report_conflict(struct run *run, const struct cta *cta, enum sim_verdict verdict, const char *kind,
                             const struct tmem_record *before, unsigned now, const char *text) {
-    char message[400];
-    (void)snprintf(message, sizeof message, "%s on tensor memory that %s uses: %s", names[now],
-                   names[before->kind], text);
     sim_note(run->launch, verdict, kind, cta, (int)run->warp->index, -1, run->insn,
-             &run->launch->module->code[before->pc], message);
+             &run->launch->module->code[before->pc], "%s on tensor memory that %s uses: %s", names[now],
+             names[before->kind], text);
 }
 
 static void check(struct run *run, const struct cta *cta, const struct tensor_warp *warp,
@@ -145,11 +141,9 @@ void use_shared_read(struct run *run, const struct cta *cta, uint32_t offset) {
 }
 
 static void uninitialised(struct run *run, const struct cta *cta, const struct tmem_use *now, int column) {
-    char message[200];
-    (void)snprintf(message, sizeof message, "%s reads column %d of tensor memory, which nothing has written",
-                   names[now->kind], column);
     sim_note(run->launch, now->kind == USE_LD ? SIM_REVIEW : SIM_ERROR, "tensor-memory-uninitialised", cta,
-             (int)run->warp->index, -1, run->insn, NULL, message);
+             (int)run->warp->index, -1, run->insn, NULL,
+             "%s reads column %d of tensor memory, which nothing has written", names[now->kind], column);
 }
 
 static struct tmem_record record_of(struct run *run, const struct tmem_use *access) {
@@ -201,11 +195,7 @@ static void add_read(struct run *run, struct tensor *tensor, struct cell *cell, 
     while (at < more->count && more->record[at].clock_index != now->clock_index) {
         at++;
     }
-    if (at == more->room) {
-        uint32_t room = more->room == 0 ? 4 : 2 * more->room;
-        more->record = run_grow(run->worker, more->record, more->room, room, sizeof *more->record);
-        more->room = room;
-    }
+    RUN_GROW(run->worker, more->record, at, more->room);
     more->count += at == more->count;
     more->record[at] = *now;
 }
@@ -271,14 +261,12 @@ static bool report_freed(struct run *run, const struct cta *cta, const struct tm
         enum sim_verdict verdict = freed_early(run, warp, &records[i]);
         if (verdict != SIM_CLEAN) {
             bool over = verdict == SIM_REVIEW;
-            char message[300];
-            (void)snprintf(message, sizeof message, "tcgen05.dealloc of columns that %s uses: %s",
-                           names[records[i].kind],
-                           over ? "tcgen05.fence::before_thread_sync or ::after_thread_sync is missing at the "
-                                  "barrier between them"
-                                : "its end has not been waited for");
             sim_note(run->launch, verdict, over ? "missing-tcgen05-fence" : "tensor-memory-freed", cta,
-                     (int)run->warp->index, -1, run->insn, &run->launch->module->code[records[i].pc], message);
+                     (int)run->warp->index, -1, run->insn, &run->launch->module->code[records[i].pc],
+                     "tcgen05.dealloc of columns that %s uses: %s", names[records[i].kind],
+                     over ? "tcgen05.fence::before_thread_sync or ::after_thread_sync is missing at the "
+                            "barrier between them"
+                          : "its end has not been waited for");
             return true;
         }
     }

@@ -133,11 +133,8 @@ static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mas
 /* op: member mask. The lanes may wait at different bar.warp.sync instructions. */
 static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32_t mask) {
     struct warp *warp = run->warp;
-    const uint32_t *masks = row(run, insn->op[0]);
-    uint32_t named = masks[__builtin_ctz(mask)], same = 0, passed = run->split->mask & ~mask;
-    FOR_LANES(rest, mask) {
-        same |= (uint32_t)(masks[LANE(rest)] == named) << LANE(rest);
-    }
+    uint32_t named = lane_u32(run, insn->op[0], __builtin_ctz(mask)), passed = run->split->mask & ~mask;
+    uint32_t same = lanes_with(run, insn->op[0], mask, named);
     if (mask != same) { /* lanes with another mask synchronise separately */
         (void)add_split(run, mask & ~same, run->split->pc);
         run->split->mask &= ~mask | same;

@@ -15,13 +15,9 @@ static uint8_t *local_of(const struct run *run, int lane) {
     return run->warp->local + (size_t)lane * run->launch->local_bytes;
 }
 
-static uint32_t round_up(uint32_t bytes) {
-    return (bytes + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN;
-}
-
 /* Bytes of a function's registers and predicates for one lane. */
 static uint32_t saved_bytes(const struct function *function) {
-    return round_up(function->reg_bytes / LANES + function->pred_bytes / 4);
+    return (uint32_t)round_up(function->reg_bytes / LANES + function->pred_bytes / 4, FRAME_ALIGN);
 }
 
 /* Copies a lane's registers and predicates of a function to its local memory, or back. */
@@ -81,7 +77,7 @@ static enum next enter(struct run *run, const struct function *callee, const str
     if (again) {
         saved = top;
         base = saved + saved_bytes(callee);
-        top = base + round_up(callee->local_bytes);
+        top = base + (uint32_t)round_up(callee->local_bytes, FRAME_ALIGN);
     }
     if (split->depth == launch->call_depth || top > launch->local_bytes) {
         return sim_report(run, SIM_INCOMPLETE, "call-depth", -1,
@@ -221,10 +217,7 @@ static enum next exec_call_pointer(struct run *run, const struct insn *insn, uin
         return sim_report(run, SIM_ERROR, "bad-address", first,
                           "calls %s with other parameters or results than it has", callee->name);
     }
-    uint32_t same = 0;
-    FOR_LANES(rest, mask) {
-        same |= (uint32_t)(lane_u64(run, insn->op[0], LANE(rest)) == address) << LANE(rest);
-    }
+    const uint32_t same = lanes_with(run, insn->op[0], mask, address);
     const uint32_t others = mask & ~same, passing = run->split->mask & ~mask;
     run->split->mask = same;
     if (others != 0) {

@@ -36,10 +36,8 @@ static enum next exec_brx(struct run *run, const struct insn *insn, uint32_t mas
     uint32_t next_pc = split->pc + 1;
     bool used = false;
     while (left != 0) {
-        uint32_t index = lane_u32(run, insn->op[0], __builtin_ctz(left)), same = 0;
-        FOR_LANES(rest, left) {
-            same |= (uint32_t)(lane_u32(run, insn->op[0], LANE(rest)) == index) << LANE(rest);
-        }
+        uint32_t index = lane_u32(run, insn->op[0], __builtin_ctz(left));
+        uint32_t same = lanes_with(run, insn->op[0], left, index);
         if (index >= targets->count) {
             return sim_report(run, SIM_ERROR, "branch-index", __builtin_ctz(left),
                               "brx.idx with index %u of %u targets", index, targets->count);
@@ -165,13 +163,6 @@ void decode_trap(struct decoder *d) {
     d->insn->fn = exec_trap;
 }
 
-static enum next exec_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
-    (void)run;
-    (void)insn;
-    (void)mask;
-    return NEXT;
-}
-
 static enum next exec_nanosleep(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)insn;
     (void)mask;
@@ -180,11 +171,6 @@ static enum next exec_nanosleep(struct run *run, const struct insn *insn, uint32
 }
 
 void decode_brkpt(struct decoder *d) {
-    d->insn->fn = exec_nothing;
-}
-
-void decode_pmevent(struct decoder *d) {
-    d->nmods = 0;
     d->insn->fn = exec_nothing;
 }
 

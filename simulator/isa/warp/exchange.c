@@ -171,15 +171,12 @@ void decode_vote(struct decoder *d) {
     bool sync = mod(d, "sync");
     int mode = mod_of(d, COUNTED(modes));
     unsigned type = mod_type(d);
-    need_operands(d, 3, 3);
     if (!sync || mode < 0 || type != (mode == 3 ? T_B32 : T_PRED)) {
         decode_fail(d, "expected vote.sync.{all,any,uni}.pred or vote.sync.ballot.b32");
     }
     d->insn->warp.mode = (uint8_t)mode;
     d->insn->fn = exec_vote;
-    emit_dst(d, &d->op[0], type);
-    emit(d, src(d, &d->op[1], T_PRED));
-    emit(d, src(d, &d->op[2], T_B32));
+    EMIT_OPERANDS(d, type, T_PRED, T_B32);
 }
 
 /* op: d, p or _, a, member mask */
@@ -190,11 +187,7 @@ static enum next exec_match(struct run *run, const struct insn *insn, uint32_t m
         return next;
     }
     FOR_LANES(rest, mask) {
-        uint64_t value = lane_u64(run, insn->op[2], LANE(rest));
-        uint32_t equal = 0;
-        FOR_LANES(other, mask) {
-            equal |= (uint32_t)(lane_u64(run, insn->op[2], LANE(other)) == value) << LANE(other);
-        }
+        uint32_t equal = lanes_with(run, insn->op[2], mask, lane_u64(run, insn->op[2], LANE(rest)));
         result[LANE(rest)] = equal;
         same &= equal == mask ? ALL_LANES : 0;
     }
@@ -298,16 +291,13 @@ void decode_redux(struct decoder *d) {
     d->insn->warp.absolute = mod(d, "abs");
     d->insn->warp.nan = mod(d, "NaN");
     unsigned type = mod_type(d);
-    need_operands(d, 3, 3);
     if (!sync || op < 0 || ptx_type_bytes(type) != 4 || (type == T_F32 && op != R_MIN && op != R_MAX)) {
         decode_fail(d, "there is no form for this operation and type");
     }
     d->insn->type = (uint8_t)type;
     d->insn->warp.operation = (uint8_t)op;
     d->insn->fn = exec_redux;
-    emit_dst(d, &d->op[0], type);
-    emit(d, src(d, &d->op[1], type));
-    emit(d, src(d, &d->op[2], T_B32));
+    EMIT_OPERANDS(d, type, type, T_B32);
 }
 
 static enum next exec_activemask(struct run *run, const struct insn *insn, uint32_t mask) {
@@ -317,10 +307,9 @@ static enum next exec_activemask(struct run *run, const struct insn *insn, uint3
 }
 
 void decode_activemask(struct decoder *d) {
-    need_operands(d, 1, 1);
     if (mod_type(d) != T_B32) {
         decode_fail(d, "expected type .b32");
     }
     d->insn->fn = exec_activemask;
-    emit_dst(d, &d->op[0], T_B32);
+    EMIT_OPERANDS(d, T_B32);
 }

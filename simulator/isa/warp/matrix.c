@@ -161,17 +161,9 @@ static void decode_move(struct decoder *d, bool store) {
         decode_fail(d, "this form for 8 bits does not exist or needs sm_100 or later");
     }
     need_operands(d, 2, 2);
-    uint32_t n;
-    const struct operand_text *list = elements(&d->op[store ? 1 : 0], &n);
-    if (n != 1u << (count + pairs)) {
-        decode_fail(d, "%u registers; expected %u", n, 1u << (count + pairs));
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (store) {
-            emit(d, src(d, &list[i], T_B32));
-        } else {
-            emit_dst(d, &list[i], T_B32);
-        }
+    int n = emit_vector(d, &d->op[store ? 1 : 0], !store, T_B32);
+    if (n != 1 << (count + pairs)) {
+        decode_fail(d, "%d registers; expected %d", n, 1 << (count + pairs));
     }
     insn->space = (uint8_t)space;
     emit_address(d, &d->op[store ? 0 : 1]);
@@ -207,9 +199,7 @@ void decode_movmatrix(struct decoder *d) {
     if (!mod(d, "sync") || !mod(d, "aligned") || !mod(d, "m8n8") || !mod(d, "trans") || mod_type(d) != T_B16) {
         decode_fail(d, "expected .sync.aligned.m8n8.trans.b16");
     }
-    need_operands(d, 2, 2);
-    emit_dst(d, &d->op[0], T_B32);
-    emit(d, src(d, &d->op[1], T_B32));
+    EMIT_OPERANDS(d, T_B32, T_B32);
     d->insn->aligned = 1;
     d->insn->fn = exec_movmatrix;
 }

@@ -9,11 +9,6 @@
 /* ---- .f64: D has register i of thread t in row t / 4 + 8 (i / 2), column 2 (t % 4) + i % 2 ----
  * HW: one fma after the other in the order of K, starting from C (MMA-Sim, arXiv 2511.10909). */
 enum next exec_mma_f64(struct run *run, const struct insn *insn, uint32_t mask) {
-    static const int modes[] = {[RND_NONE] = FE_TONEAREST,
-                                [RND_RN] = FE_TONEAREST,
-                                [RND_RZ] = FE_TOWARDZERO,
-                                [RND_RM] = FE_DOWNWARD,
-                                [RND_RP] = FE_UPWARD};
     const struct mma_form *form = insn->matrix.form;
     const int groups = form->m / 8, first_a = form->d_regs, first_b = first_a + form->a_regs;
     double a[16][16], b[8][16], d[16][8];
@@ -31,7 +26,7 @@ enum next exec_mma_f64(struct run *run, const struct insn *insn, uint32_t mask) 
                 ((const double *)row(run, insn->op[first_b + form->b_regs + i]))[t];
         }
     }
-    const unsigned before = rounding_set(modes[form->rounding]);
+    const unsigned before = rounding_set(form->rounding);
     for (int i = 0; i < form->m; i++) {
         for (int j = 0; j < form->n; j++) {
             for (int k = 0; k < form->rule.k; k++) {
@@ -46,8 +41,7 @@ enum next exec_mma_f64(struct run *run, const struct insn *insn, uint32_t mask) 
             lanes[t] = d[t / 4 + i / 2 * 8][t % 4 * 2 + i % 2];
         }
     }
-    run->worker->counters.tensor_instructions++;
-    run->worker->counters.tensor_macs += (uint64_t)(form->m * form->n * form->rule.k);
+    count_mma(run, form->m, form->n, form->rule.k);
     return NEXT;
 }
 
@@ -71,8 +65,7 @@ enum next exec_mma_b1(struct run *run, const struct insn *insn, uint32_t mask) {
             to[t] = count;
         }
     }
-    run->worker->counters.tensor_instructions++;
-    run->worker->counters.tensor_macs += (uint64_t)(form->m * form->n * form->rule.k);
+    count_mma(run, form->m, form->n, form->rule.k);
     return NEXT;
 }
 
@@ -133,8 +126,7 @@ static enum next exec_mma_quads(struct run *run, const struct insn *insn, uint32
             }
         }
     }
-    run->worker->counters.tensor_instructions++;
-    run->worker->counters.tensor_macs += 4 * QUAD_ROWS * QUAD_ROWS * QUAD_K;
+    count_mma(run, 4 * QUAD_ROWS, QUAD_ROWS, QUAD_K);
     return NEXT;
 }
 

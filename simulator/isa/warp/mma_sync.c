@@ -178,7 +178,6 @@ enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
                             : d[t / 4 + reg / 2 * 8][t % 4 * 2 + reg % 2];
         }
     }
-    run->worker->counters.tensor_instructions++;
-    run->worker->counters.tensor_macs += (uint64_t)(form->m * form->n * form->rule.k);
+    count_mma(run, form->m, form->n, form->rule.k);
     return NEXT;
 }

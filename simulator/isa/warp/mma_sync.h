@@ -25,21 +25,21 @@ struct mma_form {
     uint8_t rounding;    /* .f64: enum rounding */
 };
 
-enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask);
+exec_function exec_mma, exec_mma_f64, exec_mma_b1;
 
 /* Decodes mma.sync of .f64, .b1 or m8n8k4; false: it is none of these. The caller has taken .sync.aligned and
  * the layouts, and emits the operands. */
 bool decode_rare_mma(struct decoder *d, struct mma_form *form);
 
-/* The registers of a fragment: emits them and returns their number. */
-int emit_fragment(struct decoder *d, int at, bool write, unsigned type);
+/* Emits D, A, B and C as operands 0 to 3; refuses other sizes than the form's. */
+void emit_fragments(struct decoder *d, const struct mma_form *form, unsigned type);
+/* Emits the metadata register, operand `at`, and returns the constant selector behind it, which says whether
+ * one lane of each four, a pair or all of them supply the metadata.  unit: tc_sparse_unit. */
+uint32_t emit_metadata(struct decoder *d, int at, const struct tc_mma_rule *rule, int unit);
 
 /* Collects a fragment from registers of 4 bytes along K: register i of thread t has bytes 4 (t % 4) of chunk i
  * / groups in row t / 4 of row group i % groups, of 8 rows each. A chunk has 16 bytes. */
 void gather_fragment(const struct run *run, const struct insn *insn, int first, int regs, int groups,
                      uint8_t out[][FRAGMENT_BYTES]);
-
-enum next exec_mma_f64(struct run *run, const struct insn *insn, uint32_t mask);
-enum next exec_mma_b1(struct run *run, const struct insn *insn, uint32_t mask);
 
 #endif

@@ -5,19 +5,6 @@
 #include "mma_sync.h"
 #include "tensorcore/mma/sparse.h"
 
-int emit_fragment(struct decoder *d, int at, bool write, unsigned type) {
-    uint32_t count;
-    const struct operand_text *list = elements(&d->op[at], &count);
-    for (uint32_t i = 0; i < count; i++) {
-        if (write) {
-            emit_dst(d, &list[i], type);
-        } else {
-            emit(d, src(d, &list[i], type));
-        }
-    }
-    return (int)count;
-}
-
 /* Takes the next element type from the mnemonic: the first call A's, the second B's. Sets *nibbles for .s4 and
  * .u4. */
 static enum tc_format element_of(struct decoder *d, bool *nibbles) {
@@ -100,13 +87,8 @@ static void emit_scales(struct decoder *d, int at) {
 
 /* Emits a scale selector {byte-id, thread-id}, each a 16-bit register or a number. */
 static void emit_selector(struct decoder *d, int at) {
-    uint32_t count;
-    const struct operand_text *list = elements(&d->op[at], &count);
-    if (count != 2) {
+    if (emit_vector(d, &d->op[at], false, T_U16) != 2) {
         decode_fail(d, "a scale selector must be {byte-id, thread-id}");
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        emit(d, src(d, &list[i], T_U16));
     }
 }
 
@@ -145,18 +127,24 @@ static void decode_plain(struct decoder *d, struct mma_form *form) {
     }
 }
 
-/* Emits the metadata register and takes the constant selector, which says whether one lane of each four, a pair
- * or all of them supply the metadata. */
-static void emit_metadata(struct decoder *d, struct mma_form *form, int at) {
+uint32_t emit_metadata(struct decoder *d, int at, const struct tc_mma_rule *rule, int unit) {
     emit(d, src(d, &d->op[at], T_B32));
-    int unit = form->nibbles ? 2 : tc_sparse_unit(form->rule.a);
-    int chunks = (int)tc_row_bytes(&form->rule, form->rule.a) / (2 * unit);
+    int chunks = (int)tc_row_bytes(rule, rule->a) / (2 * unit);
     int64_t selector = immediate(d, &d->op[at + 1]), last = (int64_t)tc_sparse_selectors(chunks) - 1;
     if (selector < 0 || selector > last) {
         decode_fail(d, "sparsity selector %lld: this shape and type have 0 to %lld", (long long)selector,
                     (long long)last);
     }
-    form->selector = (uint32_t)selector;
+    return (uint32_t)selector;
+}
+
+void emit_fragments(struct decoder *d, const struct mma_form *form, unsigned type) {
+    if (emit_vector(d, &d->op[0], true, type) != form->d_regs ||
+        emit_vector(d, &d->op[1], false, type) != form->a_regs ||
+        emit_vector(d, &d->op[2], false, type) != form->b_regs ||
+        emit_vector(d, &d->op[3], false, type) != form->c_regs) {
+        decode_fail(d, "fragments of the wrong size for this shape and type");
+    }
 }
 
 static void decode_common(struct decoder *d, struct mma_form *form, bool sync_aligned) {
@@ -194,12 +182,9 @@ void decode_mma(struct decoder *d) {
     }
     int operands = 4 + (form->sparse ? 2 : 0) + (form->scales != 0 ? 4 : 0);
     need_operands(d, operands, operands);
-    if (emit_fragment(d, 0, true, type) != form->d_regs || emit_fragment(d, 1, false, type) != form->a_regs ||
-        emit_fragment(d, 2, false, type) != form->b_regs || emit_fragment(d, 3, false, type) != form->c_regs) {
-        decode_fail(d, "fragments of the wrong size for this shape and type");
-    }
+    emit_fragments(d, form, type);
     if (form->sparse) {
-        emit_metadata(d, form, 4);
+        form->selector = emit_metadata(d, 4, &form->rule, form->nibbles ? 2 : tc_sparse_unit(form->rule.a));
     }
     for (int i = form->sparse ? 6 : 4; i < d->nop; i += 2) {
         emit_scales(d, i);

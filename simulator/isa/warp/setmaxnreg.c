@@ -93,7 +93,7 @@ static void hung(const struct warp *warp, const struct split *split) {
     describe_request(warp->cta, warp->index / GROUP_WARPS, split->wait.a, "none of them releases enough", text,
                      sizeof text);
     sim_note(warp->cta->cluster->launch, SIM_ERROR, "setmaxnreg", warp->cta, (int)warp->index, -1,
-             &launch->module->code[split->pc], NULL, text);
+             &launch->module->code[split->pc], NULL, "%s", text);
 }
 
 /* Every warp of the warpgroup has to execute it. */
@@ -107,14 +107,10 @@ void registers_at_end(struct cluster *cluster, struct cta *cta) {
         const struct warp *first = &cta->warps[i / GROUP_WARPS * GROUP_WARPS], *warp = &cta->warps[i];
         if (warp->maxnregs != first->maxnregs) {
             const struct warp *more = warp->maxnregs > first->maxnregs ? warp : first;
-            char text[200];
-            (void)snprintf(
-                text, sizeof text,
-                "warp %u has executed setmaxnreg %u times and warp %u of its warpgroup %u times; all four "
-                "warps have to",
-                first->index, first->maxnregs, warp->index, warp->maxnregs);
             sim_note(cluster->launch, SIM_ERROR, "setmaxnreg", cta, (int)warp->index, -1, more->maxnreg, NULL,
-                     text);
+                     "warp %u has executed setmaxnreg %u times and warp %u of its warpgroup %u times; all four "
+                     "warps have to",
+                     first->index, first->maxnregs, warp->index, warp->maxnregs);
             return;
         }
     }

@@ -13,6 +13,6 @@ void clusters_complete(struct cluster *cluster);
 /* ret from a function that was called. */
 enum next call_return(struct run *run, uint32_t mask);
 /* A call of the built-in vprintf. */
-enum next exec_vprintf(struct run *run, const struct insn *insn, uint32_t mask);
+exec_function exec_vprintf;
 
 #endif

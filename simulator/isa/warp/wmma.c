@@ -175,8 +175,7 @@ static enum next exec_wmma(struct run *run, const struct insn *insn, uint32_t ma
             lanes[t] = !form->d_half ? bits : i % 2 == 0 ? bits : lanes[t] | bits << 16;
         }
     }
-    run->worker->counters.tensor_instructions++;
-    run->worker->counters.tensor_macs += (uint64_t)(form->m * form->n * form->rule.k);
+    count_mma(run, form->m, form->n, form->rule.k);
     return NEXT;
 }
 
@@ -253,7 +252,7 @@ static void decode_memory(struct decoder *d, bool store) {
     need_operands(d, 2, 3);
     const int regs =
         sums ? sum_regs(type, form) : operand_regs(type, part == PART_A ? form->m : form->n, form->rule.k);
-    if (emit_fragment(d, store ? 1 : 0, !store, type == W_F64 ? T_F64 : T_B32) != regs) {
+    if (emit_vector(d, &d->op[store ? 1 : 0], !store, type == W_F64 ? T_F64 : T_B32) != regs) {
         decode_fail(d, "a fragment of this shape and type has %d registers", regs);
     }
     emit_address(d, &d->op[store ? 0 : 1]);
@@ -319,11 +318,7 @@ static void decode_product(struct decoder *d) {
     form->c_regs = sum_regs(from, form);
     set_rule(d, form, a, b);
     need_operands(d, 4, 4);
-    const unsigned type = a == W_F64 ? T_F64 : T_B32;
-    if (emit_fragment(d, 0, true, type) != form->d_regs || emit_fragment(d, 1, false, type) != form->a_regs ||
-        emit_fragment(d, 2, false, type) != form->b_regs || emit_fragment(d, 3, false, type) != form->c_regs) {
-        decode_fail(d, "fragments of the wrong size for this shape and type");
-    }
+    emit_fragments(d, form, a == W_F64 ? T_F64 : T_B32);
     d->insn->matrix.form = form;
 }
 

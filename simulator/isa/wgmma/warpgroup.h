@@ -69,7 +69,6 @@ void wgmma_mark_registers(struct warp *warp, const struct function *function, co
 /* Frees the registers of the groups up to `upto`, which have been waited for. */
 void wgmma_release_registers(struct run *run, uint32_t upto);
 
-enum { WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT, WGMMA_MMA };
-void wgmma_set_fn(struct insn *insn, int which);
+exec_function wgmma_fence, wgmma_commit_group, wgmma_wait_group, wgmma_mma;
 
 #endif

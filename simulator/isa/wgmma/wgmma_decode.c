@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "isa/opcodes.h"
+#include "isa/warp/mma_sync.h"
 #include "warpgroup.h"
 
 static bool parse_shape(struct decoder *d, int *n, int *k) {
@@ -23,33 +24,18 @@ static bool parse_shape(struct decoder *d, int *n, int *k) {
 }
 
 static bool format_of(unsigned type, enum tc_format *format, int *k) {
-    switch (type) {
-    case T_F16:
-        *format = TC_F16;
-        break;
-    case T_BF16:
-        *format = TC_BF16;
-        break;
-    case T_TF32:
-        *format = TC_TF32;
-        break;
-    case T_E4M3:
-        *format = TC_E4M3;
-        break;
-    case T_E5M2:
-        *format = TC_E5M2;
-        break;
-    case T_S8:
-        *format = TC_S8;
-        break;
-    case T_U8:
-        *format = TC_U8;
-        break;
-    default:
-        return false;
+    static const struct {
+        uint8_t type, format;
+    } formats[] = {{T_F16, TC_F16},   {T_BF16, TC_BF16}, {T_TF32, TC_TF32}, {T_E4M3, TC_E4M3},
+                   {T_E5M2, TC_E5M2}, {T_S8, TC_S8},     {T_U8, TC_U8}};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        if (formats[i].type == type) {
+            *format = (enum tc_format)formats[i].format;
+            *k = 32 / (int)ptx_type_bytes(type);
+            return true;
+        }
     }
-    *k = 32 / (int)ptx_type_bytes(type);
-    return true;
+    return false;
 }
 
 static bool sign_of(struct decoder *d, const struct operand_text *written) {
@@ -66,16 +52,6 @@ static bool flag_of(struct decoder *d, const struct operand_text *written) {
         decode_fail(d, "imm-trans is %lld; expected 0 or 1", (long long)value);
     }
     return value != 0;
-}
-
-static void emit_metadata(struct decoder *d, struct wgmma_form *form) {
-    int chunks = (int)tc_row_bytes(&form->rule, form->rule.a) / (2 * tc_sparse_unit(form->rule.a));
-    int64_t selector = immediate(d, &d->op[4]), last = (int64_t)tc_sparse_selectors(chunks) - 1;
-    if (selector < 0 || selector > last) {
-        decode_fail(d, "sparsity selector %lld: this type has 0 to %lld", (long long)selector, (long long)last);
-    }
-    form->selector = (uint32_t)selector;
-    emit(d, src(d, &d->op[3], T_B32));
 }
 
 static void decode_mma_async(struct decoder *d) {
@@ -121,22 +97,17 @@ static void decode_mma_async(struct decoder *d) {
     if (can_transpose) {
         form->b.mn_major = flag_of(d, &d->op[at]);
     }
-    uint32_t count, registers = (uint32_t)n / (result == TC_F16 ? 4 : 2);
-    const struct operand_text *list = elements(&d->op[0], &count);
+    int count = emit_vector(d, &d->op[0], true, T_B32), registers = n / (result == TC_F16 ? 4 : 2);
     if (count != registers) {
-        decode_fail(d, "D has %u registers; expected %u", count, registers);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        emit_dst(d, &list[i], T_B32);
+        decode_fail(d, "D has %d registers; expected %d", count, registers);
     }
     if (in_registers) {
-        list = elements(&d->op[1], &count);
+        count = emit_vector(d, &d->op[1], false, T_B32);
         if (count != 4) {
-            decode_fail(d, "A has %u registers; expected 4", count);
+            decode_fail(d, "A has %d registers; expected 4", count);
         }
         for (uint32_t i = 0; i < 4; i++) {
-            emit(d, src(d, &list[i], T_B32));
-            if (list[i].kind != PO_REG) {
+            if (d->op[1].sub[i].kind != PO_REG) {
                 decode_fail(d, "A has to be in registers");
             }
         }
@@ -145,14 +116,14 @@ static void decode_mma_async(struct decoder *d) {
     }
     emit(d, src(d, &d->op[2], T_B64));
     if (form->sparse) {
-        emit_metadata(d, form);
+        form->selector = emit_metadata(d, 3, &form->rule, tc_sparse_unit(form->rule.a));
     }
     emit(d, src(d, &d->op[3 + metadata], T_PRED));
     insn->wgmma.a_registers = in_registers ? 4 : 0;
     insn->wgmma.n = (uint16_t)n;
     insn->wgmma.form = form;
     insn->reg_async = 1;
-    wgmma_set_fn(insn, WGMMA_MMA);
+    insn->fn = wgmma_mma;
 }
 
 void decode_wgmma(struct decoder *d) {
@@ -170,11 +141,11 @@ void decode_wgmma(struct decoder *d) {
         decode_mma_async(d);
     } else if (fence || commit) {
         need_operands(d, 0, 0);
-        wgmma_set_fn(insn, fence ? WGMMA_FENCE : WGMMA_COMMIT);
+        insn->fn = fence ? wgmma_fence : wgmma_commit_group;
     } else if (wait) {
         need_operands(d, 1, 1);
         insn->group.pending = (uint32_t)immediate(d, &d->op[0]);
-        wgmma_set_fn(insn, WGMMA_WAIT);
+        insn->fn = wgmma_wait_group;
     } else {
         decode_fail(d, "expected .mma_async, .fence, .commit_group or .wait_group");
     }

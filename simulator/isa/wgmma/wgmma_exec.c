@@ -125,12 +125,10 @@ static bool only_zeros_concerned(const struct async_op *op, const struct wgmma_d
         uint8_t metadata = mma->metadata[row][chunk];
         if (!tc_sparse_legal(metadata, mma->rule.a, false)) {
             int lane = tc_sparse_place(mma->rule.a, chunks, form->selector, row, chunk, &nibble);
-            char message[160];
             nothing = tc_sparse_idle(metadata, mma->rule.a, data->a[row], chunk);
-            (void)snprintf(message, sizeof message, NAMES_TWICE "%s", metadata, 4 * nibble, 4 * nibble + 3, row,
-                           chunk, nothing ? ", only for stored zeros" : "");
             sim_note(op->cluster->launch, nothing ? SIM_REVIEW : SIM_ERROR, "sparse-metadata", op->cta,
-                     (int)mma->warp[row / 16]->index, lane, op->insn, NULL, message);
+                     (int)mma->warp[row / 16]->index, lane, op->insn, NULL, NAMES_TWICE "%s", metadata,
+                     4 * nibble, 4 * nibble + 3, row, chunk, nothing ? ", only for stored zeros" : "");
         }
     }
     return nothing;
@@ -190,7 +188,7 @@ static const struct async_kind wgmma_kind = {"wgmma",    mma_read,  mma_write, m
 
 /* ---- instructions ---- */
 
-static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next wgmma_fence(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)insn;
     (void)mask;
     run->warp->fence_epoch++;
@@ -198,13 +196,13 @@ static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t m
     return NEXT;
 }
 
-static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next wgmma_commit_group(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)insn;
     (void)mask;
     return groups_commit(run, GROUP_WGMMA);
 }
 
-static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next wgmma_wait_group(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)mask;
     uint32_t pending = insn->group.pending, open = group_current(run->warp, GROUP_WGMMA);
     enum next next = groups_wait(run, GROUP_WGMMA, pending, false);
@@ -259,12 +257,7 @@ static bool make_operand(struct run *run, uint64_t bits, const struct tc_operand
 
 static bool uniform(const struct run *run, struct operand operand, uint32_t mask, uint64_t *value) {
     *value = lane_u64(run, operand, __builtin_ctz(mask));
-    FOR_LANES(rest, mask) {
-        if (lane_u64(run, operand, LANE(rest)) != *value) {
-            return false;
-        }
-    }
-    return true;
+    return lanes_with(run, operand, mask, *value) == mask;
 }
 
 static void record_operand(struct run *run, const struct wgmma *mma, const uint32_t *chunks, int count) {
@@ -297,7 +290,7 @@ static bool take_metadata(struct run *run, const struct insn *insn, uint32_t at,
 }
 
 /* op: D's registers, A's registers or descriptor, B's descriptor, [metadata if A is sparse], scale-d. */
-static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next wgmma_mma(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct wgmma_form *form = insn->wgmma.form;
     struct warp *warp = run->warp;
     struct warpgroup *group = &run->cta->warpgroups[warp->index / 4];
@@ -382,8 +375,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
             causal_join(run->cluster, group->issuers, mma->clock);
             vclock_release(run->cluster, mma->clock);
         }
-        run->worker->counters.tensor_instructions++;
-        run->worker->counters.tensor_macs += (uint64_t)64 * insn->wgmma.n * (uint32_t)form->rule.k;
+        count_mma(run, 64, insn->wgmma.n, form->rule.k);
         run->worker->counters.tensor_cycles +=
             insn->wgmma.n / 2; /* HW: m64nNk16 (32 bytes of K) in N / 2 cycles */
         async_issue(run, op);
@@ -391,9 +383,4 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
         time_mma_early(run);
     }
     return NEXT;
-}
-
-void wgmma_set_fn(struct insn *insn, int which) {
-    static const exec_fn fns[] = {exec_fence, exec_commit, exec_wait, exec_mma};
-    insn->fn = fns[which];
 }
