@@ -12,22 +12,17 @@
 #define MAX_POWER 8u /* highest hbm_loaded_power, which is a loop's length */
 
 /* The build embeds the chips' files, so that a program needs no path. */
-#define EMBED(name)                                                                                            \
-    __asm__(".section .rodata\n.global chip_text_" #name "\nchip_text_" #name                                  \
-            ":\n.incbin \"simulator/clock/chips/" #name ".json\"\n.byte 0\n.previous\n");                      \
-    extern const char chip_text_##name[] __attribute__((visibility("hidden")))
-EMBED(h200);
-EMBED(b200);
-EMBED(rtx5090);
-
+#define EMBED(symbol, file)                                                                                    \
+    __asm__(".section .rodata\n.global " #symbol "\n" #symbol ":\n.incbin \"simulator/clock/chips/" file       \
+            "\"\n.byte 0\n.previous\n");                                                                       \
+    extern const char symbol[] __attribute__((visibility("hidden")))
+EMBED(chip_text_h200, "h200.json");
+EMBED(chip_text_b200, "b200.json");
+EMBED(chip_text_rtx5090, "rtx5090.json");
 /* How far off each chip's model is: a line written by simulator/calibration. */
-#define EMBED_ERROR(name)                                                                                      \
-    __asm__(".section .rodata\n.global chip_error_" #name "\nchip_error_" #name                                \
-            ":\n.incbin \"simulator/clock/chips/" #name ".error\"\n.byte 0\n.previous\n");                     \
-    extern const char chip_error_##name[] __attribute__((visibility("hidden")))
-EMBED_ERROR(h200);
-EMBED_ERROR(b200);
-EMBED_ERROR(rtx5090);
+EMBED(chip_error_h200, "h200.error");
+EMBED(chip_error_b200, "b200.error");
+EMBED(chip_error_rtx5090, "rtx5090.error");
 
 struct reader {
     const char *at, *end;
@@ -291,14 +286,15 @@ static bool own(struct chip *chip, const char *text, const char *error, bool mac
 
 bool chip_load(struct chip *chip, const char *name, bool machine, char *message, size_t room) {
     size_t length = strlen(name);
-    if (strcmp(name, "h200") == 0) {
-        return own(chip, chip_text_h200, chip_error_h200, machine, message, room);
-    }
-    if (strcmp(name, "b200") == 0) {
-        return own(chip, chip_text_b200, chip_error_b200, machine, message, room);
-    }
-    if (strcmp(name, "rtx5090") == 0) {
-        return own(chip, chip_text_rtx5090, chip_error_rtx5090, machine, message, room);
+    static const struct {
+        const char *name, *text, *error;
+    } known[] = {{"h200", chip_text_h200, chip_error_h200},
+                 {"b200", chip_text_b200, chip_error_b200},
+                 {"rtx5090", chip_text_rtx5090, chip_error_rtx5090}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(name, known[i].name) == 0) {
+            return own(chip, known[i].text, known[i].error, machine, message, room);
+        }
     }
     bool path = strchr(name, '/') != NULL || (length > 5 && strcmp(name + length - 5, ".json") == 0);
     FILE *file = path ? fopen(name, "rb") : NULL;

@@ -47,7 +47,7 @@ void timing_free(struct timing *timing) {
         free(timing->sm[i].slices);
     }
     for (uint32_t i = 0; timing != NULL && i < timing->nislands; i++) {
-        free(timing->islands[i].events);
+        free(timing->islands[i].agenda.events);
     }
     for (uint64_t i = 0; timing != NULL && timing->launch != NULL && i < timing->launches && i < MAX_LAUNCHES;
          i++) {
@@ -62,7 +62,7 @@ void timing_free(struct timing *timing) {
         free(timing->launch);
         free(timing->machine_code);
         free(timing->requests);
-        free(timing->turns.heap);
+        free(timing->turns.events);
         free(timing->islands);
         timeline_free(timing->timeline);
         free(timing);

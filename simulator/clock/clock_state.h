@@ -219,19 +219,24 @@ struct request {
     uint32_t row_base;
 };
 
-/* A time at which a warp continues or an operation takes effect. */
+/* A time at which a warp continues or an operation takes effect, or a part of a request that waits for its
+ * turn. */
 struct event {
-    ticks at;
-    uint64_t number;
+    ticks at;        /* of a part: bytes that are served before it */
+    uint64_t number; /* orders equal times; of a part: the request's */
     struct warp *warp;
     struct async_op *op;
-    uint8_t stage;
+    uint8_t stage; /* or which part */
+};
+
+struct agenda { /* a heap, earliest first */
+    struct event *events;
+    uint32_t count, room;
 };
 
 /* The SMs of a cluster's place: they share only L2 and HBM with others, so they advance by themselves. */
 struct island {
-    struct event *events; /* a heap, earliest first */
-    uint32_t count, room;
+    struct agenda agenda;
     uint32_t first_sm, sms;
     uint32_t resident;       /* clusters */
     ticks gone[PLACES];      /* ends of the last PLACES clusters, by their number */
@@ -263,13 +268,7 @@ struct timing {
     uint64_t l2_lines;
     struct request *requests;
     uint32_t nrequests, requests_room;
-    struct turns { /* a heap of parts of requests, in the order in which they are served */
-        struct turn {
-            uint64_t key;
-            uint32_t request, part;
-        } *heap;
-        uint32_t count, room;
-    } turns;
+    struct agenda turns; /* parts of requests, in the order in which they are served */
     struct island *islands;
     uint32_t nislands;
     uint64_t number; /* the next event's or request's */
@@ -327,6 +326,10 @@ static inline ticks booked(struct server *server, ticks at, ticks length) {
     server->free = start + length;
     server->busy += length;
     return start;
+}
+
+static inline struct timing *timing_of(const struct warp *warp) {
+    return warp->cta->cluster->launch->timing;
 }
 
 static inline struct sm_time *sm_of(const struct cta *cta) {

@@ -32,7 +32,7 @@ bool time_islands(struct launch *launch, uint32_t ctas) {
     const struct chip *chip = &timing->chip;
     uint32_t sms = (uint32_t)chip->sms, part = 0, size;
     for (uint32_t i = 0; i < timing->nislands; i++) {
-        free(timing->islands[i].events);
+        free(timing->islands[i].agenda.events);
     }
     free(timing->islands);
     timing->nislands = 0;

@@ -1,4 +1,4 @@
-/* An island's events: a heap by time, equal times in the order in which they were added. */
+/* Events in the order of time: a heap. */
 #include <stdlib.h>
 
 #include "timing.h"
@@ -7,43 +7,41 @@ static bool before(const struct event *a, const struct event *b) {
     return a->at != b->at ? a->at < b->at : a->number < b->number;
 }
 
-void event_add(struct timing *timing, struct island *island, struct event event) {
-    if (island->count == island->room) {
-        uint32_t room = island->room == 0 ? 64 : 2 * island->room;
-        struct event *grown = realloc(island->events, room * sizeof *grown);
-        if (grown == NULL) {
-            timing->no_memory = true;
-            return;
-        }
-        island->events = grown;
-        island->room = room;
+void event_put(struct timing *timing, struct agenda *agenda, struct event event) {
+    if (!LIST_GROW(agenda->events, agenda->count, agenda->room)) {
+        timing->no_memory = true;
+        return;
     }
-    event.number = timing->number++;
-    uint32_t at = island->count++;
-    while (at > 0 && before(&event, &island->events[(at - 1) / 2])) {
-        island->events[at] = island->events[(at - 1) / 2];
+    uint32_t at = agenda->count++;
+    while (at > 0 && before(&event, &agenda->events[(at - 1) / 2])) {
+        agenda->events[at] = agenda->events[(at - 1) / 2];
         at = (at - 1) / 2;
     }
-    island->events[at] = event;
+    agenda->events[at] = event;
 }
 
-struct event event_take(struct island *island) {
-    struct event first = island->events[0], last = island->events[--island->count];
+struct event event_take(struct agenda *agenda) {
+    struct event first = agenda->events[0], last = agenda->events[--agenda->count];
     uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= island->count) {
+    for (uint32_t child = 1; child < agenda->count; child = 2 * at + 1) {
+        child += child + 1 < agenda->count && before(&agenda->events[child + 1], &agenda->events[child]);
+        if (!before(&agenda->events[child], &last)) {
             break;
         }
-        child += child + 1 < island->count && before(&island->events[child + 1], &island->events[child]);
-        if (!before(&island->events[child], &last)) {
-            break;
-        }
-        island->events[at] = island->events[child];
+        agenda->events[at] = agenda->events[child];
         at = child;
     }
-    island->events[at] = last;
+    agenda->events[at] = last;
     return first;
+}
+
+ticks event_next(const struct agenda *agenda) {
+    return agenda->count > 0 ? agenda->events[0].at : NEVER;
+}
+
+void event_add(struct timing *timing, struct island *island, struct event event) {
+    event.number = timing->number++;
+    event_put(timing, &island->agenda, event);
 }
 
 struct island *island_of(const struct timing *timing, const struct cta *cta) {

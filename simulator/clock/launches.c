@@ -155,7 +155,7 @@ static void list(const struct launch *launch) {
 }
 
 void time_warp_end(struct warp *warp, ticks at) {
-    struct timing *timing = warp->cta->cluster->launch->timing;
+    struct timing *timing = timing_of(warp);
     struct timed_launch *listed = &timing->running;
     path_end(timing, island_of(timing, warp->cta), warp, at);
     timeline_life(timing, warp, at);

@@ -15,16 +15,10 @@ static bool l1_hit(struct sm_time *sm, uint64_t line) {
 /* ---- requests ---- */
 
 struct request *time_request(struct timing *timing) {
-    if (timing->nrequests == timing->requests_room) {
-        uint32_t room = timing->requests_room == 0 ? 1024 : 2 * timing->requests_room;
-        struct request *grown = realloc(timing->requests, room * sizeof *grown);
-        if (grown == NULL) {
-            timing->no_memory = true;
-            static struct request lost;
-            return &lost;
-        }
-        timing->requests = grown;
-        timing->requests_room = room;
+    if (!LIST_GROW(timing->requests, timing->nrequests, timing->requests_room)) {
+        timing->no_memory = true;
+        static struct request lost;
+        return &lost;
     }
     struct request *request = &timing->requests[timing->nrequests++];
     *request = (struct request){.number = timing->number++};
@@ -192,7 +186,7 @@ void time_settle(struct timing *timing) {
     qsort(timing->requests, timing->nrequests, sizeof *timing->requests, by_time);
     if (timing->nrequests > 0) {
         timing->hbm_late = time_loaded(timing, timing->requests[0].at);
-        timing->no_memory |= !time_turns(timing);
+        time_turns(timing);
     }
     for (uint32_t i = 0; i < timing->nrequests; i++) {
         const struct request *request = &timing->requests[i];

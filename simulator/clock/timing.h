@@ -83,8 +83,8 @@ void time_filled(struct timing *timing, uint64_t address, uint64_t bytes);
 
 /* ---- memory (memory_path.c, turns.c) ---- */
 
-/* Sets near and far of the window's loads: how long each waits for L2 and HBM.  False: no memory. */
-bool time_turns(struct timing *timing);
+/* Sets near and far of the window's loads: how long each waits for L2 and HBM. */
+void time_turns(struct timing *timing);
 struct request *time_request(struct timing *timing);
 /* Returns when L2 has taken the SM's stores up to `at`, as far as they have been served. */
 ticks time_stores_taken(const struct sm_time *sm, ticks at);
@@ -102,8 +102,11 @@ bool time_word(const struct warp *warp, const struct split *split, ticks ready);
 
 /* ---- events (events.c) ---- */
 
+void event_put(struct timing *timing, struct agenda *agenda, struct event event);
+struct event event_take(struct agenda *agenda); /* the earliest */
+ticks event_next(const struct agenda *agenda);  /* when that is; NEVER: none */
+/* event_put behind the events of the same time. */
 void event_add(struct timing *timing, struct island *island, struct event event);
-struct event event_take(struct island *island);
 struct island *island_of(const struct timing *timing, const struct cta *cta);
 /* The operation reaches `stage` at `at`. */
 void event_add_stage(struct timing *timing, struct async_op *op, const struct cta *cta, ticks at,

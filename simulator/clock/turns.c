@@ -1,6 +1,4 @@
 /* The order in which L2 and HBM serve the requests of a window. */
-#include <stdlib.h>
-
 #include "timing.h"
 
 #define PART_BYTES 512 /* the least that a copy gets in a turn */
@@ -11,33 +9,6 @@
 static uint32_t parts_of(const struct request *request) {
     uint64_t parts = request->op == NULL || request->store ? 1 : request->bytes / PART_BYTES;
     return parts < 1 ? 1 : parts > MOST_PARTS ? MOST_PARTS : (uint32_t)parts;
-}
-
-static bool before(const struct turn *a, const struct turn *b) {
-    return a->key != b->key ? a->key < b->key : a->request < b->request;
-}
-
-static void push_turn(struct turns *turns, struct turn turn) {
-    uint32_t at = turns->count++;
-    for (; at > 0 && before(&turn, &turns->heap[(at - 1) / 2]); at = (at - 1) / 2) {
-        turns->heap[at] = turns->heap[(at - 1) / 2];
-    }
-    turns->heap[at] = turn;
-}
-
-static struct turn pop_turn(struct turns *turns) {
-    struct turn first = turns->heap[0], last = turns->heap[--turns->count];
-    uint32_t at = 0;
-    for (uint32_t child = 1; child < turns->count; child = 2 * at + 1) {
-        child += child + 1 < turns->count && before(&turns->heap[child + 1], &turns->heap[child]);
-        if (!before(&turns->heap[child], &last)) {
-            break;
-        }
-        turns->heap[at] = turns->heap[child];
-        at = child;
-    }
-    turns->heap[at] = last;
-    return first;
 }
 
 /* Books a part of a request at L2 or HBM; returns how long it waits.
@@ -63,19 +34,11 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
 }
 
 /* Sets every load's wait for L2 (near) or HBM (far). */
-static bool take_turns(struct timing *timing, bool far) {
+static void take_turns(struct timing *timing, bool far) {
     struct shared_resource *resource = far ? timing->hbm : timing->l2_load;
-    struct turns *turns = &timing->turns;
+    struct agenda *turns = &timing->turns;
     uint32_t all = timing->nrequests, next = 0;
     uint64_t turn_now = 0;
-    if (all > turns->room) {
-        struct turn *grown = realloc(turns->heap, 2 * (size_t)all * sizeof *grown);
-        if (grown == NULL) {
-            return false;
-        }
-        turns->heap = grown;
-        turns->room = 2 * all;
-    }
     for (uint32_t i = 0; i < timing->chip.sms; i++) {
         timing->sm[i].turn = 0;
     }
@@ -86,33 +49,33 @@ static bool take_turns(struct timing *timing, bool far) {
             if (!request->store && bytes > 0) {
                 struct sm_time *sm = &timing->sm[request->sm];
                 sm->turn = (sm->turn > turn_now ? sm->turn : turn_now) + bytes / parts_of(request);
-                push_turn(turns, (struct turn){sm->turn, next, 0});
+                event_put(timing, turns, (struct event){.at = sm->turn, .number = next});
             }
             next++;
         }
         if (turns->count == 0) {
             break;
         }
-        struct turn turn = pop_turn(turns);
-        struct request *request = &timing->requests[turn.request];
+        struct event turn = event_take(turns);
+        struct request *request = &timing->requests[turn.number];
         uint32_t parts = parts_of(request);
         ticks wait = serve_part(timing, request, far, request->at, parts);
-        turn_now = turn.key;
+        turn_now = turn.at;
         if (far) {
             request->far = later(request->far, wait);
         } else {
             request->near = later(request->near, wait);
         }
-        if (++turn.part < parts) {
-            turn.key += (far ? request->missed : request->bytes) / parts;
+        if (++turn.stage < parts) {
+            turn.at += (far ? request->missed : request->bytes) / parts;
             struct sm_time *sm = &timing->sm[request->sm];
-            sm->turn = sm->turn > turn.key ? sm->turn : turn.key;
-            push_turn(turns, turn);
+            sm->turn = later(sm->turn, turn.at);
+            event_put(timing, turns, turn);
         }
     }
-    return true;
 }
 
-bool time_turns(struct timing *timing) {
-    return take_turns(timing, false) && take_turns(timing, true);
+void time_turns(struct timing *timing) {
+    take_turns(timing, false);
+    take_turns(timing, true);
 }

@@ -3,9 +3,8 @@
  * flag again, and moves arithmetic beside the MMAs before it.  One pass over a function, after each instruction
  * has its family. */
 #include <stdlib.h>
-#include <string.h>
 
-#include "clock/timing.h"
+#include "machine_code.h"
 
 #define LOGIC_INPUTS 3
 #define SHORT_SKIP   8  /* ptxas replaces a branch over at most this many instructions by predicates */
@@ -32,17 +31,13 @@ static struct row *row_of(const struct assembler *a, struct operand operand) {
                                         : NULL;
 }
 
-static bool named(const struct insn *insn, const char *name) {
-    size_t length = strlen(name);
-    return strncmp(insn->name, name, length) == 0 && (insn->name[length] == '.' || insn->name[length] == '\0');
-}
-
 static bool computes(const struct insn *insn) {
     return insn->timing >= FAMILY_ALU && insn->timing <= FAMILY_SPECIAL_FMA;
 }
 
 static bool takes_registers(const struct insn *insn) {
-    return insn->timing == FAMILY_TENSOR && named(insn, "wgmma.mma_async") && insn->wgmma.a_registers != 0;
+    return insn->timing == FAMILY_TENSOR && mnemonic_is(insn->name, "wgmma.mma_async") &&
+           insn->wgmma.a_registers != 0;
 }
 
 /* ---- definitions and uses ---- */
@@ -71,20 +66,15 @@ static void note_operands(const struct assembler *a) {
 
 /* ---- blocks ---- */
 
-/* A branch over a few instructions that predicates can replace. */
-static bool short_skip(const struct assembler *a, uint32_t pc) {
-    const struct insn *insn = &a->module->code[pc];
-    uint32_t target = insn->control.target;
-    if (insn->guard == 0 || target <= pc || target > pc + 1 + SHORT_SKIP || target >= a->end) {
-        return false;
+bool short_skip(const struct module *module, uint32_t pc, uint32_t most, uint32_t end) {
+    const struct insn *insn = &module->code[pc];
+    const uint32_t target = insn->control.target;
+    bool is_short = insn->guard != 0 && target > pc && target <= pc + 1 + most && target < end;
+    for (uint32_t i = pc + 1; is_short && i < target; i++) {
+        const struct insn *inside = &module->code[i];
+        is_short = inside->timing != FAMILY_BRANCH && !inside->aligned && inside->guard == 0;
     }
-    for (uint32_t i = pc + 1; i < target; i++) {
-        const struct insn *inside = &a->module->code[i];
-        if (inside->timing == FAMILY_BRANCH || inside->aligned || inside->guard != 0) {
-            return false;
-        }
-    }
-    return true;
+    return is_short;
 }
 
 static void note_blocks(const struct assembler *a) {
@@ -93,16 +83,17 @@ static void note_blocks(const struct assembler *a) {
         if (insn->timing != FAMILY_BRANCH) {
             continue;
         }
-        if (named(insn, "bra") && short_skip(a, pc)) {
+        if (mnemonic_is(insn->name, "bra") && short_skip(a->module, pc, SHORT_SKIP, a->end)) {
             memset(a->skipped + (pc - a->first), 1, insn->control.target - pc);
             continue;
         }
         if (pc + 1 < a->end) {
             a->leader[pc + 1 - a->first] = 1;
         }
-        if (named(insn, "bra") && insn->control.target >= a->first && insn->control.target < a->end) {
+        if (mnemonic_is(insn->name, "bra") && insn->control.target >= a->first &&
+            insn->control.target < a->end) {
             a->leader[insn->control.target - a->first] = 1;
-        } else if (named(insn, "brx")) {
+        } else if (mnemonic_is(insn->name, "brx")) {
             for (uint32_t i = 0; i < insn->control.targets->count; i++) {
                 a->leader[insn->control.targets->pc[i] - a->first] = 1;
             }
@@ -140,7 +131,8 @@ static void fold_constant(const struct assembler *a, struct insn *insn) {
 }
 
 static bool is_logic(const struct insn *insn) {
-    return (named(insn, "and") || named(insn, "or") || named(insn, "xor") || named(insn, "not")) &&
+    return (mnemonic_is(insn->name, "and") || mnemonic_is(insn->name, "or") || mnemonic_is(insn->name, "xor") ||
+            mnemonic_is(insn->name, "not")) &&
            insn->timing == FAMILY_ALU && insn->machine == 1 && insn->ndst == 1 && insn->guard == 0 &&
            insn->op[0].base == BASE_REGS;
 }
@@ -184,7 +176,7 @@ static void fold_logic(const struct assembler *a, uint32_t pc) {
 /* A setp of a selp between two constants gives back the selp's flag. */
 static void fold_flag(const struct assembler *a, uint32_t pc) {
     struct insn *made = &a->module->code[pc];
-    if (!named(made, "setp") || made->nop < 3 || made->op[made->ndst + 1u].base != BASE_CONST) {
+    if (!mnemonic_is(made->name, "setp") || made->nop < 3 || made->op[made->ndst + 1u].base != BASE_CONST) {
         return;
     }
     const struct row *row = row_of(a, made->op[made->ndst]);
@@ -192,7 +184,8 @@ static void fold_flag(const struct assembler *a, uint32_t pc) {
         return;
     }
     struct insn *number = &a->module->code[row->def - 1];
-    if (named(number, "selp") && number->op[1].base == BASE_CONST && number->op[2].base == BASE_CONST) {
+    if (mnemonic_is(number->name, "selp") && number->op[1].base == BASE_CONST &&
+        number->op[2].base == BASE_CONST) {
         made->timing = number->timing = FAMILY_FREE;
     }
 }
@@ -229,8 +222,8 @@ static void move_beside(const struct assembler *a, uint32_t mma) {
     bool committed = false;
     for (; pc < a->end && !a->leader[pc - a->first]; pc++) {
         struct insn *insn = &a->module->code[pc];
-        committed |= named(insn, "wgmma.commit_group");
-        if (committed && (takes_registers(insn) || named(insn, "wgmma.fence"))) {
+        committed |= mnemonic_is(insn->name, "wgmma.commit_group");
+        if (committed && (takes_registers(insn) || mnemonic_is(insn->name, "wgmma.fence"))) {
             break;
         }
         if (!committed || !can_move(a, pc, mma) || slots + insn->machine > MOST_MOVED) {
@@ -255,7 +248,7 @@ static void move_all(const struct assembler *a) {
             move_beside(a, pc);
             first = false;
         }
-        first |= named(insn, "wgmma.commit_group");
+        first |= mnemonic_is(insn->name, "wgmma.commit_group");
     }
 }
 

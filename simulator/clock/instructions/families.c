@@ -2,14 +2,7 @@
  *
  * A family stands for the machine instruction that ptxas 13.0 makes of it for sm_90a and sm_100a, and
  * insn->machine for how many.  assembler.c models what ptxas makes of several instructions together. */
-#include <string.h>
-
 #include "machine_code.h"
-
-static bool is(const char *name, const char *base) {
-    size_t length = strlen(base);
-    return strncmp(name, base, length) == 0 && (name[length] == '\0' || name[length] == '.');
-}
 
 static bool has(const char *name, const char *modifier) {
     return strstr(name, modifier) != NULL;
@@ -17,7 +10,7 @@ static bool has(const char *name, const char *modifier) {
 
 static bool any(const char *name, const char *const *bases, uint32_t count) {
     uint32_t at = 0;
-    while (at < count && !is(name, bases[at])) {
+    while (at < count && !mnemonic_is(name, bases[at])) {
         at++;
     }
     return at < count;
@@ -42,7 +35,7 @@ static bool is_wide(unsigned type) {
 
 static struct meaning arithmetic(const struct insn *insn, const char *name) {
     unsigned type = insn->type;
-    bool product = is(name, "mul") || is(name, "mad") || is(name, "fma");
+    bool product = mnemonic_is(name, "mul") || mnemonic_is(name, "mad") || mnemonic_is(name, "fma");
     if (type == T_F64) {
         return means(FAMILY_FMA, 4);
     }
@@ -108,29 +101,32 @@ static struct meaning mbarrier(const char *name) {
 }
 
 static struct meaning tensor(const char *name) {
-    if (is(name, "wmma") && !has(name, "wmma.mma")) {
+    if (mnemonic_is(name, "wmma") && !has(name, "wmma.mma")) {
         return means(FAMILY_MEMORY, 1);
     }
-    if (is(name, "mma") || is(name, "wmma")) {
+    if (mnemonic_is(name, "mma") || mnemonic_is(name, "wmma")) {
         return means(FAMILY_WARP_MMA, 1);
     }
     if (has(name, ".mma") || has(name, ".cp") || has(name, ".shift") || has(name, "tcgen05.commit")) {
         return means(FAMILY_TENSOR, 1);
     }
-    if (is(name, "wgmma.wait_group")) {
+    if (mnemonic_is(name, "wgmma.wait_group")) {
         return means(FAMILY_TENSOR_WAIT, 1);
     }
-    return means(is(name, "tcgen05.ld") || is(name, "tcgen05.st") ? FAMILY_TENSOR_LOAD : FAMILY_ISSUE, 1);
+    return means(mnemonic_is(name, "tcgen05.ld") || mnemonic_is(name, "tcgen05.st") ? FAMILY_TENSOR_LOAD
+                                                                                    : FAMILY_ISSUE,
+                 1);
 }
 
 static struct meaning real_function(const char *name) {
-    bool exact = !has(name, ".approx") && !is(name, "ex2") && !is(name, "tanh");
+    bool exact = !has(name, ".approx") && !mnemonic_is(name, "ex2") && !mnemonic_is(name, "tanh");
     return means(exact ? FAMILY_SPECIAL_FMA : FAMILY_SPECIAL, 1);
 }
 
 /* HW: a left shift by a constant is IMAD.SHL where the ALU is busier. */
 static bool is_short_left_shift(const struct insn *insn) {
-    return is(insn->name, "shl") && !is_wide(insn->type) && insn->nop == 3 && insn->op[2].base == BASE_CONST;
+    return mnemonic_is(insn->name, "shl") && !is_wide(insn->type) && insn->nop == 3 &&
+           insn->op[2].base == BASE_CONST;
 }
 
 static struct meaning meaning_of(const struct insn *insn) {
@@ -150,44 +146,44 @@ static struct meaning meaning_of(const struct insn *insn) {
     static const char *const others[] = {"prefetch", "nanosleep", "discard"};
     const char *name = insn->name;
     bool real = is_float_type(insn->type);
-    if (is(name, "mov")) {
+    if (mnemonic_is(name, "mov")) {
         return means(insn->move.clock != 0 ? FAMILY_CLOCK : FAMILY_FREE, 1);
     }
-    if (is(name, "ld")) {
+    if (mnemonic_is(name, "ld")) {
         return means(insn->space == SP_PARAM || insn->space == SP_CONST ? FAMILY_FREE : FAMILY_MEMORY, 1);
     }
-    if (is(name, "prefetch.global.L2")) {
+    if (mnemonic_is(name, "prefetch.global.L2")) {
         return means(FAMILY_PREFETCH, 1);
     }
-    if (is(name, "griddepcontrol")) {
+    if (mnemonic_is(name, "griddepcontrol")) {
         return means(has(name, ".wait") ? FAMILY_GRID_WAIT : FAMILY_GRID_LAUNCH, 1);
     }
-    return any(name, COUNTED(adds))                                 ? arithmetic(insn, name)
-           : any(name, COUNTED(carries))                            ? means(FAMILY_ADD, 1)
-           : any(name, COUNTED(dots))                               ? means(FAMILY_IMAD, 1)
-           : is_short_left_shift(insn)                              ? means(FAMILY_ADD, 1)
-           : any(name, COUNTED(special))                            ? means(FAMILY_SPECIAL, 1)
-           : any(name, COUNTED(functions))                          ? real_function(name)
-           : is(name, "div") && has(name, ".full")                  ? means(FAMILY_SPECIAL_FMA, 1)
-           : is(name, "div") || is(name, "rem")                     ? means(FAMILY_LONG, real ? 12 : 20)
-           : is(name, "cvt")                                        ? conversion(insn)
-           : any(name, COUNTED(free_names)) && !is_half(insn->type) ? means(FAMILY_FREE, 1)
-           : is(name, "shfl") || is(name, "movmatrix")              ? means(FAMILY_SHUFFLE, 1)
-           : any(name, COUNTED(votes))                              ? means(FAMILY_VOTE, 1)
-           : is(name, "elect")                                      ? means(FAMILY_FREE, 1)
-           : is(name, "redux")                                      ? means(FAMILY_REDUX, 1)
-           : any(name, COUNTED(branches))                           ? means(FAMILY_BRANCH, 1)
-           : any(name, COUNTED(memory))                             ? means(FAMILY_MEMORY, 1)
-           : any(name, COUNTED(matrices))                           ? means(FAMILY_MEMORY, 1)
-           : is(name, "bar") || is(name, "barrier")                 ? barrier(name)
-           : is(name, "fence") || is(name, "membar")                ? fence(name)
-           : is(name, "mbarrier")                                   ? mbarrier(name)
-           : is(name, "setmaxnreg")                                 ? means(FAMILY_SET_REGISTERS, 1)
-           : is(name, "cp")                                         ? copy(name)
-           : is(name, "clusterlaunchcontrol") ? means(has(name, "try") ? FAMILY_COPY : FAMILY_ALU, 1)
-           : any(name, COUNTED(tensors))      ? tensor(name)
-           : any(name, COUNTED(others))       ? means(FAMILY_ISSUE, 1)
-                                              : means(FAMILY_ALU, is_wide(insn->type) ? 2 : 1);
+    return any(name, COUNTED(adds))                                      ? arithmetic(insn, name)
+           : any(name, COUNTED(carries))                                 ? means(FAMILY_ADD, 1)
+           : any(name, COUNTED(dots))                                    ? means(FAMILY_IMAD, 1)
+           : is_short_left_shift(insn)                                   ? means(FAMILY_ADD, 1)
+           : any(name, COUNTED(special))                                 ? means(FAMILY_SPECIAL, 1)
+           : any(name, COUNTED(functions))                               ? real_function(name)
+           : mnemonic_is(name, "div") && has(name, ".full")              ? means(FAMILY_SPECIAL_FMA, 1)
+           : mnemonic_is(name, "div") || mnemonic_is(name, "rem")        ? means(FAMILY_LONG, real ? 12 : 20)
+           : mnemonic_is(name, "cvt")                                    ? conversion(insn)
+           : any(name, COUNTED(free_names)) && !is_half(insn->type)      ? means(FAMILY_FREE, 1)
+           : mnemonic_is(name, "shfl") || mnemonic_is(name, "movmatrix") ? means(FAMILY_SHUFFLE, 1)
+           : any(name, COUNTED(votes))                                   ? means(FAMILY_VOTE, 1)
+           : mnemonic_is(name, "elect")                                  ? means(FAMILY_FREE, 1)
+           : mnemonic_is(name, "redux")                                  ? means(FAMILY_REDUX, 1)
+           : any(name, COUNTED(branches))                                ? means(FAMILY_BRANCH, 1)
+           : any(name, COUNTED(memory))                                  ? means(FAMILY_MEMORY, 1)
+           : any(name, COUNTED(matrices))                                ? means(FAMILY_MEMORY, 1)
+           : mnemonic_is(name, "bar") || mnemonic_is(name, "barrier")    ? barrier(name)
+           : mnemonic_is(name, "fence") || mnemonic_is(name, "membar")   ? fence(name)
+           : mnemonic_is(name, "mbarrier")                               ? mbarrier(name)
+           : mnemonic_is(name, "setmaxnreg")                             ? means(FAMILY_SET_REGISTERS, 1)
+           : mnemonic_is(name, "cp")                                     ? copy(name)
+           : mnemonic_is(name, "clusterlaunchcontrol") ? means(has(name, "try") ? FAMILY_COPY : FAMILY_ALU, 1)
+           : any(name, COUNTED(tensors))               ? tensor(name)
+           : any(name, COUNTED(others))                ? means(FAMILY_ISSUE, 1)
+                                                       : means(FAMILY_ALU, is_wide(insn->type) ? 2 : 1);
 }
 
 #define WAIT_LOOP 12 /* most instructions of a loop that only repeats a try_wait */
@@ -201,7 +197,7 @@ static bool looks_ahead(const struct module *module, uint32_t at) {
         if (has(insn->name, "try_wait")) {
             return false;
         }
-        if (is(insn->name, "bra") && insn->control.target <= at) {
+        if (mnemonic_is(insn->name, "bra") && insn->control.target <= at) {
             return at - insn->control.target > WAIT_LOOP;
         }
     }

@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-static struct timing *timing_of(const struct warp *warp) {
-    return warp->cta->cluster->launch->timing;
-}
-
 static const struct insn *insn_of(const struct warp *warp, const struct split *split) {
     return &warp->cta->cluster->launch->module->code[split->pc];
 }

@@ -3,6 +3,8 @@
 #ifndef SIM_CLOCK_MACHINE_CODE_H
 #define SIM_CLOCK_MACHINE_CODE_H
 
+#include <string.h>
+
 #include "clock/timing.h"
 
 #define HUNDREDTHS 100 /* the file's charges are in hundredths */
@@ -30,6 +32,15 @@ static inline ticks time_until_next(const struct machine_code *machine, const st
     return machine->order == 0 ? 0 : later(machine->after, chip->issue_interval);
 }
 
+/* True if a mnemonic is `base`, whatever its modifiers. */
+static inline bool mnemonic_is(const char *name, const char *base) {
+    const size_t length = strlen(base);
+    return strncmp(name, base, length) == 0 && (name[length] == '.' || name[length] == '\0');
+}
+
+/* True for a branch over at most `most` instructions, before `end`, that predicates can replace (assembler.c).
+ */
+bool short_skip(const struct module *module, uint32_t pc, uint32_t most, uint32_t end);
 /* Reads the module's file in the folder, named by the hash of its text, and puts its code into ptxas' order. If
  * there is none, writes the text there.  False with a `message`, which is empty if memory is exhausted. */
 bool machine_code_read(struct module *module, const struct chip *chip, const char *folder, char *message,

@@ -4,7 +4,6 @@
  * overwrite nothing that is still needed, the first in machine code comes next.  Instructions without machine
  * code come as soon as possible.  Short branches that ptxas replaced by predicates become predicates. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "machine_code.h"
 
@@ -43,10 +42,6 @@ static bool is_absent(const struct order *o, uint32_t pc) {
     return o->module->machine[pc].order == 0;
 }
 
-static bool named(const struct insn *insn, const char *name) {
-    return strncmp(insn->name, name, strlen(name)) == 0;
-}
-
 /* ---- branches that are predicates in machine code ---- */
 
 static enum next do_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
@@ -54,21 +49,11 @@ static enum next do_nothing(struct run *run, const struct insn *insn, uint32_t m
     return NEXT;
 }
 
-static bool can_skip(const struct order *o, uint32_t pc) {
-    const struct insn *insn = &o->module->code[pc];
-    uint32_t target = insn->control.target;
-    bool is_short = target > pc && target <= pc + 1 + SHORT_SKIP && target <= o->function->end_pc;
-    for (uint32_t i = pc + 1; is_short && i < target; i++) {
-        const struct insn *inside = &o->module->code[i];
-        is_short = inside->timing != FAMILY_BRANCH && !inside->aligned && inside->guard == 0;
-    }
-    return is_short && insn->guard != 0;
-}
-
 static void use_predicates(const struct order *o) {
     for (uint32_t pc = o->function->first_pc; pc < o->function->end_pc; pc++) {
         struct insn *insn = &o->module->code[pc];
-        if (!named(insn, "bra") || !is_absent(o, pc) || !can_skip(o, pc)) {
+        if (!mnemonic_is(insn->name, "bra") || !is_absent(o, pc) ||
+            !short_skip(o->module, pc, SHORT_SKIP, o->function->end_pc)) {
             continue;
         }
         for (uint32_t i = pc + 1; i < insn->control.target; i++) {
@@ -112,11 +97,11 @@ static void note_leaders(const struct order *o) {
             continue;
         }
         o->leader[pc + 1 - first] = true;
-        if (named(insn, "brx")) {
+        if (mnemonic_is(insn->name, "brx")) {
             for (uint32_t i = 0; i < insn->control.targets->count; i++) {
                 o->leader[insn->control.targets->pc[i] - first] = true;
             }
-        } else if (named(insn, "bra")) {
+        } else if (mnemonic_is(insn->name, "bra")) {
             o->leader[insn->control.target - first] = true;
         }
     }
@@ -125,7 +110,7 @@ static void note_leaders(const struct order *o) {
 static void note_tensor_rows(const struct order *o) {
     for (uint32_t pc = o->function->first_pc; pc < o->function->end_pc; pc++) {
         const struct insn *insn = &o->module->code[pc];
-        for (uint32_t i = 0; named(insn, "wgmma.mma") && i < insn->nop; i++) {
+        for (uint32_t i = 0; mnemonic_is(insn->name, "wgmma.mma_async") && i < insn->nop; i++) {
             if (insn->op[i].base == BASE_REGS && !insn->op[i].sink) {
                 o->tensor[insn->op[i].off / ROW32] = true;
             }
@@ -136,15 +121,9 @@ static void note_tensor_rows(const struct order *o) {
 /* ---- dependencies ---- */
 
 static void add_edge(struct order *o, uint32_t from, uint32_t to) {
-    if (o->nedges == o->edges_room) {
-        uint32_t room = 2 * o->edges_room + 1024;
-        struct edge *grown = realloc(o->edges, room * sizeof *grown);
-        if (grown == NULL) {
-            o->room = false;
-            return;
-        }
-        o->edges = grown;
-        o->edges_room = room;
+    if (!LIST_GROW(o->edges, o->nedges, o->edges_room)) {
+        o->room = false;
+        return;
     }
     o->edges[o->nedges++] = (struct edge){to, o->edges_of[from]};
     o->edges_of[from] = o->nedges;
@@ -169,15 +148,9 @@ static void note_use(struct order *o, struct last *last, uint32_t at) {
     if (last->def != 0) {
         add_edge(o, last->def - 1, at);
     }
-    if (o->nuses == o->uses_room) {
-        uint32_t room = 2 * o->uses_room + 1024;
-        struct use *grown = realloc(o->uses, room * sizeof *grown);
-        if (grown == NULL) {
-            o->room = false;
-            return;
-        }
-        o->uses = grown;
-        o->uses_room = room;
+    if (!LIST_GROW(o->uses, o->nuses, o->uses_room)) {
+        o->room = false;
+        return;
     }
     o->uses[o->nuses++] = (struct use){at, last->use};
     last->use = o->nuses;
@@ -264,7 +237,7 @@ static void note_effects(struct order *o, uint32_t first, uint32_t end) {
         }
         effect = at + 1;
         pending = absent;
-        wait = named(insn, "wgmma.wait") ? at + 1 : wait;
+        wait = mnemonic_is(insn->name, "wgmma.wait_group") ? at + 1 : wait;
     }
     chain_effects(o, first, count);
 }

@@ -1,10 +1,6 @@
 /* When an instruction's operands and results are ready, and the pipe that it uses (operands.h). */
 #include "operands.h"
 
-static struct timing *timing_of(const struct warp *warp) {
-    return warp->cta->cluster->launch->timing;
-}
-
 /* ---- operands ---- */
 
 static uint32_t row_base(const struct warp *warp, const struct split *split) {

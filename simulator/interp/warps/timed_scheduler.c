@@ -156,14 +156,14 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
         }
         /* A store that waits for the port queues behind stores that have waited longer. */
         bool behind = at > timing->now && time_stores(warp, split);
-        if (at >= until || (island->count > 0 && island->events[0].at < at + behind) || yields(warp, at)) {
+        if (at >= until || event_next(&island->agenda) < at + behind || yields(warp, at)) {
             look_again(warp, timing, at);
             return;
         }
         timing->now = at;
         (void)run_warp(warp, worker, 1);
         wake(cluster, timing, at);
-        if (island->count > 0 && island->events[0].at <= at) { /* warps due at the same time alternate */
+        if (event_next(&island->agenda) <= at) { /* warps due at the same time alternate */
             look_again(warp, timing, at);
             return;
         }
@@ -182,8 +182,8 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
 
 static void run_island(struct worker *worker, struct island *island, ticks until) {
     struct timing *timing = worker->launch->timing;
-    while (island->count > 0 && island->events[0].at < until) {
-        struct event event = event_take(island);
+    while (event_next(&island->agenda) < until) {
+        struct event event = event_take(&island->agenda);
         timing->now = event.at;
         if (event.warp != NULL) {
             if (!event.warp->cta->cluster->failed && event.at == event.warp->time->due) {
@@ -211,8 +211,8 @@ static void run_island(struct worker *worker, struct island *island, ticks until
 static ticks earliest(const struct timing *timing) {
     ticks first = NEVER;
     for (uint32_t i = 0; i < timing->nislands; i++) {
-        const struct island *island = &timing->islands[i];
-        first = island->count > 0 && island->events[0].at < first ? island->events[0].at : first;
+        const ticks next = event_next(&timing->islands[i].agenda);
+        first = next < first ? next : first;
     }
     return first;
 }
