@@ -59,15 +59,19 @@ struct wide_block {
 
 enum { NO_EXPONENT = -4000 }; /* exponent of zero: sums with other exponents stay below all real ones */
 
+/* What each code of a format of at most 8 bits stands for. */
 struct wide_table {
     float value[256];
     int16_t exponent[256];
     uint8_t special[256];
+    bool filled;
 };
 
-static void fill_table(struct wide_table *t, enum tc_format format) {
+static const struct wide_table *table_of(enum tc_format format) {
+    static _Thread_local struct wide_table tables[TC_FORMATS];
     const struct tc_format_info *f = &tc_formats[format];
-    for (uint32_t code = 0; code < 256; code++) {
+    struct wide_table *t = &tables[format];
+    for (uint32_t code = 0; f->bits <= 8 && !t->filled && code < 256; code++) {
         uint32_t c = code & ((1u << f->bits) - 1), magnitude = c & ((1u << (f->bits - 1)) - 1);
         uint32_t exponent = magnitude >> f->fraction;
         t->value[code] = tc_to_f32(format, c);
@@ -75,6 +79,8 @@ static void fill_table(struct wide_table *t, enum tc_format format) {
             (int16_t)(!magnitude ? NO_EXPONENT : f->min_exponent + (exponent ? (int)exponent - 1 : 0));
         t->special[code] = magnitude > f->max_finite;
     }
+    t->filled = true;
+    return t;
 }
 
 static void decode_wide(struct wide_row *row, const uint8_t *codes, enum tc_format format, int k, int negate,
@@ -263,13 +269,7 @@ static void decode_block(const struct tc_mma_rule *rule, const struct tc_mma_ope
 
 static void wide_tile(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d,
                       int m, int n, bool accumulate) {
-    struct wide_table a_table, b_table;
-    if (tc_formats[rule->a].bits <= 8) {
-        fill_table(&a_table, rule->a);
-    }
-    if (tc_formats[rule->b].bits <= 8) {
-        fill_table(&b_table, rule->b);
-    }
+    const struct wide_table *a_table = table_of(rule->a), *b_table = table_of(rule->b);
     enum { ROWS = 128 };
     static _Thread_local struct wide_row rows[ROWS];
     for (int top = 0; top < m; top += ROWS) {
@@ -279,7 +279,7 @@ static void wide_tile(const struct tc_mma_rule *rule, const struct tc_mma_operan
             if (rule->a == TC_F16 && rule->k % LANES == 0) {
                 decode_half_row(&rows[i], codes, rule->k, rule->negate_a);
             } else {
-                decode_wide(&rows[i], codes, rule->a, rule->k, rule->negate_a, &a_table);
+                decode_wide(&rows[i], codes, rule->a, rule->k, rule->negate_a, a_table);
             }
             if (rule->scale_block) {
                 wide_scale(&rows[i], in->sfa + (top + i) * in->sfa_stride);
@@ -293,7 +293,7 @@ static void wide_tile(const struct tc_mma_rule *rule, const struct tc_mma_operan
                 decode_half_block(&block, in->b + j * in->b_stride, in->b_stride, columns, rule->k,
                                   rule->negate_b);
             } else {
-                decode_block(rule, in, j, columns, &b_table, &block);
+                decode_block(rule, in, j, columns, b_table, &block);
             }
             for (int i = 0; i < count; i++) {
                 uint32_t *row = d[top + i], redo;
