@@ -137,43 +137,54 @@ void path_queued(struct path *path, enum sim_step step, ticks wait) {
 
 /* ---- the lines that cost most ---- */
 
-static int by_size(const void *a, const void *b) {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x < y) - (x > y);
+struct group { /* samples with the same cost of one instruction, or of copies of it that unrolling made */
+    uint32_t place, cost, times;
+};
+
+static bool same_line(const struct module *module, uint32_t a, uint32_t b) {
+    const struct insn *one = &module->code[a], *other = &module->code[b];
+    return a == b || (one->loc != 0 && other->loc != 0 && strcmp(one->name, other->name) == 0 &&
+                      memcmp(&module->locs[one->loc], &module->locs[other->loc], sizeof *module->locs) == 0);
+}
+
+static int by_times(const void *a, const void *b) {
+    const struct group *x = a, *y = b;
+    return x->times != y->times ? (x->times < y->times) - (x->times > y->times)
+                                : (x->place > y->place) - (x->place < y->place);
 }
 
 void path_lines(const struct path *path, const struct module *module, struct sim_costly_line *lines) {
-    uint64_t runs[PATH_SAMPLES]; /* a sample, and above its 32 bits how often */
+    struct group groups[PATH_SAMPLES];
     uint32_t count = 0, all = path->nsamples, listed = 0;
-    for (uint32_t i = 0; i < all; i++) {
-        runs[i] = path->sample[i];
-    }
-    qsort(runs, all, sizeof *runs, by_size);
     for (uint32_t i = 0; i < path->nsamples; i++) {
-        all -= runs[i] % SIM_COSTS == SIM_STEP_BEFORE; /* the earlier launch has its own report */
-        if (count == 0 || (uint32_t)runs[count - 1] != runs[i]) {
-            runs[count++] = runs[i];
-        }
-        runs[count - 1] += (uint64_t)1 << 32;
-    }
-    qsort(runs, count, sizeof *runs, by_size);
-    for (uint32_t i = 0; i < count && listed < SIM_COSTLY; i++) {
-        const uint32_t cost = (uint32_t)runs[i] % SIM_COSTS;
-        const struct insn *insn = &module->code[(uint32_t)runs[i] / SIM_COSTS];
-        if (cost == SIM_STEP_BEFORE || cost == SIM_STEP_START) {
+        const uint32_t place = path->sample[i] / SIM_COSTS, cost = path->sample[i] % SIM_COSTS;
+        uint32_t at = 0;
+        all -= cost == SIM_STEP_BEFORE;                          /* the earlier launch has its own report */
+        if (cost == SIM_STEP_BEFORE || cost == SIM_STEP_START) { /* of no line */
             continue;
         }
+        while (at < count && (groups[at].cost != cost || !same_line(module, groups[at].place, place))) {
+            at++;
+        }
+        groups[at].times = at < count ? groups[at].times + 1 : 1;
+        groups[at].place = at < count && groups[at].place < place ? groups[at].place : place;
+        groups[at].cost = cost;
+        count += at == count;
+    }
+    qsort(groups, count, sizeof *groups, by_times);
+    for (; listed < count && listed < SIM_COSTLY; listed++) {
+        const struct insn *insn = &module->code[groups[listed].place];
         char *ptx = text_of(module, insn), *source = source_of(module, insn);
         if (ptx == NULL || source == NULL) {
             free(ptx);
             free(source);
             return;
         }
-        lines[listed++] = (struct sim_costly_line){.share = (double)(runs[i] >> 32) / all,
-                                                   .ptx_line = insn->line,
-                                                   .ptx = ptx,
-                                                   .source = source,
-                                                   .cost = (int)cost};
+        lines[listed] = (struct sim_costly_line){.share = (double)groups[listed].times / all,
+                                                 .ptx_line = insn->line,
+                                                 .ptx = ptx,
+                                                 .source = source,
+                                                 .cost = (int)groups[listed].cost};
     }
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.tests.sim_kit import Sim, body
+from simulator.tests.sim_kit import Sim, body, compile_cuda
 
 from .clock_kit import BARRIER, CHIP, INIT, MMA, OPERANDS, SHARED, SPIN, copy
 
@@ -92,6 +92,31 @@ def test_a_load_is_the_line_that_costs_most_only_if_something_waits_for_it(tmp_p
     hidden = looped(100, load, "rcp.approx.f32 %f1, %f1;\n" * 40, use, report=tmp_path)
     assert hidden["lines"][0]["ptx"].startswith("rcp.")
     assert hidden["chain"].get("loads of global memory", 0) < 100
+
+
+UNROLLED = r"""
+extern "C" __global__ void k(float *p) {
+    float x = 2;
+#pragma unroll
+    for (int i = 0; i < 200; i++)
+        asm volatile("rcp.approx.f32 %0, %0;" : "+f"(x));
+    *p = x;
+}
+"""
+
+
+def test_copies_of_an_instruction_that_unrolling_made_are_one_line(tmp_path):
+    text = compile_cuda(UNROLLED, tmp_path)
+    sim = Sim(text, chip="h200")
+    assert sim.launch("k", sim.buffer(np.zeros(4, np.float32)), block=32) == 0
+    launch = last_launch(sim, tmp_path)
+    first = launch["lines"][0]
+    assert first["ptx"].startswith("rcp.approx.f32") and first["cost"] == "latency of its result"
+    assert cost(launch, "rcp.")[1] == pytest.approx(200 * CHIP["special_latency"], rel=0.1)
+    numbers = [i for i, line in enumerate(text.splitlines(), 1) if "rcp.approx" in line]
+    assert first["ptx_line"] in numbers[:20] and len(numbers) == 200
+    written = next(i for i, line in enumerate(UNROLLED.splitlines(), 1) if "rcp.approx" in line)
+    assert first["source"].endswith(f":{written}")
 
 
 def test_a_copy_that_was_waited_for_is_the_line_that_costs_most(tmp_path):
