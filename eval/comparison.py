@@ -18,12 +18,12 @@ import torch
 from eval import spans
 from eval.cases import Case, case_seeds, fresh_seeds
 from eval.hardware import capacity, chip
-from eval.hardware.load import Load
+from eval.hardware.load import MOST_WAITING, Load
 from eval.judge import judges_of
 from eval.lending.layout import Layout
 from eval.session import Session
 from eval.spans import Spans
-from eval.stats import DEFAULT_BOUNDS, Bounds, Ratio, paired_interval, verdict
+from eval.stats import DEFAULT_BOUNDS, TOO_BUSY, Bounds, Ratio, paired_interval, verdict
 from eval.supervisor import FAILURES, Limits, Result, failure_text, round_inputs, take_over
 from eval.workers.worker import Failure
 from reference.problems.interface import BOARD, Shape
@@ -52,6 +52,7 @@ class Comparison:
     baseline: Result
     ratio: Ratio | None = None
     busy: bool = False  # whether others' work may have hidden a difference
+    favoured: bool = False  # whether it slowed the baseline alone, which proves no submission faster
 
     @property
     def passed(self) -> bool:
@@ -59,11 +60,27 @@ class Comparison:
         return self.own.passed and self.baseline.passed
 
 
-def words(ratio: Ratio | None, busy: bool) -> str:
+def words(ratio: Ratio | None, busy: bool, favoured: bool = False) -> str:
     """What a ratio says of the submission."""
     if ratio is None:
         return "too few pairs to decide"
+    if favoured and ratio.high < 1:
+        return TOO_BUSY
     return verdict(ratio, undecided=busy and ratio.high - ratio.low > WIDEST)
+
+
+def _favour(compared: Comparison, own: float, baseline: float) -> None:
+    """Doubts that the submission is faster if the baseline's threads waited for a processor for more of their time.
+
+    A submission may wait until others' work pauses while no clock runs.
+    """
+    if compared.ratio is None or compared.ratio.high >= 1 or baseline - own <= MOST_WAITING:
+        return
+    compared.favoured = True
+    compared.own.notes.append(
+        f"the baseline's threads waited for a processor for {100 * baseline:.0f} % of their time, the submission's for "
+        f"{100 * own:.0f} %"
+    )
 
 
 @contextlib.contextmanager
@@ -101,6 +118,7 @@ class _Side:
         self._floor = chip.Limit(result.case.shape, device)
         self._spans = _spans(result.case.shape, device, limits)
         self._call_us = 0.0  # in an earlier process
+        self.load = Load()
 
     def _calls(self) -> int:
         """How many calls a span has."""
@@ -108,7 +126,7 @@ class _Side:
             return spans.calls_of(self._spans, SPAN_US, self._call_us)
         return min(self._spans.inputs, max(WARM_UP_CALLS, math.ceil(SPAN_US / self._call_us)))
 
-    def time_process(self, load: Load) -> None:
+    def time_process(self) -> None:
         """Runs the submission in a process of its own, which ends before this returns, and keeps its median time.
 
         Raises Failure or chip.Impossible.
@@ -130,9 +148,8 @@ class _Side:
                 first = not self._call_us
                 session.round(case_seeds(result.case.seed, result.inputs if first else WARM_UP_CALLS), own, "check")
                 self._call_us = self._call_us or span(how.inputs if how.calls else WARM_UP_CALLS)
-                load.begin(session.pid)
+                session.waits = self.load
                 times_us = [span(self._calls()) for _ in range(SPANS)]
-                load.end()
                 self._floor.hold(min(times_us))
         finally:
             take_over(result, session)
@@ -156,7 +173,7 @@ def run_comparison(
     """
     inputs = round_inputs(case.shape, device, limits)
     compared = Comparison(Result(case, inputs=inputs, data=data), Result(case, inputs=inputs, data=data))
-    result, load, pairs, took_s = compared.own, Load(), 0, 0.0
+    result, pairs, took_s = compared.own, 0, 0.0
     begin = time.monotonic()
     try:
         sides = [
@@ -166,12 +183,14 @@ def run_comparison(
         while bounds.go_on(pairs, took_s):
             for side in random.SystemRandom().sample(sides, 2):
                 result = side.result
-                side.time_process(load)
+                side.time_process()
             pairs, took_s = pairs + 1, time.monotonic() - begin
             told(bounds.estimate(pairs, took_s))
     except FAILURES as failure:
         result.error = failure_text(failure)
         return compared
-    compared.busy = device.type == "cuda" or load.busy
+    compared.busy = device.type == "cuda" or any(side.load.busy for side in sides)
     compared.ratio = paired_interval([(compared.own.rounds_us, compared.baseline.rounds_us)])
+    if device.type == "cpu":
+        _favour(compared, *(side.load.waiting for side in sides))
     return compared

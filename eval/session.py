@@ -21,6 +21,7 @@ import torch
 
 from eval import sandbox, timing
 from eval.cases import Case
+from eval.hardware.load import Load
 from eval.lending.cuda import CudaLender
 from eval.lending.host import HostLender
 from eval.lending.layout import Layout, paired
@@ -88,6 +89,7 @@ class Session:
         self.worst_error: float | None = None  # the largest error / tolerance of the outputs checked
         self.wrong: dict[str, Any] | None = None  # where the wrong elements lie
         self.pid = 0  # the worker's
+        self.waits = Load()  # while the clock runs
         self.checked = 0  # outputs compared with the reference
         # Starts the threads of torch's loops: the submission may use up all processes, and libgomp ends a program that
         # gets no thread.
@@ -162,10 +164,12 @@ class Session:
         deadline = self._process.deadline()
         self._process.send({"request": request, "count": count})
         self._process.answer("ready", request, deadline)
+        self.waits.begin(self.pid)
         with contextlib.suppress(OSError):  # if the worker died, the missing answer reveals it
             self._lender.begin(self._process.channel)
         claim = self._process.answer("done", request, deadline)
         outputs = self._lender.take(count, sample)
+        self.waits.end()
         after()
         answer = self._process.answer("ok", request, deadline)
         try:

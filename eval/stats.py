@@ -82,13 +82,16 @@ def paired_interval(shapes: Sequence[tuple[Sequence[float], Sequence[float]]]) -
     return Ratio(*(math.exp(x) for x in (median(averages), averages[left_out - 1], averages[-left_out])))
 
 
+TOO_BUSY = "too busy to decide"
+
+
 def verdict(ratio: Ratio, undecided: bool = False) -> str:
     """'faster', 'slower', or 'no difference' when the interval holds 1; with `undecided` it then decides nothing."""
     if ratio.high < 1:
         return "faster"
     if ratio.low > 1:
         return "slower"
-    return "too busy to decide" if undecided else "no difference"
+    return TOO_BUSY if undecided else "no difference"
 
 
 class Bounds(NamedTuple):

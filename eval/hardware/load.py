@@ -37,6 +37,11 @@ class Load:
             self._waited += max(0, after[1] - before[1])
 
     @property
+    def waiting(self) -> float:
+        """The part of their time that they waited for a processor; all of it if nothing is known."""
+        return self._waited / (self._ran + self._waited) if self._ran else 1.0
+
+    @property
     def busy(self) -> bool:
         """Whether the machine was busy, or nothing is known of it."""
-        return not self._ran or self._waited > MOST_WAITING * (self._ran + self._waited)
+        return self.waiting > MOST_WAITING

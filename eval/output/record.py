@@ -114,7 +114,7 @@ def comparison_record(given: Given, baseline: Path, compared: Sequence[Compariso
                 "submission": case_record(one.own, chip_name),
                 "baseline": case_record(one.baseline, chip_name),
                 "ratio": one.ratio._asdict() if one.ratio else None,
-                "verdict": words(one.ratio, one.busy) if one.passed else None,
+                "verdict": words(one.ratio, one.busy, one.favoured) if one.passed else None,
             }
             for one in compared
         ],

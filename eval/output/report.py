@@ -251,12 +251,11 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
             continue
         times = [time_text(side.median_us) for side in (one.own, one.baseline)]
         pairs = str(len(one.own.rounds_us))
-        rows.append([shape, *times, pairs, *ratio_texts(one.ratio), words(one.ratio, one.busy)])
+        rows.append([shape, *times, pairs, *ratio_texts(one.ratio), words(one.ratio, one.busy, one.favoured)])
     if len(compared) > 1 and all(one.ratio for one in compared):
         ratio = paired_interval([(one.own.rounds_us, one.baseline.rounds_us) for one in compared])
-        rows.append(
-            ["geometric mean", "", "", "", *ratio_texts(ratio), words(ratio, any(one.busy for one in compared))]
-        )
+        busy, favoured = any(one.busy for one in compared), any(one.favoured for one in compared)
+        rows.append(["geometric mean", "", "", "", *ratio_texts(ratio), words(ratio, busy, favoured)])
     interval = f"{100 * PAIRED_CONFIDENCE:.0f} % interval"
     sizes = columns([one.own for one in compared])
     header = [sizes, "submission", "baseline", "pairs", "ratio", interval, "the submission is"]
@@ -265,6 +264,9 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
     unseen = max((max(ratio.high - 1, 1 - ratio.low) for ratio in alike), default=0.0)
     if unseen > WIDEST / 2:
         print(f"the processes of a file differ: a difference of less than {100 * unseen:.0f} % may not show")
+    for one in compared:
+        for note in one.own.notes:
+            print(f"{shape_text(one.own)}: {note}")
     print_failures([one.own for one in compared])
     failed = [replace(one.baseline, error=f"the baseline: {one.baseline.error}") for one in compared]
     print_failures([result for result, one in zip(failed, compared, strict=True) if one.baseline.error])

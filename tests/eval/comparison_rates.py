@@ -58,7 +58,7 @@ def main() -> int:
                 Path(folder) / f"{ratio}.py", Path(folder) / "1.0.py", parse_case(options.case), device,
                 limits_for(device, "benchmark"), bounds=Bounds(seconds=options.seconds),
             )  # fmt: skip
-            verdict = words(one.ratio, one.busy) if one.ratio else one.own.error or one.baseline.error
+            verdict = words(one.ratio, one.busy, one.favoured) if one.ratio else one.own.error or one.baseline.error
             print(ratio, one.ratio, len(one.own.rounds_us), "pairs:", verdict, flush=True)
             said[ratio].append((verdict, one.ratio and one.ratio.low <= ratio <= one.ratio.high))
     for ratio, found in said.items():

@@ -42,7 +42,7 @@ class Scripted:
         Scripted.running = self
         self.printed, self.sandbox, self.backend, self.libraries = "", State(), "", []
         self.worst_error, self.wrong, self.checked, self.left = 0.5, None, 0, ""
-        self.noise, self.pid = random.Random(len(Scripted.made)), 0
+        self.noise, self.waits = random.Random(len(Scripted.made)), load.Load()
         Scripted.made.append(self)
 
     def __enter__(self):
@@ -66,6 +66,8 @@ class Scripted:
         if self.name == "wrong" and len(Scripted.made) > 4:
             raise Failure("wrong result")
         Scripted.calls.append(calls)
+        self.waits.begin(0)
+        self.waits.end()
         return calls * self.each_us()
 
     def round(self, seeds, check, what):
@@ -138,9 +140,9 @@ def test_a_case_gets_as_many_pairs_as_the_time_allows(scripted, monkeypatch, bou
     now, said = [0.0], []
     monkeypatch.setattr(comparison.time, "monotonic", lambda: now[0])
 
-    def timed(self, load, process=comparison._Side.time_process):
+    def timed(self, process=comparison._Side.time_process):
         now[0] += each_s / 2
-        process(self, load)
+        process(self)
 
     monkeypatch.setattr(comparison._Side, "time_process", timed)
     one = run_comparison(Path("same"), Path("same"), CASE, CPU, LIMITS, bounds=bounds, told=said.append)
@@ -158,6 +160,26 @@ def test_a_wide_interval_decides_nothing_on_a_busy_machine():
     assert comparison.words(Ratio(1.0, 0.9, 1.2), True) == "too busy to decide"
     assert comparison.words(Ratio(1.0, 0.9, 1.2), False) == "no difference"
     assert comparison.words(Ratio(1.3, 1.1, 1.6), True) == "slower"
+
+
+@pytest.mark.parametrize(("waited", "word"), [(9, "faster"), (12, "too busy to decide")])
+def test_a_submission_that_was_timed_while_others_paused_is_not_called_faster(
+    scripted, monkeypatch, capsys, waited, word
+):
+    """Of 100 ns, the baseline's threads wait so many for a processor; the submission waits where no clock runs."""
+    looks = itertools.count()
+
+    def ran_and_waited(pid):
+        waits = waited if Scripted.running.name == "slow" else 1
+        return (look := next(looks)) * (100 - waits), look * waits
+
+    monkeypatch.setattr(load, "ran_and_waited", ran_and_waited)
+    one = compared("fast", "slow")
+    assert comparison.words(one.ratio, one.busy, one.favoured) == word
+    report.print_comparisons([one], "chip")
+    said = "8 16 64: the baseline's threads waited for a processor for 12 % of their time, the submission's for 1 %"
+    assert (said in (printed := capsys.readouterr().out)) == (word != "faster"), printed
+    assert comparison.words(compared("slow", "fast").ratio, True, True) == "slower"
 
 
 @pytest.mark.parametrize(("waited", "busy"), [(0, False), (10, False), (12, True)])
