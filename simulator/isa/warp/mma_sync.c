@@ -117,6 +117,10 @@ enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
     int after_c = first_c + form->d_regs;
     bool half = form->rule.d == TC_F16;
     (void)mask;
+    count_mma(run, form->m, form->n, form->rule.k);
+    if (run->launch->sim->options.no_values) {
+        return NEXT;
+    }
     gather_fragment(run, insn, first_a, form->a_regs, form->m / 8, a);
     gather_fragment(run, insn, first_b, form->b_regs, 1, b);
     if (form->contains) {
@@ -178,6 +182,5 @@ enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
                             : d[t / 4 + reg / 2 * 8][t % 4 * 2 + reg % 2];
         }
     }
-    count_mma(run, form->m, form->n, form->rule.k);
     return NEXT;
 }

@@ -15,6 +15,7 @@ from simulator.tests.clock.clock_kit import (
     INIT,
     MMA,
     OPERANDS,
+    PRODUCT,
     SHARED,
     SPIN,
     START,
@@ -318,16 +319,18 @@ def test_one_warp_keeps_its_quarter_of_an_sm_busy(tmp_path):
 
 
 def test_without_values_an_mma_leaves_its_registers_and_takes_its_time(tmp_path):
-    text = body(
-        "ld.param.u64 %rd1, [p];", OPERANDS, "mov.f32 %f1, 0f40A00000; setp.eq.u32 %p1, 0, 1;"
-        "wgmma.fence.sync.aligned;", MMA, "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
-        "st.global.f32 [%rd1], %f1;", registers=SHARED,
-    )  # fmt: skip
-    seen = []
-    for no_values in (False, True):
-        sim = Sim(text, chip="h200", no_values=no_values)
-        out = sim.buffer(np.zeros(32, np.float32))
-        assert sim.launch("k", out, block=128) == 0
-        seen.append((out[0], sim.time.kernel_cycles))
-    assert seen[0][0] != 5 and seen[1][0] == 5  # what was in shared memory is a trap pattern, whose product is not 5
-    assert seen[0][1] == seen[1][1]
+    group = f"wgmma.fence.sync.aligned; {MMA} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+    for mma in (group, "mov.u32 %r6, 0x3c003c00; mov.u32 %r7, %r6; mov.u32 %r8, %r6; mov.u32 %r9, %r6;" + PRODUCT):
+        text = body(
+            "ld.param.u64 %rd1, [p];", OPERANDS, "mov.f32 %f1, 0f40A00000; setp.eq.u32 %p1, 0, 1;", mma,
+            "st.global.f32 [%rd1], %f1;", registers=SHARED,
+        )  # fmt: skip
+        seen = []
+        for no_values in (False, True):
+            sim = Sim(text, chip="h200", no_values=no_values)
+            out = sim.buffer(np.zeros(32, np.float32))
+            assert sim.launch("k", out, block=128) == 0
+            seen.append((out[0], sim.time.kernel_cycles))
+        # What was in shared memory is a trap pattern, whose product is not 5; that of the registers is 16 + 5.
+        assert seen[0][0] != 5 and seen[1][0] == 5
+        assert seen[0][1] == seen[1][1]
