@@ -45,8 +45,7 @@ static uint32_t place_of(const struct warp *warp, const struct insn *insn) {
     return (uint32_t)(insn - warp->cta->cluster->launch->module->code);
 }
 
-/* The warp's next instruction has waited until then: for the last of its operands, then for its turn. */
-static void add_instruction(struct warp *warp, ticks until) {
+void path_started(struct warp *warp, ticks until) {
     struct path *path = &warp->time->path;
     const struct insn *latest = warp->time->latest;
     const int step = SIM_STEP_WARPS + (int)warp->index;
@@ -81,11 +80,7 @@ void path_issue(struct timing *timing, struct warp *warp, const struct insn *ins
     if (insn->timing == FAMILY_GRID_WAIT) {
         add(path, SIM_STEP_BEFORE, at);
     }
-    add_instruction(warp, at);
-}
-
-void path_started(struct warp *warp, ticks until) {
-    add_instruction(warp, until);
+    path_started(warp, at);
 }
 
 void path_wake(const struct timing *timing, struct warp *warp, ticks wake) {
@@ -100,7 +95,7 @@ void path_wake(const struct timing *timing, struct warp *warp, ticks wake) {
 
 void path_end(struct timing *timing, struct island *island, struct warp *warp, ticks at) {
     struct path *path = &warp->time->path;
-    add_instruction(warp, at);
+    path_started(warp, at);
     if (path->at >= island->path.at) {
         island->path = *path;
     }

@@ -27,7 +27,8 @@ struct module;
 void path_start(struct timing *timing, const struct island *island, struct warp *warp, ticks at);
 /* The warp issues an instruction. */
 void path_issue(struct timing *timing, struct warp *warp, const struct insn *insn);
-/* Its arithmetic, which issues ahead of its operands, has started at `until`. */
+/* The instruction has waited until then: for the last of its operands, then for its turn.  Arithmetic issues
+ * ahead of that. */
 void path_started(struct warp *warp, ticks until);
 /* The running event ends the warp's wait; the warp continues at `wake`. */
 void path_wake(const struct timing *timing, struct warp *warp, ticks wake);
