@@ -18,7 +18,8 @@ extern const struct geforce_costs {
     int64_t tile_cycles;          /* a tile's start and end */
 } geforce_costs;
 
-/* Tiles of C that a configuration computes. */
+/* Tiles of C that a configuration computes.  Each has a CTA for all of its K: shared K is faster for many rows
+ * alone (simulated, shark_tank/data/README.md, shared K). */
 int64_t geforce_tiles(const struct geforce_config *config, int64_t m, int64_t n, int64_t l);
 
 /* The predicted cycles of the busiest SM: its tiles, each with a start, an end, and stages as long as their

@@ -27,7 +27,8 @@ static const void *kernel_of(const struct extended_plan *plan, int tile) {
     return plan->joint ? blackwell_extended_joint_kernel(tile) : blackwell_extended_apart_kernel(tile);
 }
 
-/* The tile that the environment names, else the cheapest one that has a kernel. */
+/* The tile that the environment names, else the cheapest one that has a kernel.  No tile's K is shared, which
+ * few rows of A would gain from (simulated, shark_tank/data/README.md, shared K). */
 static int32_t select_tile(struct extended_plan *plan) {
     const struct problem *problem = plan->problem;
     const int64_t columns = plan->joint ? ceil_div(plan->b_rows, 2) : problem->n;
