@@ -140,7 +140,7 @@ static void take_busy(struct timed_launch *listed, const struct timing *timing) 
     listed->busy[SIM_HBM] = listed->busiest[SIM_HBM] = timing->hbm->server.busy;
 }
 
-static void list(const struct launch *launch) {
+static void list(struct launch *launch) {
     struct timing *timing = launch->timing;
     if (timing->launches < MAX_LAUNCHES) {
         timing->running.kernel = launch->kernel->name;
@@ -149,7 +149,9 @@ static void list(const struct launch *launch) {
         timing->running.alone = timing->end - later(timing->first_start, timing->before_end);
         timing->running.ctas = launch->ncluster * ctas_of_cluster(launch);
         take_busy(&timing->running, timing);
-        path_lines(&timing->running.path, launch->module, timing->running.lines);
+        if (!path_lines(&timing->running.path, launch->module, timing->running.lines)) {
+            launch_no_memory(launch);
+        }
         timing->launch[timing->launches] = timing->running;
     }
 }

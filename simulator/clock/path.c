@@ -148,7 +148,7 @@ static int by_times(const void *a, const void *b) {
                                 : (x->place > y->place) - (x->place < y->place);
 }
 
-void path_lines(const struct path *path, const struct module *module, struct sim_costly_line *lines) {
+bool path_lines(const struct path *path, const struct module *module, struct sim_costly_line *lines) {
     struct group groups[PATH_SAMPLES];
     uint32_t count = 0, all = path->nsamples, listed = 0;
     for (uint32_t i = 0; i < path->nsamples; i++) {
@@ -173,7 +173,7 @@ void path_lines(const struct path *path, const struct module *module, struct sim
         if (ptx == NULL || source == NULL) {
             free(ptx);
             free(source);
-            return;
+            return false;
         }
         lines[listed] = (struct sim_costly_line){.share = (double)groups[listed].times / all,
                                                  .ptx_line = insn->line,
@@ -181,6 +181,7 @@ void path_lines(const struct path *path, const struct module *module, struct sim
                                                  .source = source,
                                                  .cost = (int)groups[listed].cost};
     }
+    return true;
 }
 
 void path_free_lines(struct sim_costly_line *lines) {

@@ -37,9 +37,8 @@ void path_end(struct timing *timing, struct island *island, struct warp *warp, t
 void path_operation(struct timing *timing, const struct path *path, const char *kind);
 /* The path includes a wait in a queue of the memory path. */
 void path_queued(struct path *path, enum sim_step step, ticks wait);
-/* Writes the lines that took most of the path, fewer if there is no memory; path_free_lines frees their texts.
- */
-void path_lines(const struct path *path, const struct module *module, struct sim_costly_line *lines);
+/* Writes the lines that took most of the path; path_free_lines frees their texts.  False: no memory. */
+bool path_lines(const struct path *path, const struct module *module, struct sim_costly_line *lines);
 void path_free_lines(struct sim_costly_line *lines);
 
 /* ---- the timeline of each launch's first cluster (timeline.c) ---- */
