@@ -2,19 +2,12 @@
  * second book has the signals that order no memory, in the same way. */
 #include <stdlib.h>
 
+#include "machine/numbers.h"
 #include "releases.h"
 
 #define RELEASED_BYTES                                                                                         \
     ((size_t)64 << 20) /* budget of a launch for the clocks of releases, and for those of signals */
 #define READER_BYTES ((size_t)64 << 20) /* budget of a launch for tables of readers (global/races.c) */
-#define FIRST_ROOM   16
-
-/* A map from 64-bit keys to numbers from 1 on: open addressing, more than half of it free. */
-struct numbers {
-    uint64_t *key; /* + 1; 0: free */
-    uint32_t *value;
-    uint32_t count, room;
-};
 
 /* The releases of a cluster.  Each is stored with all that the cluster had released before. */
 struct released {
@@ -77,57 +70,6 @@ struct heard {
     struct notes from[BOOKS];
 };
 
-/* ---- numbers ---- */
-
-static void numbers_free(struct numbers *numbers) {
-    free(numbers->key);
-    free(numbers->value);
-    *numbers = (struct numbers){.count = 0};
-}
-
-static uint32_t place_of(const struct numbers *numbers, uint64_t key) {
-    const uint64_t golden = 0x9e3779b97f4a7c15u; /* Knuth's multiplicative hash */
-    uint32_t at = (uint32_t)(key * golden >> 32) & (numbers->room - 1);
-    while (numbers->key[at] != 0 && numbers->key[at] != key + 1) {
-        at = (at + 1) & (numbers->room - 1);
-    }
-    return at;
-}
-
-/* 0 if the key is not there. */
-static uint32_t number_of(const struct numbers *numbers, uint64_t key) {
-    return numbers->room == 0 ? 0 : numbers->value[place_of(numbers, key)];
-}
-
-/* NULL: no memory. */
-static uint32_t *number_at(struct numbers *numbers, uint64_t key) {
-    if (2 * (numbers->count + 1) > numbers->room) {
-        struct numbers grown = {.room = numbers->room == 0 ? FIRST_ROOM : 2 * numbers->room,
-                                .count = numbers->count};
-        grown.key = calloc(grown.room, sizeof *grown.key);
-        grown.value = calloc(grown.room, sizeof *grown.value);
-        if (grown.key == NULL || grown.value == NULL) {
-            numbers_free(&grown);
-            return NULL;
-        }
-        for (uint32_t i = 0; i < numbers->room; i++) {
-            if (numbers->key[i] != 0) {
-                uint32_t at = place_of(&grown, numbers->key[i] - 1);
-                grown.key[at] = numbers->key[i];
-                grown.value[at] = numbers->value[i];
-            }
-        }
-        numbers_free(numbers);
-        *numbers = grown;
-    }
-    uint32_t at = place_of(numbers, key);
-    if (numbers->key[at] == 0) {
-        numbers->key[at] = key + 1;
-        numbers->count++;
-    }
-    return &numbers->value[at];
-}
-
 /* ---- releases and flags ---- */
 
 struct races *races_make(void) {
@@ -178,25 +120,24 @@ void races_give_room(struct races *races, size_t bytes) {
     (void)atomic_fetch_sub(&races->reader_bytes, bytes);
 }
 
+/* The key of an address: another one for each, with low bits that differ. */
+static uint64_t mixed(uint64_t address) {
+    address *= 0x9e3779b97f4a7c15u; /* Knuth's multiplicative hash */
+    return address << 32 | address >> 32;
+}
+
 /* The element of `list` for a key, which is added if it is new; NULL: no memory. */
 static void *listed(struct numbers *numbers, uint64_t key, void **list, uint32_t *room, size_t size) {
-    uint32_t *place = number_at(numbers, key);
+    uint32_t *place = number_at(numbers, key, ONE_WORD);
     if (place == NULL) {
         return NULL;
     }
     if (*place == 0) {
-        uint32_t count = numbers->count;
-        if (count > *room) {
-            uint32_t more = *room == 0 ? FIRST_ROOM : 2 * *room;
-            void *grown = realloc(*list, more * size);
-            if (grown == NULL) {
-                return NULL;
-            }
-            memset((uint8_t *)grown + *room * size, 0, (more - *room) * size);
-            *list = grown;
-            *room = more;
+        if (!list_grow(list, numbers->count - 1, room, size, SHORT_LIST)) {
+            return NULL;
         }
-        *place = count;
+        memset((uint8_t *)*list + (numbers->count - 1) * size, 0, size);
+        *place = numbers->count;
     }
     return (uint8_t *)*list + (*place - 1) * size;
 }
@@ -284,7 +225,7 @@ static uint32_t cursor_of(struct notes *notes, uint32_t flag) {
 static bool tell_flag(struct book *book, const struct cluster *cluster, uint64_t address, struct notes *notes,
                       uint32_t heard, uint32_t release, bool of_cta) {
     void *list = book->flag;
-    struct flag *flag = listed(&book->flags, address, &list, &book->flag_room, sizeof *flag);
+    struct flag *flag = listed(&book->flags, mixed(address), &list, &book->flag_room, sizeof *flag);
     book->flag = list;
     bool done = flag != NULL && raise(book, flag, cluster->number, release);
     if (done && of_cta) {
@@ -352,7 +293,7 @@ void races_signalled(struct run *run, uint64_t address) {
 void heard_reset(struct heard *heard) {
     for (int i = 0; heard != NULL && i < BOOKS; i++) {
         heard->from[i].count = 0;
-        numbers_free(&heard->from[i].latest);
+        numbers_clear(&heard->from[i].latest);
         memset(heard->from[i].cursor, 0, sizeof heard->from[i].cursor);
     }
 }
@@ -366,7 +307,7 @@ void heard_free(struct heard *heard) {
 }
 
 static bool hear(struct notes *notes, uint32_t cluster, uint32_t release) {
-    uint32_t *latest = number_at(&notes->latest, cluster);
+    uint32_t *latest = number_at(&notes->latest, cluster, ONE_WORD);
     if (latest == NULL) {
         return false;
     }
@@ -395,7 +336,7 @@ static uint32_t listen(struct run *run, int which, uint64_t address, bool *narro
     }
     struct notes *notes = &cluster->heard->from[which];
     (void)pthread_mutex_lock(&races->lock);
-    uint32_t place = number_of(&book->flags, address);
+    uint32_t place = number_of(&book->flags, mixed(address), ONE_WORD);
     bool done = true;
     const struct flag *flag = place == 0 ? NULL : &book->flag[place - 1];
     *narrow = flag != NULL && flag->narrow != 0 && (flag->others || flag->narrow != cluster->number + 1);
@@ -437,7 +378,7 @@ static bool comes_after(const struct run *run, int which, uint32_t heard, uint32
         return false;
     }
     const struct notes *notes = &run->cluster->heard->from[which];
-    uint32_t last = number_of(&notes->latest, cluster);
+    uint32_t last = number_of(&notes->latest, cluster, ONE_WORD);
     while (last > heard) { /* notes that this thread does not know */
         last = notes->note[last - 1].earlier;
     }
@@ -446,7 +387,7 @@ static bool comes_after(const struct run *run, int which, uint32_t heard, uint32
     }
     const uint32_t release = notes->note[last - 1].release;
     (void)pthread_mutex_lock(&races->lock);
-    const struct released *of = &book->released[number_of(&book->clusters, cluster) - 1];
+    const struct released *of = &book->released[number_of(&book->clusters, cluster, ONE_WORD) - 1];
     bool known =
         clock_index < of->indices && of->clock[release - 1][(second ? of->indices : 0) + clock_index] >= value;
     (void)pthread_mutex_unlock(&races->lock);

@@ -3,69 +3,22 @@
 
 #include <stdlib.h>
 
-#define FIRST_ROOM 64
-
-static bool same(const struct issue *a, const struct issue *b) {
-    return a->cluster == b->cluster && a->warp == b->warp && a->pc == b->pc && a->occurrence == b->occurrence;
-}
-
-/* The index of an issue in the table, or of the free entry for it. */
-static uint32_t place_of(const struct issue_table *table, const struct issue *issue) {
-    uint64_t state =
-        issue->cluster << 32 ^ (uint64_t)issue->warp << 52 ^ (uint64_t)issue->pc << 24 ^ issue->occurrence;
-    uint32_t at = (uint32_t)next_random(&state) & (table->room - 1);
-    while (table->entry[at].occurrence != 0 && !same(&table->entry[at], issue)) {
-        at = (at + 1) & (table->room - 1);
-    }
-    return at;
-}
-
-static void table_free(struct issue_table *table) {
-    free(table->entry);
-    free(table->value);
-    *table = (struct issue_table){.count = 0};
-}
-
-static bool grow(struct issue_table *table) {
-    struct issue_table grown = {.room = table->room == 0 ? FIRST_ROOM : 2 * table->room, .count = table->count};
-    grown.entry = calloc(grown.room, sizeof *grown.entry);
-    grown.value = calloc(grown.room, sizeof *grown.value);
-    if (grown.entry == NULL || grown.value == NULL) {
-        table_free(&grown);
-        return false;
-    }
-    for (uint32_t i = 0; i < table->room; i++) {
-        if (table->entry[i].occurrence != 0) {
-            uint32_t at = place_of(&grown, &table->entry[i]);
-            grown.entry[at] = table->entry[i];
-            grown.value[at] = table->value[i];
-        }
-    }
-    table_free(table);
-    *table = grown;
-    return true;
-}
-
-/* The value stored for an issue, which is added with 0 if it is new; NULL: no memory. */
-static uint32_t *value_of(struct issue_table *table, const struct issue *issue) {
-    if (2 * (table->count + 1) > table->room && !grow(table)) {
-        return NULL;
-    }
-    uint32_t at = place_of(table, issue);
-    if (table->entry[at].occurrence == 0) {
-        table->entry[at] = *issue;
-        table->count++;
-    }
-    return &table->value[at];
+/* A map's key besides the cluster: a module has fewer than 2^22 instructions, a cluster fewer than 2^10 warps.
+ */
+static uint64_t minor_of(const struct issue *issue) {
+    return (uint64_t)issue->warp << 54 | (uint64_t)issue->pc << 32 | issue->occurrence;
 }
 
 bool schedule_delay(struct schedule *schedule, const struct issue *issue) {
-    return value_of(&schedule->delayed, issue) != NULL;
+    uint32_t *delayed = number_at(&schedule->delayed, issue->cluster, minor_of(issue));
+    if (delayed != NULL) {
+        *delayed = 1;
+    }
+    return delayed != NULL;
 }
 
 static bool is_delayed(const struct schedule *schedule, const struct issue *issue) {
-    return schedule->all || (schedule->delayed.room > 0 &&
-                             schedule->delayed.entry[place_of(&schedule->delayed, issue)].occurrence != 0);
+    return schedule->all || number_of(&schedule->delayed, issue->cluster, minor_of(issue)) != 0;
 }
 
 uint32_t schedule_issued(struct schedule *schedule, const struct run *run, const char *kind, int lane,
@@ -77,7 +30,7 @@ uint32_t schedule_issued(struct schedule *schedule, const struct run *run, const
     if (schedule->count >= schedule->most) {
         return 0;
     }
-    uint32_t *so_far = value_of(&schedule->issued, &issue);
+    uint32_t *so_far = number_at(&schedule->issued, issue.cluster, minor_of(&issue));
     if (so_far == NULL || !LIST_GROW(schedule->list, schedule->count, schedule->room)) {
         launch_no_memory(run->launch);
         return 0;
@@ -117,8 +70,8 @@ void schedule_written(const struct cluster *cluster, uint32_t scheduled) {
 }
 
 void schedule_clear(struct schedule *schedule) {
-    table_free(&schedule->delayed);
-    table_free(&schedule->issued);
+    numbers_free(&schedule->delayed);
+    numbers_free(&schedule->issued);
     schedule->count = 0;
     schedule->issues = 0;
     schedule->all = schedule->turns = false;

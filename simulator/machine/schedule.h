@@ -4,18 +4,13 @@
 #define SIM_MACHINE_SCHEDULE_H
 
 #include "machine.h"
+#include "numbers.h"
 
 /* Identifies an operation in every schedule of the launch. */
 struct issue {
     uint64_t cluster;
     uint32_t warp, pc;   /* warp: number in the cluster */
-    uint32_t occurrence; /* from 1: counts the warp's issues of the instruction; 0: a free entry of a table */
-};
-
-struct issue_table {
-    struct issue *entry;
-    uint32_t *value;
-    uint32_t count, room; /* room: a power of two, more than half of it free */
+    uint32_t occurrence; /* from 1: counts the warp's issues of the instruction */
 };
 
 struct scheduled {
@@ -31,11 +26,11 @@ struct scheduled {
 };
 
 struct schedule {
-    bool all;   /* delay everything */
-    bool turns; /* in mode random: warps take turns at random */
-    struct issue_table delayed;
-    struct issue_table issued; /* by cluster, warp and pc: number of issues so far */
-    struct scheduled *list;    /* in the order of issue */
+    bool all;               /* delay everything */
+    bool turns;             /* in mode random: warps take turns at random */
+    struct numbers delayed; /* by issue: 1 */
+    struct numbers issued;  /* by cluster, warp and pc: number of issues so far */
+    struct scheduled *list; /* in the order of issue */
     uint32_t count, room;
     uint32_t most;   /* limit of the list; operations beyond it are not delayed */
     uint64_t issues; /* operations issued, listed or not */
