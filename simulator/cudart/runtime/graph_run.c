@@ -47,9 +47,7 @@ static bool may_run(const struct CUgraphNode_st *node) {
 /* Gives a node its queue, which waits for the nodes before it. */
 static cudaError_t place(struct CUgraphNode_st *node, const struct sim_event *start) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return cudaErrorMemoryAllocation;
-    }
+    RETURN_IF_NO_MEMORY(sim);
     const bool goes_on = node->nbefore == 1 && !node->before[0]->goes_on;
     node->owns_queue = !goes_on;
     node->goes_on = false;
@@ -67,9 +65,7 @@ static cudaError_t place(struct CUgraphNode_st *node, const struct sim_event *st
 
 static cudaError_t record_end(struct CUgraphNode_st *node) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return cudaErrorMemoryAllocation;
-    }
+    RETURN_IF_NO_MEMORY(sim);
     node->end = sim_event_record(sim, node->queue);
     node->done = true;
     runtime_unlock();
@@ -96,9 +92,7 @@ static cudaError_t run_all(struct CUgraph_st *graph, const struct sim_event *sta
 
 cudaError_t graph_run(struct CUgraph_st *graph, cudaStream_t queue) {
     struct sim *sim = runtime_lock();
-    if (sim == NULL) {
-        return cudaErrorMemoryAllocation;
-    }
+    RETURN_IF_NO_MEMORY(sim);
     const unsigned number = runtime_queue(sim, queue);
     struct sim_event *start = sim_event_record(sim, number);
     runtime_unlock();

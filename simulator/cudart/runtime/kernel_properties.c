@@ -30,9 +30,7 @@ static cudaError_t find(const void *function, struct sim_kernel_needs *needs, in
     struct sim *sim = runtime_lock();
     *needs = (struct sim_kernel_needs){0};
     *shared_limit = 0;
-    if (sim == NULL) {
-        return cudaErrorMemoryAllocation;
-    }
+    RETURN_IF_NO_MEMORY(sim);
     cudaError_t error = cudaErrorInvalidDeviceFunction;
     const struct kernel_entry *kernel = registry_kernel(function);
     const struct sim_module *module = kernel == NULL ? NULL : registry_module(sim, kernel->binary, &error);

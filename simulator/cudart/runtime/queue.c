@@ -42,7 +42,9 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, in
         return runtime_result(cudaErrorInvalidValue);
     }
     struct sim *sim = runtime_lock();
-    *queue = sim == NULL ? NULL : calloc(1, sizeof **queue);
+    *queue = NULL;
+    RETURN_IF_NO_MEMORY(sim);
+    *queue = calloc(1, sizeof **queue);
     if (*queue != NULL) {
         (*queue)->flags = flags;
         (*queue)->priority = priority > 0 ? 0 : priority < HIGHEST_PRIORITY ? HIGHEST_PRIORITY : priority;
@@ -52,9 +54,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, in
             *queue = NULL;
         }
     }
-    if (sim != NULL) {
-        runtime_unlock();
-    }
+    runtime_unlock();
     return runtime_result(*queue == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
@@ -161,12 +161,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
     struct sim *sim = runtime_lock();
-    int status = sim == NULL ? SIM_NO_MEMORY : SIM_OK;
-    if (sim != NULL) {
-        sim_synchronize(sim);
-        status = event->order == NULL ? SIM_OK : sim_event_synchronize(sim, event->order);
-        runtime_unlock();
-    }
+    RETURN_IF_NO_MEMORY(sim);
+    sim_synchronize(sim);
+    int status = event->order == NULL ? SIM_OK : sim_event_synchronize(sim, event->order);
+    runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 

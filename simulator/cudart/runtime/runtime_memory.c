@@ -77,10 +77,11 @@ cudaError_t cudaFreeAsync(void *memory, cudaStream_t queue) {
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
 }
 
-static cudaError_t result_of(int status) {
+/* other: the error for a status that is not about memory. */
+static cudaError_t result_of(int status, cudaError_t other) {
     return runtime_result(status == SIM_OK          ? cudaSuccess
                           : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
-                                                    : cudaErrorInvalidValue);
+                                                    : other);
 }
 
 /* `wait`: the host waits for the copy, which orders what it submits later. */
@@ -105,7 +106,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
     }
     runtime_report(sim);
     runtime_unlock();
-    return result_of(status);
+    return result_of(status, cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
@@ -154,7 +155,7 @@ cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count, cu
     }
     runtime_report(sim);
     runtime_unlock();
-    return result_of(status);
+    return result_of(status, cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
@@ -224,9 +225,7 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
     RETURN_IF_NO_MEMORY(sim);
     int status = sim_register(sim, memory, bytes, REGISTERED_MEMORY);
     runtime_unlock();
-    return runtime_result(status == SIM_OK          ? cudaSuccess
-                          : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
-                                                    : cudaErrorHostMemoryAlreadyRegistered);
+    return result_of(status, cudaErrorHostMemoryAlreadyRegistered);
 }
 
 cudaError_t cudaHostUnregister(void *memory) {
@@ -281,9 +280,7 @@ static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, siz
         int status =
             to_symbol ? sim_write(sim, at + offset, host, bytes) : sim_read(sim, host, at + offset, bytes);
         status = status == SIM_OK ? sim_queue_synchronize(sim, 0) : status;
-        error = status == SIM_OK          ? cudaSuccess
-                : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
-                                          : cudaErrorInvalidSymbol;
+        error = result_of(status, cudaErrorInvalidSymbol);
     }
     runtime_unlock();
     return runtime_result(error);
