@@ -10,12 +10,12 @@
     X(add, add, INT)                                                                                           \
     X(sub, sub, INT)                                                                                           \
     X(addc, addc, INT)                                                                                         \
-    X(subc, subc, INT)                                                                                         \
+    X(subc, addc, INT)                                                                                         \
     X(mul, mul, INT)                                                                                           \
     X(mad, mad, INT)                                                                                           \
     X(madc, madc, INT)                                                                                         \
-    X(mul24, mul24, INT)                                                                                       \
-    X(mad24, mad24, INT)                                                                                       \
+    X(mul24, 24_bits, INT)                                                                                     \
+    X(mad24, 24_bits, INT)                                                                                     \
     X(sad, sad, INT)                                                                                           \
     X(div, div, INT)                                                                                           \
     X(rem, rem, INT)                                                                                           \
@@ -23,64 +23,64 @@
     X(neg, neg, INT)                                                                                           \
     X(min, min, INT)                                                                                           \
     X(max, max, INT)                                                                                           \
-    X(popc, popc, INT)                                                                                         \
-    X(clz, clz, INT)                                                                                           \
-    X(bfind, bfind, INT)                                                                                       \
+    X(popc, count, INT)                                                                                        \
+    X(clz, count, INT)                                                                                         \
+    X(bfind, count, INT)                                                                                       \
     X(fns, fns, INT)                                                                                           \
     X(brev, brev, INT)                                                                                         \
     X(bfe, bfe, INT)                                                                                           \
     X(bfi, bfi, INT)                                                                                           \
-    X(szext, szext, INT)                                                                                       \
-    X(bmsk, bmsk, INT)                                                                                         \
-    X(dp4a, dp4a, INT)                                                                                         \
-    X(vabsdiff2, vabsdiff2, INT)                                                                               \
-    X(vabsdiff4, vabsdiff4, INT)                                                                               \
-    X(vadd2, vadd2, INT)                                                                                       \
-    X(vadd4, vadd4, INT)                                                                                       \
-    X(vsub2, vsub2, INT)                                                                                       \
-    X(vsub4, vsub4, INT)                                                                                       \
-    X(vavrg2, vavrg2, INT)                                                                                     \
-    X(vavrg4, vavrg4, INT)                                                                                     \
-    X(vmin2, vmin2, INT)                                                                                       \
-    X(vmin4, vmin4, INT)                                                                                       \
-    X(vmax2, vmax2, INT)                                                                                       \
-    X(vmax4, vmax4, INT)                                                                                       \
-    X(vset2, vset2, INT)                                                                                       \
-    X(vset4, vset4, INT)                                                                                       \
-    X(dp2a, dp2a, INT)                                                                                         \
+    X(szext, low_bits, INT)                                                                                    \
+    X(bmsk, low_bits, INT)                                                                                     \
+    X(dp4a, dot, INT)                                                                                          \
+    X(vabsdiff2, video, INT)                                                                                   \
+    X(vabsdiff4, video, INT)                                                                                   \
+    X(vadd2, video, INT)                                                                                       \
+    X(vadd4, video, INT)                                                                                       \
+    X(vsub2, video, INT)                                                                                       \
+    X(vsub4, video, INT)                                                                                       \
+    X(vavrg2, video, INT)                                                                                      \
+    X(vavrg4, video, INT)                                                                                      \
+    X(vmin2, video, INT)                                                                                       \
+    X(vmin4, video, INT)                                                                                       \
+    X(vmax2, video, INT)                                                                                       \
+    X(vmax4, video, INT)                                                                                       \
+    X(vset2, video, INT)                                                                                       \
+    X(vset4, video, INT)                                                                                       \
+    X(dp2a, dot, INT)                                                                                          \
     X(and, and, INT)                                                                                           \
     X(or, or, INT)                                                                                             \
     X(xor, xor, INT)                                                                                           \
     X(not, not, INT)                                                                                           \
     X(cnot, cnot, INT)                                                                                         \
     X(lop3, lop3, INT)                                                                                         \
-    X(shl, shl, INT)                                                                                           \
-    X(shr, shr, INT)                                                                                           \
+    X(shl, bit_shift, INT)                                                                                     \
+    X(shr, bit_shift, INT)                                                                                     \
     X(shf, shf, INT)                                                                                           \
     X(prmt, prmt, INT)                                                                                         \
     X(fma, fma, FLOAT)                                                                                         \
-    X(rcp, rcp, FLOAT)                                                                                         \
-    X(sqrt, sqrt, FLOAT)                                                                                       \
-    X(rsqrt, rsqrt, FLOAT)                                                                                     \
-    X(sin, sin, FLOAT)                                                                                         \
-    X(cos, cos, FLOAT)                                                                                         \
-    X(lg2, lg2, FLOAT)                                                                                         \
-    X(ex2, ex2, FLOAT)                                                                                         \
-    X(tanh, tanh, FLOAT)                                                                                       \
+    X(rcp, real_function, FLOAT)                                                                               \
+    X(sqrt, real_function, FLOAT)                                                                              \
+    X(rsqrt, real_function, FLOAT)                                                                             \
+    X(sin, real_function, FLOAT)                                                                               \
+    X(cos, real_function, FLOAT)                                                                               \
+    X(lg2, real_function, FLOAT)                                                                               \
+    X(ex2, real_function, FLOAT)                                                                               \
+    X(tanh, real_function, FLOAT)                                                                              \
     X(copysign, copysign, FLOAT)                                                                               \
     X(testp, testp, FLOAT)                                                                                     \
     X(setp, setp, INT)                                                                                         \
     X(set, set, INT)                                                                                           \
-    X(selp, selp, MOVE)                                                                                        \
-    X(slct, slct, MOVE)                                                                                        \
+    X(selp, select, MOVE)                                                                                      \
+    X(slct, select, MOVE)                                                                                      \
     X(cvt, cvt, CVT)                                                                                           \
     X(cvta, cvta, MOVE)                                                                                        \
     X(mov, mov, MOVE)                                                                                          \
     X(mapa, mapa, MOVE)                                                                                        \
     X(getctarank, getctarank, MOVE)                                                                            \
     X(isspacep, isspacep, MOVE)                                                                                \
-    X(ld, ld, MEM_OTHER)                                                                                       \
-    X(ldu, ld, MEM_OTHER)                                                                                      \
+    X(ld, memory_access, MEM_OTHER)                                                                            \
+    X(ldu, memory_access, MEM_OTHER)                                                                           \
     X(st, st, MEM_OTHER)                                                                                       \
     X(prefetch, prefetch, MEM_OTHER)                                                                           \
     X(prefetchu, advice, MEM_OTHER)                                                                            \
@@ -88,8 +88,8 @@
     X(discard, advice, MEM_OTHER)                                                                              \
     X(applypriority, advice, MEM_OTHER)                                                                        \
     X(createpolicy, createpolicy, MOVE)                                                                        \
-    X(atom, atom, ATOM)                                                                                        \
-    X(red, red, ATOM)                                                                                          \
+    X(atom, atomic, ATOM)                                                                                      \
+    X(red, atomic, ATOM)                                                                                       \
     X(shfl, shfl, WARP)                                                                                        \
     X(vote, vote, WARP)                                                                                        \
     X(match, match, WARP)                                                                                      \
@@ -113,8 +113,8 @@
     X(setmaxnreg, setmaxnreg, CONTROL)                                                                         \
     X(mbarrier, mbarrier, MBARRIER)                                                                            \
     X(cp, cp, ASYNC_COPY)                                                                                      \
-    X(ldmatrix, ldmatrix, MEM_SHARED)                                                                          \
-    X(stmatrix, stmatrix, MEM_SHARED)                                                                          \
+    X(ldmatrix, matrix_move, MEM_SHARED)                                                                       \
+    X(stmatrix, matrix_move, MEM_SHARED)                                                                       \
     X(movmatrix, movmatrix, WARP)                                                                              \
     X(mma, mma, TENSOR)                                                                                        \
     X(wmma, wmma, TENSOR)                                                                                      \
@@ -123,10 +123,10 @@
     X(clusterlaunchcontrol, clusterlaunchcontrol, ASYNC_COPY)                                                  \
     X(tex, tex, MEM_GLOBAL)                                                                                    \
     X(tld4, tld4, MEM_GLOBAL)                                                                                  \
-    X(txq, txq, MEM_GLOBAL)                                                                                    \
-    X(suld, suld, MEM_GLOBAL)                                                                                  \
-    X(sust, sust, MEM_GLOBAL)                                                                                  \
-    X(suq, suq, MEM_GLOBAL)                                                                                    \
+    X(txq, query, MEM_GLOBAL)                                                                                  \
+    X(suld, surface, MEM_GLOBAL)                                                                               \
+    X(sust, surface, MEM_GLOBAL)                                                                               \
+    X(suq, query, MEM_GLOBAL)                                                                                  \
     X(tensormap, tensormap, MEM_OTHER)
 
 /* OPCODES as a table for ptx_parse, ended by a NULL name. */
@@ -138,13 +138,22 @@ OPCODES(X)
 
 exec_function exec_nothing;
 
+/* The decoder of a mnemonic whose result and `sources` operands have one type; then [type] = function, ... */
+#define DECODE_ONE_TYPE(name, sources, ...)                                                                    \
+    void decode_##name(struct decoder *d) {                                                                    \
+        static const exec_fn fns[T_TYPES] = {__VA_ARGS__};                                                     \
+        of_one_type(d, fns, mod_type(d), sources);                                                             \
+    }
+
 /* add.cc, addc, sub.cc, subc; .cc has been taken. */
 void carry_form(struct decoder *d, bool in, bool subtract, bool set);
 
+/* The modifier of a reduction as an enum reduction (async/bulk.h). */
+int decode_reduction(struct decoder *d);
 /* Floating-point forms of mnemonics that integers have too; the type has been taken. */
-void decode_float_binary(struct decoder *d, const char *name, unsigned type);
+void decode_float_binary(struct decoder *d, unsigned type);
 void decode_float_fma(struct decoder *d, unsigned type);
-void decode_float_unary(struct decoder *d, const char *name, unsigned type);
+void decode_float_unary(struct decoder *d, unsigned type);
 /* add, sub, mul, fma, min, max, abs, neg, ex2, tanh of f16, f16x2, bf16 and bf16x2. */
 void decode_half(struct decoder *d, const char *name, unsigned type);
 

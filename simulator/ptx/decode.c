@@ -188,6 +188,7 @@ void decode(struct decoder *d) {
         }
         struct insn *insn = d->insn;
         insn->cls = opcode->cls;
+        d->base = opcode->name;
         opcode->decode(d);
         for (int j = 0; j < d->nmods; j++) {
             if (!d->used[j]) {

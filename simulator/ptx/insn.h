@@ -43,8 +43,6 @@ typedef exec_function *exec_fn;
 /* Integer arithmetic, logic and bit fields. */
 struct integer_fields {
     uint8_t byte_order; /* prmt: PRMT_... of bytes.c */
-    uint8_t b_type;     /* dp4a, dp2a: type of b; `type` is a's */
-    bool upper_bytes;   /* dp2a.hi */
     uint8_t table;      /* lop3: immLut */
     bool combine_and;   /* lop3 with a predicate: .and, not .or */
     bool shift_amount;  /* bfind.shiftamt */
@@ -55,12 +53,13 @@ struct integer_fields {
     bool high_product;  /* madc.hi, mad.hi.cc */
 };
 
-/* vadd2, vadd4 and their like. */
+/* vadd2, vadd4 and their like; dp4a, dp2a. */
 struct video_fields {
     uint8_t operation, parts;
     uint8_t relation;                   /* vset */
     bool is_signed, a_signed, b_signed; /* the result, a, b */
     bool sat, sum;                      /* .sat, .add */
+    bool upper_bytes;                   /* dp2a.hi */
 };
 
 /* Floating point of 16, 32 and 64 bits. */
@@ -150,6 +149,7 @@ struct control_fields {
 
 /* tex, tld4, txq, suld, sust, suq. */
 struct texture_fields {
+    uint8_t operation;  /* enum texture_operation of isa/memory/texture.h */
     uint8_t dimensions; /* of the coordinates; 0: a query */
     bool layered;       /* a layer precedes the coordinates */
     bool real;          /* coordinates are f32 */

@@ -130,6 +130,7 @@ struct decoder {
     struct parser *parser;
     struct insn *insn;
     struct token mnemonic;
+    const char *base; /* the mnemonic up to its first dot */
     struct token mods[MAX_MODIFIERS];
     bool used[MAX_MODIFIERS];
     int nmods;
@@ -182,6 +183,10 @@ struct operand_text parse_operand(struct parser *parser);
 void decode(struct decoder *d);
 
 /* ---- for decoders: mod... take a modifier, emit... append to op[] ---- */
+
+static inline bool named(const struct decoder *d, const char *base) {
+    return strcmp(d->base, base) == 0;
+}
 bool mod(struct decoder *d, const char *name);
 unsigned mod_type(struct decoder *d); /* the next type modifier; an error if there is none */
 int mod_of(struct decoder *d, const char *const *words, uint32_t count); /* index of the word found, or -1 */

@@ -10,8 +10,6 @@ void decode_bulk(struct decoder *d, bool reduces);
 void decode_bulk_tensor(struct decoder *d, bool reduces);
 /* commit_group, wait_group and wait_all; family: enum group_family.  False: it is none of these. */
 bool decode_group_insn(struct decoder *d, unsigned family);
-/* The reduction's modifier as an enum reduction. */
-int decode_reduction(struct decoder *d);
 /* Copies with a tensor map (tma.c). */
 exec_function exec_tensor_load, exec_tensor_store, exec_tensor_prefetch;
 /* The first lane of each distinct set of operands: those that issue a store which is no reduction. */

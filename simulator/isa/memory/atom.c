@@ -206,7 +206,8 @@ static void check_space(struct decoder *d) {
     }
 }
 
-static void decode_atomic(struct decoder *d, bool gives) {
+void decode_atomic(struct decoder *d) {
+    const bool gives = named(d, "atom");
     static const char *const orders[] = {"relaxed", "acquire", "release", "acq_rel"};
     static const char *const scopes[] = {"cta", "cluster", "gpu", "sys"};
     static const char *const vectors[] = {"v2", "v4", "v8"};
@@ -251,12 +252,4 @@ static void decode_atomic(struct decoder *d, bool gives) {
     }
     emit_address(d, &d->op[at]);
     check_space(d);
-}
-
-void decode_atom(struct decoder *d) {
-    decode_atomic(d, true);
-}
-
-void decode_red(struct decoder *d) {
-    decode_atomic(d, false);
 }

@@ -6,7 +6,8 @@
 #include "load_store.h"
 #include "machine/machine.h"
 
-static void decode_access(struct decoder *d, bool write) {
+void decode_memory_access(struct decoder *d) {
+    const bool write = named(d, "st");
     static const char *const strengths[] = {"weak", "relaxed", "acquire", "release"};
     static const char *const scopes[] = {"cta", "cluster", "gpu", "sys"};
     static const char *const vectors[] = {"v2", "v4", "v8"};
@@ -76,10 +77,6 @@ static void decode_access(struct decoder *d, bool write) {
     insn->fn = memory_fn(insn->space, write, strong);
 }
 
-void decode_ld(struct decoder *d) {
-    decode_access(d, false);
-}
-
 /* op: address, size. Writes zeros in the generic proxy, each lane its own range. */
 static enum next exec_st_bulk(struct run *run, const struct insn *insn, uint32_t mask) {
     enum { UNIT = 8 };
@@ -132,7 +129,7 @@ void decode_st(struct decoder *d) {
         decode_st_bulk(d);
         return;
     }
-    decode_access(d, true);
+    decode_memory_access(d);
 }
 
 enum next exec_nothing(struct run *run, const struct insn *insn, uint32_t mask) {

@@ -285,10 +285,10 @@ static enum next surface(struct run *run, const struct insn *insn, const struct 
     return NEXT;
 }
 
-/* Runs `part` for the lanes of each object. */
-static enum next each_object(struct run *run, const struct insn *insn, uint32_t mask,
-                             enum next (*part)(struct run *, const struct insn *, const struct sim_texture *,
-                                               uint32_t)) {
+/* Executes for the lanes of each object. */
+enum next exec_texture(struct run *run, const struct insn *insn, uint32_t mask) {
+    static enum next (*const parts[])(struct run *, const struct insn *, const struct sim_texture *,
+                                      uint32_t) = {fetch, gather, query, surface};
     while (mask != 0) {
         const int first = __builtin_ctz(mask);
         const uint64_t handle = lane_u64(run, insn->op[insn->ndst], first);
@@ -301,26 +301,10 @@ static enum next each_object(struct run *run, const struct insn *insn, uint32_t 
                              t->is_surface ? "a surface" : "a texture", t->dimensions);
             t = NULL;
         }
-        if (t == NULL || part(run, insn, t, same) != NEXT) {
+        if (t == NULL || parts[insn->texture.operation](run, insn, t, same) != NEXT) {
             return FAIL;
         }
         mask &= ~same;
     }
     return NEXT;
-}
-
-enum next exec_tex(struct run *run, const struct insn *insn, uint32_t mask) {
-    return each_object(run, insn, mask, fetch);
-}
-
-enum next exec_tld4(struct run *run, const struct insn *insn, uint32_t mask) {
-    return each_object(run, insn, mask, gather);
-}
-
-enum next exec_texture_query(struct run *run, const struct insn *insn, uint32_t mask) {
-    return each_object(run, insn, mask, query);
-}
-
-enum next exec_surface(struct run *run, const struct insn *insn, uint32_t mask) {
-    return each_object(run, insn, mask, surface);
 }

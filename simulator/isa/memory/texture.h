@@ -4,9 +4,10 @@
 
 #include "machine/machine.h"
 
+enum texture_operation { TEXTURE_FETCH, TEXTURE_GATHER, TEXTURE_QUERY, TEXTURE_SURFACE };
 enum outside { OUTSIDE_TRAP, OUTSIDE_CLAMP, OUTSIDE_ZERO }; /* insn->texture.outside */
 
 /* op: results, handle, layer if layered, coordinates; a store's values come last. */
-exec_function exec_tex, exec_tld4, exec_texture_query, exec_surface;
+exec_function exec_texture;
 
 #endif

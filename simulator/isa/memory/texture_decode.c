@@ -59,7 +59,8 @@ void decode_tex(struct decoder *d) {
     need_operands(d, 2, 2 + (level < 0 ? 0 : more[level]));
     emit_four(d);
     emit_place(d, &d->op[1], coordinate);
-    d->insn->fn = exec_tex;
+    d->insn->texture.operation = TEXTURE_FETCH;
+    d->insn->fn = exec_texture;
 }
 
 void decode_tld4(struct decoder *d) {
@@ -73,10 +74,11 @@ void decode_tld4(struct decoder *d) {
         decode_fail(d, "expected a component of a two-dimensional texture");
     }
     d->insn->texture.component = (uint8_t)component;
-    d->insn->fn = exec_tld4;
+    d->insn->texture.operation = TEXTURE_GATHER;
+    d->insn->fn = exec_texture;
 }
 
-static void decode_query(struct decoder *d, bool of_surface) {
+void decode_query(struct decoder *d) {
     static const char *const sizes[] = {"width", "height", "depth", "array_size"};
     const int size = mod_of(d, COUNTED(sizes));
     if (size < 0 || mod_type(d) != T_B32) {
@@ -89,19 +91,13 @@ static void decode_query(struct decoder *d, bool of_surface) {
     emit_dst(d, &d->op[0], T_B32);
     emit(d, src(d, &d->op[1].sub[0], T_U64));
     d->insn->texture.component = (uint8_t)size;
-    d->insn->texture.of_surface = of_surface;
-    d->insn->fn = exec_texture_query;
+    d->insn->texture.of_surface = named(d, "suq");
+    d->insn->texture.operation = TEXTURE_QUERY;
+    d->insn->fn = exec_texture;
 }
 
-void decode_txq(struct decoder *d) {
-    decode_query(d, false);
-}
-
-void decode_suq(struct decoder *d) {
-    decode_query(d, true);
-}
-
-static void decode_surface(struct decoder *d, bool write) {
+void decode_surface(struct decoder *d) {
+    const bool write = named(d, "sust");
     static const char *const vectors[] = {"v2", "v4"};
     static const char *const outsides[] = {"trap", "clamp", "zero"}; /* enum outside */
     if (!mod(d, "b")) {
@@ -129,13 +125,6 @@ static void decode_surface(struct decoder *d, bool write) {
     d->insn->texture.outside = (uint8_t)(outside < 0 ? OUTSIDE_TRAP : outside);
     d->insn->texture.of_surface = true;
     d->insn->cls = CL_MEM_GLOBAL;
-    d->insn->fn = exec_surface;
-}
-
-void decode_suld(struct decoder *d) {
-    decode_surface(d, false);
-}
-
-void decode_sust(struct decoder *d) {
-    decode_surface(d, true);
+    d->insn->texture.operation = TEXTURE_SURFACE;
+    d->insn->fn = exec_texture;
 }

@@ -1,4 +1,4 @@
-/* Operations on the bytes and halves of a word (PTX ISA: prmt, dp4a, dp2a). */
+/* Selection of bytes (PTX ISA: prmt). */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
@@ -43,63 +43,4 @@ void decode_prmt(struct decoder *d) {
     unsigned type = mod_type(d);
     d->insn->integer.byte_order = (uint8_t)(mod_of(d, COUNTED(modes)) + 1);
     of_one_type(d, fns[d->insn->integer.byte_order != PRMT_DEFAULT], type, 3);
-}
-
-static int32_t byte_of(uint32_t word, int index, bool sign) {
-    uint32_t byte = word >> (8 * index) & 0xff;
-    return sign ? (int8_t)(uint8_t)byte : (int32_t)byte;
-}
-
-static int32_t half_of(uint32_t word, int index, bool sign) {
-    uint32_t half = word >> (16 * index) & 0xffff;
-    return sign ? (int16_t)(uint16_t)half : (int32_t)half;
-}
-
-/* Sums the products of each byte of b, or of two bytes, with a byte or half of a. */
-static inline enum next dot(struct run *run, const struct insn *insn, uint32_t mask, bool of_halves) {
-    uint32_t *d = row(run, insn->op[0]);
-    const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]), *pc = row(run, insn->op[3]);
-    const bool sign_a = insn->type == T_S32, sign_b = insn->integer.b_type == T_S32;
-    const int count = of_halves ? 2 : 4, skip = insn->integer.upper_bytes ? 2 : 0;
-    FOR_LANES(rest, mask) {
-        int l = LANE(rest);
-        uint32_t sum = pc[l];
-        for (int i = 0; i < count; i++) {
-            int32_t a = of_halves ? half_of(pa[l], i, sign_a) : byte_of(pa[l], i, sign_a);
-            sum += (uint32_t)(a * byte_of(pb[l], i + skip, sign_b));
-        }
-        d[l] = sum;
-    }
-    return NEXT;
-}
-
-static enum next exec_dp4a(struct run *run, const struct insn *insn, uint32_t mask) {
-    return dot(run, insn, mask, false);
-}
-
-static enum next exec_dp2a(struct run *run, const struct insn *insn, uint32_t mask) {
-    return dot(run, insn, mask, true);
-}
-
-static void two_types(struct decoder *d, exec_fn fn) {
-    unsigned type = mod_type(d), second = mod_type(d);
-    if ((type != T_U32 && type != T_S32) || (second != T_U32 && second != T_S32)) {
-        decode_fail(d, "there is no form for these types");
-    }
-    d->insn->fn = fn;
-    d->insn->type = (uint8_t)type;
-    d->insn->integer.b_type = (uint8_t)second;
-    EMIT_OPERANDS(d, T_B32, T_B32, T_B32, T_B32);
-}
-
-void decode_dp4a(struct decoder *d) {
-    two_types(d, exec_dp4a);
-}
-
-void decode_dp2a(struct decoder *d) {
-    d->insn->integer.upper_bytes = mod(d, "hi");
-    if (!d->insn->integer.upper_bytes && !mod(d, "lo")) {
-        decode_fail(d, "expected .lo or .hi");
-    }
-    two_types(d, exec_dp2a);
 }

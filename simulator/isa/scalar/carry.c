@@ -64,11 +64,7 @@ void carry_form(struct decoder *d, bool in, bool subtract, bool set) {
 }
 
 void decode_addc(struct decoder *d) {
-    carry_form(d, true, false, mod(d, "cc"));
-}
-
-void decode_subc(struct decoder *d) {
-    carry_form(d, true, true, mod(d, "cc"));
+    carry_form(d, true, named(d, "subc"), mod(d, "cc"));
 }
 
 void decode_madc(struct decoder *d) {

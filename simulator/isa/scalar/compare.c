@@ -247,24 +247,6 @@ static enum next selp_64(struct run *run, const struct insn *insn, uint32_t mask
     return NEXT;
 }
 
-static void select_form(struct decoder *d, unsigned chooser) {
-    unsigned type = mod_type(d);
-    if (chooser != T_PRED) {
-        chooser = mod_type(d);
-    }
-    if (type == T_PRED) {
-        no_form(d, type);
-    }
-    d->insn->type = (uint8_t)type;
-    d->insn->compare.operand_type = (uint8_t)chooser;
-    d->insn->fn = ptx_type_bytes(type) == 8 ? selp_64 : selp_32;
-    EMIT_OPERANDS(d, type, type, type, chooser);
-}
-
-void decode_selp(struct decoder *d) {
-    select_form(d, T_PRED);
-}
-
 /* a where c >= 0, else b; a NaN chooses b. */
 static enum next exec_slct(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
@@ -279,8 +261,15 @@ static enum next exec_slct(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-void decode_slct(struct decoder *d) {
-    d->insn->compare.ftz = mod(d, "ftz");
-    select_form(d, T_B32);
-    d->insn->fn = exec_slct;
+void decode_select(struct decoder *d) {
+    const bool by_sign = named(d, "slct");
+    d->insn->compare.ftz = by_sign && mod(d, "ftz");
+    const unsigned type = mod_type(d), chooser = by_sign ? mod_type(d) : T_PRED;
+    if (type == T_PRED) {
+        no_form(d, type);
+    }
+    d->insn->type = (uint8_t)type;
+    d->insn->compare.operand_type = (uint8_t)chooser;
+    d->insn->fn = by_sign ? exec_slct : ptx_type_bytes(type) == 8 ? selp_64 : selp_32;
+    EMIT_OPERANDS(d, type, type, type, chooser);
 }

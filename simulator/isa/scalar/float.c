@@ -232,7 +232,7 @@ static void decode_arithmetic(struct decoder *d, uint32_t op, unsigned type, con
     of_one_type(d, simple ? fast : general, type, op == OP_FMA ? 3 : 2);
 }
 
-void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
+void decode_float_binary(struct decoder *d, unsigned type) {
     static const char *const names[] = {"add", "sub", "mul", "div"};
     static const exec_fn fast[4][T_TYPES] = {{[T_F32] = add_f32, [T_F64] = add_f64},
                                              {[T_F32] = sub_f32, [T_F64] = sub_f64},
@@ -240,15 +240,15 @@ void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
                                              {[T_F32] = div_f32, [T_F64] = div_f64}};
     d->insn->cls = CL_FLOAT;
     if (type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2) {
-        decode_half(d, name, type);
+        decode_half(d, d->base, type);
         return;
     }
-    if (strcmp(name, "min") == 0 || strcmp(name, "max") == 0) {
-        decode_extreme(d, type, name[1] == 'a');
+    if (named(d, "min") || named(d, "max")) {
+        decode_extreme(d, type, named(d, "max"));
         return;
     }
     uint32_t op = 0;
-    while (strcmp(names[op], name) != 0) {
+    while (!named(d, names[op])) {
         op++;
     }
     decode_arithmetic(d, op, type, fast[op]);

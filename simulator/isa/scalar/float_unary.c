@@ -96,16 +96,16 @@ static enum next rcp_f32(struct run *run, const struct insn *insn, uint32_t mask
     return NEXT;
 }
 
-void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
+void decode_float_unary(struct decoder *d, unsigned type) {
     static const exec_fn sign[T_TYPES] = {[T_F32] = sign_f32, [T_F64] = sign_f64};
     static const exec_fn others[T_TYPES] = {[T_F32] = exec_f32, [T_F64] = exec_f64};
     uint32_t op = 0;
-    while (strcmp(names[op], name) != 0) {
+    while (!named(d, names[op])) {
         op++;
     }
     d->insn->cls = CL_FLOAT;
     if (type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2) {
-        decode_half(d, name, type);
+        decode_half(d, d->base, type);
         return;
     }
     d->insn->floating.operation = (uint8_t)op;
@@ -122,22 +122,13 @@ void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
     }
 }
 
-#define DECODE(name)                                                                                           \
-    void decode_##name(struct decoder *d) {                                                                    \
-        unsigned type = mod_type(d);                                                                           \
-        if (!is_float_type(type)) {                                                                            \
-            no_form(d, type);                                                                                  \
-        }                                                                                                      \
-        decode_float_unary(d, #name, type);                                                                    \
+void decode_real_function(struct decoder *d) {
+    unsigned type = mod_type(d);
+    if (!is_float_type(type)) {
+        no_form(d, type);
     }
-DECODE(rcp)
-DECODE(sqrt)
-DECODE(rsqrt)
-DECODE(sin)
-DECODE(cos)
-DECODE(lg2)
-DECODE(ex2)
-DECODE(tanh)
+    decode_float_unary(d, type);
+}
 
 static enum next copysign_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *d = row(run, insn->op[0]);
@@ -153,10 +144,7 @@ static enum next copysign_f64(struct run *run, const struct insn *insn, uint32_t
     return NEXT;
 }
 
-void decode_copysign(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_F32] = copysign_f32, [T_F64] = copysign_f64};
-    of_one_type(d, fns, mod_type(d), 2);
-}
+DECODE_ONE_TYPE(copysign, 2, [T_F32] = copysign_f32, [T_F64] = copysign_f64)
 
 enum { TEST_FINITE, TEST_INFINITE, TEST_NUMBER, TEST_NOTANUMBER, TEST_NORMAL, TEST_SUBNORMAL };
 

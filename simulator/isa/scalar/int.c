@@ -107,11 +107,11 @@ UNARY(neg_64, uint64_t, uint64_t, 0 - a)
     [T_S64] = f##_s64
 
 /* Binary arithmetic of integers or floats; `modifier`, unless it is NULL, chooses other forms for integers. */
-static void arithmetic(struct decoder *d, const char *name, const exec_fn fns[T_TYPES], const char *modifier,
+static void arithmetic(struct decoder *d, const exec_fn fns[T_TYPES], const char *modifier,
                        const exec_fn modified[T_TYPES]) {
     unsigned type = mod_type(d);
     if (is_float_type(type)) {
-        decode_float_binary(d, name, type);
+        decode_float_binary(d, type);
     } else {
         of_one_type(d, modifier != NULL && mod(d, modifier) ? modified : fns, type, 2);
     }
@@ -123,7 +123,7 @@ void decode_add(struct decoder *d) {
     if (mod(d, "cc")) {
         carry_form(d, false, false, true);
     } else {
-        arithmetic(d, "add", fns, "sat", saturating);
+        arithmetic(d, fns, "sat", saturating);
     }
 }
 
@@ -133,26 +133,23 @@ void decode_sub(struct decoder *d) {
     if (mod(d, "cc")) {
         carry_form(d, false, true, true);
     } else {
-        arithmetic(d, "sub", fns, "sat", saturating);
+        arithmetic(d, fns, "sat", saturating);
     }
 }
 
 void decode_div(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {BY_TYPE(div)};
-    arithmetic(d, "div", fns, NULL, NULL);
+    arithmetic(d, fns, NULL, NULL);
 }
 
-void decode_rem(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {BY_TYPE(rem)};
-    of_one_type(d, fns, mod_type(d), 2);
-}
+DECODE_ONE_TYPE(rem, 2, BY_TYPE(rem))
 
 #define EXTREME(name)                                                                                          \
     void decode_##name(struct decoder *d) {                                                                    \
         static const exec_fn fns[T_TYPES] = {BY_TYPE(name), [T_U16X2] = name##_u16x2,                          \
                                              [T_S16X2] = name##_s16x2};                                        \
         static const exec_fn clamped[T_TYPES] = {[T_S32] = name##_relu_s32, [T_S16X2] = name##_relu_s16x2};    \
-        arithmetic(d, #name, fns, "relu", clamped);                                                            \
+        arithmetic(d, fns, "relu", clamped);                                                                   \
     }
 EXTREME(min)
 EXTREME(max)
@@ -162,7 +159,7 @@ EXTREME(max)
         static const exec_fn fns[T_TYPES] = {[T_S16] = name##_16, [T_S32] = name##_32, [T_S64] = name##_64};   \
         unsigned type = mod_type(d);                                                                           \
         if (is_float_type(type)) {                                                                             \
-            decode_float_unary(d, #name, type);                                                                \
+            decode_float_unary(d, type);                                                                       \
         } else {                                                                                               \
             of_one_type(d, fns, type, 1);                                                                      \
         }                                                                                                      \
@@ -239,7 +236,7 @@ void decode_mul(struct decoder *d) {
     bool wide = mod(d, "wide"), hi = mod(d, "hi"), lo = mod(d, "lo");
     unsigned type = mod_type(d);
     if (is_float_type(type)) {
-        decode_float_binary(d, "mul", type);
+        decode_float_binary(d, type);
     } else if (wide) {
         wide_product(d, type, false);
     } else if (hi || lo) {
@@ -294,30 +291,19 @@ BINARY(mul24_lo_u, uint32_t, uint32_t, (uint32_t)product24_u(a, b))
 BINARY(mul24_hi, uint32_t, uint32_t, (uint32_t)(product24(a, b) >> 16))
 BINARY(mul24_hi_u, uint32_t, uint32_t, (uint32_t)(product24_u(a, b) >> 16))
 
-static void decode_24(struct decoder *d, const exec_fn lo[T_TYPES], const exec_fn hi[T_TYPES], int sources) {
+/* mul24, mad24. */
+void decode_24_bits(struct decoder *d) {
+    static const exec_fn fns[2][2][T_TYPES] = {
+        {{[T_S32] = mul24_lo, [T_U32] = mul24_lo_u}, {[T_S32] = mul24_hi, [T_U32] = mul24_hi_u}},
+        {{[T_S32] = mad24_lo, [T_U32] = mad24_lo_u}, {[T_S32] = mad24_hi, [T_U32] = mad24_hi_u}}};
     static const exec_fn saturating[T_TYPES] = {[T_S32] = mad24_hi_sat};
-    bool high = mod(d, "hi");
+    const bool adds = named(d, "mad24"), high = mod(d, "hi");
     if (!high && !mod(d, "lo")) {
         decode_fail(d, "expected .lo or .hi");
     }
-    bool sat = high && sources == 3 && mod(d, "sat");
-    of_one_type(d, sat ? saturating : high ? hi : lo, mod_type(d), sources);
+    const bool sat = high && adds && mod(d, "sat");
+    of_one_type(d, sat ? saturating : fns[adds][high], mod_type(d), adds ? 3 : 2);
 }
 
-void decode_mul24(struct decoder *d) {
-    static const exec_fn lo[T_TYPES] = {[T_S32] = mul24_lo, [T_U32] = mul24_lo_u};
-    static const exec_fn hi[T_TYPES] = {[T_S32] = mul24_hi, [T_U32] = mul24_hi_u};
-    decode_24(d, lo, hi, 2);
-}
-
-void decode_mad24(struct decoder *d) {
-    static const exec_fn lo[T_TYPES] = {[T_S32] = mad24_lo, [T_U32] = mad24_lo_u};
-    static const exec_fn hi[T_TYPES] = {[T_S32] = mad24_hi, [T_U32] = mad24_hi_u};
-    decode_24(d, lo, hi, 3);
-}
-
-void decode_sad(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_U16] = sad_u16, [T_S16] = sad_s16, [T_U32] = sad_u32,
-                                         [T_S32] = sad_s32, [T_U64] = sad_u64, [T_S64] = sad_s64};
-    of_one_type(d, fns, mod_type(d), 3);
-}
+DECODE_ONE_TYPE(sad, 3, [T_U16] = sad_u16, [T_S16] = sad_s16, [T_U32] = sad_u32, [T_S32] = sad_s32,
+                [T_U64] = sad_u64, [T_S64] = sad_s64)

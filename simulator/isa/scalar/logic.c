@@ -24,11 +24,8 @@
         set_pred(run, insn->op[0], mask, pred(run, insn->op[1]) operator pred(run, insn->op[2]));              \
         return NEXT;                                                                                           \
     }                                                                                                          \
-    void decode_##name(struct decoder *d) {                                                                    \
-        static const exec_fn fns[T_TYPES] = {                                                                  \
-            [T_PRED] = name##_pred, [T_B16] = name##_32, [T_B32] = name##_32, [T_B64] = name##_64};            \
-        of_one_type(d, fns, mod_type(d), 2);                                                                   \
-    }
+    DECODE_ONE_TYPE(name,                                                                                      \
+                    2, [T_PRED] = name##_pred, [T_B16] = name##_32, [T_B32] = name##_32, [T_B64] = name##_64)
 LOGIC(and, &)
 LOGIC(or, |)
 LOGIC(xor, ^)
@@ -44,16 +41,9 @@ static enum next not_pred(struct run *run, const struct insn *insn, uint32_t mas
     return NEXT;
 }
 
-void decode_not(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {
-        [T_PRED] = not_pred, [T_B16] = not_16, [T_B32] = not_32, [T_B64] = not_64};
-    of_one_type(d, fns, mod_type(d), 1);
-}
+DECODE_ONE_TYPE(not, 1, [T_PRED] = not_pred, [T_B16] = not_16, [T_B32] = not_32, [T_B64] = not_64)
 
-void decode_cnot(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_B16] = cnot_32, [T_B32] = cnot_32, [T_B64] = cnot_64};
-    of_one_type(d, fns, mod_type(d), 1);
-}
+DECODE_ONE_TYPE(cnot, 1, [T_B16] = cnot_32, [T_B32] = cnot_32, [T_B64] = cnot_64)
 
 /* ---- shifts; the amount is a 32-bit value, clamped to the width ---- */
 
@@ -75,22 +65,14 @@ SHIFT(shr_s16, uint32_t, int16_t, 15u, (uint16_t)(a >> s))
 SHIFT(shr_s32, uint32_t, int32_t, 31u, a >> s)
 SHIFT(shr_s64, uint64_t, int64_t, 63u, a >> s)
 
-static void shift(struct decoder *d, const exec_fn fns[T_TYPES]) {
+void decode_bit_shift(struct decoder *d) {
+    static const exec_fn left[T_TYPES] = {[T_B16] = shl_16, [T_B32] = shl_32, [T_B64] = shl_64};
+    static const exec_fn right[T_TYPES] = {[T_B16] = shr_u16, [T_B32] = shr_u32, [T_B64] = shr_u64,
+                                           [T_U16] = shr_u16, [T_U32] = shr_u32, [T_U64] = shr_u64,
+                                           [T_S16] = shr_s16, [T_S32] = shr_s32, [T_S64] = shr_s64};
     unsigned type = mod_type(d);
-    form_of_type(d, fns, type);
+    form_of_type(d, named(d, "shr") ? right : left, type);
     EMIT_OPERANDS(d, type, type, T_U32);
-}
-
-void decode_shl(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_B16] = shl_16, [T_B32] = shl_32, [T_B64] = shl_64};
-    shift(d, fns);
-}
-
-void decode_shr(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_B16] = shr_u16, [T_B32] = shr_u32, [T_B64] = shr_u64,
-                                         [T_U16] = shr_u16, [T_U32] = shr_u32, [T_U64] = shr_u64,
-                                         [T_S16] = shr_s16, [T_S32] = shr_s32, [T_S64] = shr_s64};
-    shift(d, fns);
 }
 
 #define TERNARY(name, expression)                                                                              \
@@ -185,26 +167,7 @@ static inline uint64_t reverse(uint64_t x, int bits) {
 UNARY(brev_32, uint32_t, uint32_t, reverse(a, 32))
 UNARY(brev_64, uint64_t, uint64_t, reverse(a, 64))
 
-static void to_count(struct decoder *d, const exec_fn fns[T_TYPES]) {
-    unsigned type = mod_type(d);
-    form_of_type(d, fns, type);
-    EMIT_OPERANDS(d, T_U32, type);
-}
-
-void decode_popc(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_B32] = popc_32, [T_B64] = popc_64};
-    to_count(d, fns);
-}
-
-void decode_clz(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_B32] = clz_32, [T_B64] = clz_64};
-    to_count(d, fns);
-}
-
-void decode_brev(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_B32] = brev_32, [T_B64] = brev_64};
-    of_one_type(d, fns, mod_type(d), 1);
-}
+DECODE_ONE_TYPE(brev, 1, [T_B32] = brev_32, [T_B64] = brev_64)
 
 /* Position of the highest bit that differs from the sign; all ones if there is none. */
 static uint32_t find_bit(uint64_t x, int bits, bool sign, bool amount) {
@@ -220,11 +183,16 @@ static uint32_t find_bit(uint64_t x, int bits, bool sign, bool amount) {
 UNARY(bfind_32, uint32_t, uint32_t, find_bit(a, 32, insn->type == T_S32, insn->integer.shift_amount))
 UNARY(bfind_64, uint32_t, uint64_t, find_bit(a, 64, insn->type == T_S64, insn->integer.shift_amount))
 
-void decode_bfind(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {
+/* popc, clz, bfind: the result is a 32-bit number. */
+void decode_count(struct decoder *d) {
+    static const exec_fn ones[T_TYPES] = {[T_B32] = popc_32, [T_B64] = popc_64};
+    static const exec_fn zeros[T_TYPES] = {[T_B32] = clz_32, [T_B64] = clz_64};
+    static const exec_fn highest[T_TYPES] = {
         [T_U32] = bfind_32, [T_S32] = bfind_32, [T_U64] = bfind_64, [T_S64] = bfind_64};
-    d->insn->integer.shift_amount = mod(d, "shiftamt");
-    to_count(d, fns);
+    d->insn->integer.shift_amount = named(d, "bfind") && mod(d, "shiftamt");
+    unsigned type = mod_type(d);
+    form_of_type(d, named(d, "popc") ? ones : named(d, "clz") ? zeros : highest, type);
+    EMIT_OPERANDS(d, T_U32, type);
 }
 
 static uint64_t extract(uint64_t a, uint32_t position, uint32_t length, int bits, bool sign) {
@@ -310,18 +278,12 @@ BINARY(bmsk_b32, uint32_t,
        insn->integer.wrap ? (uint32_t)((((uint64_t)1 << (b & 31)) - 1) << (a & 31))
                           : (a > 31 ? 0 : (uint32_t)((((uint64_t)1 << (b > 32 ? 32 : b)) - 1) << a)))
 
-void decode_szext(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_U32] = szext_u32, [T_S32] = szext_s32};
+void decode_low_bits(struct decoder *d) {
+    static const exec_fn extends[T_TYPES] = {[T_U32] = szext_u32, [T_S32] = szext_s32};
+    static const exec_fn masks[T_TYPES] = {[T_B32] = bmsk_b32};
     d->insn->integer.wrap = mod(d, "wrap");
     (void)mod(d, "clamp");
-    of_one_type(d, fns, mod_type(d), 2);
-}
-
-void decode_bmsk(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_B32] = bmsk_b32};
-    d->insn->integer.wrap = mod(d, "wrap");
-    (void)mod(d, "clamp");
-    of_one_type(d, fns, mod_type(d), 2);
+    of_one_type(d, named(d, "szext") ? extends : masks, mod_type(d), 2);
 }
 
 static uint32_t nth_set(uint32_t bits, uint32_t base, int32_t offset) {
@@ -340,7 +302,4 @@ static uint32_t nth_set(uint32_t bits, uint32_t base, int32_t offset) {
 }
 TERNARY(fns_b32, nth_set(a, b, (int32_t)c))
 
-void decode_fns(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_B32] = fns_b32};
-    of_one_type(d, fns, mod_type(d), 3);
-}
+DECODE_ONE_TYPE(fns, 3, [T_B32] = fns_b32)

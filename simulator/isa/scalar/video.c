@@ -1,9 +1,10 @@
-/* SIMD video instructions (PTX ISA, SIMD Video Instructions): operations on the four bytes or two halves of a
- * word, without masks and selectors of their operands. The scalar ones are refused. */
+/* Operations on the four bytes or two halves of a word: dot products (PTX ISA: dp4a, dp2a) and SIMD video
+ * instructions without masks and selectors of their operands. The scalar ones are refused. */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
 enum { V_ADD, V_SUB, V_AVRG, V_ABSDIFF, V_MIN, V_MAX, V_SET };
+static const char *const names[] = {"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"};
 
 static int32_t part_of(uint32_t word, int part, int bits, bool is_signed) {
     const uint32_t value = word >> part * bits & ((1u << bits) - 1), sign = 1u << (bits - 1);
@@ -64,11 +65,16 @@ static bool take_signed(struct decoder *d) {
     return type == T_S32;
 }
 
-static void decode_video(struct decoder *d, uint8_t operation, uint8_t parts) {
+void decode_video(struct decoder *d) {
     static const char *const relations[] = {"eq", "ne", "lt", "le", "gt", "ge"};
     struct video_fields *v = &d->insn->video;
+    const size_t length = strlen(d->base) - 1; /* the last character is the number of parts */
+    uint8_t operation = 0;
+    while (strncmp(d->base, names[operation], length) != 0) {
+        operation++;
+    }
     v->operation = operation;
-    v->parts = parts;
+    v->parts = (uint8_t)(d->base[length] - '0');
     v->is_signed = operation != V_SET && take_signed(d);
     v->a_signed = take_signed(d);
     v->b_signed = take_signed(d);
@@ -85,17 +91,33 @@ static void decode_video(struct decoder *d, uint8_t operation, uint8_t parts) {
     d->insn->fn = exec_video;
 }
 
-#define VIDEO(name, operation)                                                                                 \
-    void decode_##name##2(struct decoder * d) {                                                                \
-        decode_video(d, operation, 2);                                                                         \
-    }                                                                                                          \
-    void decode_##name##4(struct decoder * d) {                                                                \
-        decode_video(d, operation, 4);                                                                         \
+/* ---- dp4a, dp2a ---- */
+
+/* Sums the products of each byte of b, or of two bytes, with a byte or half of a. */
+static enum next exec_dot(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]), *pc = row(run, insn->op[3]);
+    const int count = insn->video.parts, skip = insn->video.upper_bytes ? 2 : 0;
+    FOR_LANES(rest, mask) {
+        int l = LANE(rest);
+        uint32_t sum = pc[l];
+        for (int i = 0; i < count; i++) {
+            sum += (uint32_t)(part_of(pa[l], i, 32 / count, insn->video.a_signed) *
+                              part_of(pb[l], i + skip, 8, insn->video.b_signed));
+        }
+        d[l] = sum;
     }
-VIDEO(vadd, V_ADD)
-VIDEO(vsub, V_SUB)
-VIDEO(vavrg, V_AVRG)
-VIDEO(vabsdiff, V_ABSDIFF)
-VIDEO(vmin, V_MIN)
-VIDEO(vmax, V_MAX)
-VIDEO(vset, V_SET)
+    return NEXT;
+}
+
+void decode_dot(struct decoder *d) {
+    d->insn->video.parts = named(d, "dp4a") ? 4 : 2;
+    d->insn->video.upper_bytes = d->insn->video.parts == 2 && mod(d, "hi");
+    if (d->insn->video.parts == 2 && !d->insn->video.upper_bytes && !mod(d, "lo")) {
+        decode_fail(d, "expected .lo or .hi");
+    }
+    d->insn->video.a_signed = take_signed(d);
+    d->insn->video.b_signed = take_signed(d);
+    d->insn->fn = exec_dot;
+    EMIT_OPERANDS(d, T_B32, T_B32, T_B32, T_B32);
+}

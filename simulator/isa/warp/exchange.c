@@ -2,9 +2,11 @@
  * activemask). */
 #include <math.h>
 
+#include "async/bulk.h"
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "tensorcore/mma/formats.h"
 
 /* Lanes with the same member mask; complete: all lanes in the mask are here. */
 struct party {
@@ -186,10 +188,12 @@ static enum next exec_match(struct run *run, const struct insn *insn, uint32_t m
     if (next != NEXT) {
         return next;
     }
-    FOR_LANES(rest, mask) {
-        uint32_t equal = lanes_with(run, insn->op[2], mask, lane_u64(run, insn->op[2], LANE(rest)));
-        result[LANE(rest)] = equal;
-        same &= equal == mask ? ALL_LANES : 0;
+    for (uint32_t rest = mask, equal; rest != 0; rest &= ~equal) { /* each value once */
+        equal = lanes_with(run, insn->op[2], rest, lane_u64(run, insn->op[2], LANE(rest)));
+        FOR_LANES(lanes, equal) {
+            result[LANE(lanes)] = equal;
+        }
+        same = equal == mask ? ALL_LANES : 0;
     }
     uint32_t *d = row(run, insn->op[0]);
     FOR_LANES(rest, mask) {
@@ -246,8 +250,6 @@ void decode_elect(struct decoder *d) {
     emit(d, src(d, &d->op[1], T_B32));
 }
 
-enum { R_ADD, R_MIN, R_MAX, R_AND, R_OR, R_XOR };
-
 /* op: d, a, member mask */
 static enum next exec_redux(struct run *run, const struct insn *insn, uint32_t mask) {
     enum next next = gather(run, insn->op[2], &mask);
@@ -259,25 +261,15 @@ static enum next exec_redux(struct run *run, const struct insn *insn, uint32_t m
     FOR_LANES(rest, mask & (mask - 1)) {
         uint32_t b = a[LANE(rest)];
         if (insn->type == T_F32) {
-            float x, y;
-            memcpy(&x, &sum, 4);
-            memcpy(&y, &b, 4);
+            float x = tc_f32_of_bits(sum), y = tc_f32_of_bits(b);
             x = insn->warp.absolute ? fabsf(x) : x;
             y = insn->warp.absolute ? fabsf(y) : y;
-            x = insn->warp.nan && (x != x || y != y) ? NAN
-                : insn->warp.operation == R_MIN      ? fminf(x, y)
-                                                     : fmaxf(x, y);
-            memcpy(&sum, &x, 4);
-            continue;
+            sum = tc_bits_of_f32(insn->warp.nan && (x != x || y != y) ? NAN
+                                 : insn->warp.operation == REDUCE_MIN ? fminf(x, y)
+                                                                      : fmaxf(x, y));
+        } else {
+            sum = (uint32_t)reduced(insn->warp.operation, insn->type, sum, b);
         }
-        bool less = insn->type == T_S32 ? (int32_t)b < (int32_t)sum : b < sum;
-        bool more = insn->type == T_S32 ? (int32_t)b > (int32_t)sum : b > sum;
-        sum = insn->warp.operation == R_ADD   ? sum + b
-              : insn->warp.operation == R_MIN ? (less ? b : sum)
-              : insn->warp.operation == R_MAX ? (more ? b : sum)
-              : insn->warp.operation == R_AND ? (sum & b)
-              : insn->warp.operation == R_OR  ? (sum | b)
-                                              : (sum ^ b);
     }
     uint32_t *d = row(run, insn->op[0]);
     LANEWISE(mask, d[l] = sum);
@@ -285,13 +277,13 @@ static enum next exec_redux(struct run *run, const struct insn *insn, uint32_t m
 }
 
 void decode_redux(struct decoder *d) {
-    static const char *const ops[] = {"add", "min", "max", "and", "or", "xor"};
     bool sync = mod(d, "sync");
-    int op = mod_of(d, COUNTED(ops));
+    int op = decode_reduction(d);
     d->insn->warp.absolute = mod(d, "abs");
     d->insn->warp.nan = mod(d, "NaN");
     unsigned type = mod_type(d);
-    if (!sync || op < 0 || ptx_type_bytes(type) != 4 || (type == T_F32 && op != R_MIN && op != R_MAX)) {
+    if (!sync || op == REDUCE_NONE || op == REDUCE_INC || op == REDUCE_DEC || ptx_type_bytes(type) != 4 ||
+        (type == T_F32 && op != REDUCE_MIN && op != REDUCE_MAX)) {
         decode_fail(d, "there is no form for this operation and type");
     }
     d->insn->type = (uint8_t)type;

@@ -143,7 +143,8 @@ static int decode_byte_form(struct decoder *d, bool store) {
     return form;
 }
 
-static void decode_move(struct decoder *d, bool store) {
+void decode_matrix_move(struct decoder *d) {
+    const bool store = named(d, "stmatrix");
     static const char *const counts[] = {"x1", "x2", "x4"};
     struct insn *insn = d->insn;
     bool sync = mod(d, "sync"), aligned = mod(d, "aligned");
@@ -170,14 +171,6 @@ static void decode_move(struct decoder *d, bool store) {
     insn->matrix.count = (uint8_t)(1 << count);
     insn->aligned = 1;
     insn->fn = bytes >= 0 ? exec_bytes : store ? exec_stmatrix : exec_ldmatrix;
-}
-
-void decode_ldmatrix(struct decoder *d) {
-    decode_move(d, false);
-}
-
-void decode_stmatrix(struct decoder *d) {
-    decode_move(d, true);
 }
 
 static enum next exec_movmatrix(struct run *run, const struct insn *insn, uint32_t mask) {

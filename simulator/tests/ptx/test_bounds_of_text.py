@@ -132,8 +132,8 @@ STATEMENTS = {
     "vabsdiff4.u64.u32.u32 %r1, %r2, %r3, %r4;": "type .u64",
     "vset4.u32.u32.eq.sat %r1, %r2, %r3, %r4;": "unknown modifier '.sat'",
     "vabsdiff4.u32.u64.u32 %r1, %r2, %r3, %r4;": "type .u64",
-    "dp4a.u64.u32 %r1, %r2, %r3, %r4;": "these types",
-    "dp4a.u32.f32 %r1, %r2, %r3, %r4;": "these types",
+    "dp4a.u64.u32 %r1, %r2, %r3, %r4;": "type .u64",
+    "dp4a.u32.f32 %r1, %r2, %r3, %r4;": "type .f32",
     "red.async.relaxed.cluster.global.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];": "expected a reduction",
     "clusterlaunchcontrol.some.b128 %rd1, %rd2;": ".try_cancel or .query_cancel",
     "tensormap.cp_fenceproxy.shared::cta.global.tensormap::generic.release.gpu.sync.aligned [%rd1], [%r1], 128;": (
