@@ -138,14 +138,11 @@ SIM_API void sim_destroy(struct sim *sim);
 SIM_API enum sim_status sim_status(const struct sim *sim);
 SIM_API const char *sim_message(const struct sim *sim);
 
-SIM_API struct sim_module *sim_load(struct sim *sim, const char *ptx,
-                                    size_t bytes); /* NULL: sim_message says why */
+/* NULL: sim_message says why.  A kernel whose body cannot be read is refused only when it is launched. */
+SIM_API struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes);
 /* Address and size of a global variable of a module. */
 SIM_API void *sim_global(struct sim_module *module, const char *name, size_t *bytes);
 SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index); /* NULL past the end */
-/* Why the body of a kernel cannot be read, "line N: ...".  Its launches are refused with this message, while
- * other kernels of the module run.  NULL if it can be read, or there is no such kernel. */
-SIM_API const char *sim_unreadable(const struct sim_module *module, const char *kernel);
 SIM_API int sim_parameter_count(const struct sim_module *module, const char *kernel); /* -1: no such kernel */
 SIM_API size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
 SIM_API size_t sim_parameter_offset(const struct sim_module *module, const char *kernel, int index);

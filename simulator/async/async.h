@@ -61,9 +61,6 @@ bool async_progress(struct cluster *cluster);
 void async_clear(struct cluster *cluster);
 /* With simulated time: `stage` is due now. It is performed once earlier operations of its queue are done. */
 void async_due(struct timing *timing, struct async_op *op, uint8_t stage);
-/* Reports a finding at the instruction that issued the operation. */
-void async_report(const struct async_op *op, enum sim_verdict verdict, const char *kind, const char *format,
-                  ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- mbarriers (async/mbarrier.c) ---- */
 

@@ -1,6 +1,4 @@
 /* The list of operations in flight, and the order in which each mode performs them. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "async.h"
@@ -209,15 +207,4 @@ void async_clear(struct cluster *cluster) {
         unlink_op(op);
         free(op);
     }
-}
-
-void async_report(const struct async_op *op, enum sim_verdict verdict, const char *kind, const char *format,
-                  ...) {
-    char message[400];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    sim_note_at(op->cluster->launch, verdict, kind, op->cta, (int)op->warp->index, op->lane, -1, op->insn, NULL,
-                message);
 }

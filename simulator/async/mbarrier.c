@@ -260,15 +260,20 @@ void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *b, int64_t bytes
     complete_if_done(cluster, b);
 }
 
+/* Records an error at the instruction that issued the operation. */
+#define ERROR_OF(op, kind, ...)                                                                                \
+    sim_note((op)->cluster->launch, SIM_ERROR, kind, (op)->cta, (int)(op)->warp->index, (op)->lane,            \
+             (op)->insn, NULL, __VA_ARGS__)
+
 void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *b, uint32_t phase, int64_t bytes) {
     if (!b->valid) {
-        async_report(op, SIM_ERROR, "no-mbarrier", "completes on an mbarrier that is no longer valid");
+        ERROR_OF(op, "no-mbarrier", "completes on an mbarrier that is no longer valid");
         op->cluster->failed = true;
         return;
     }
     if (b->phase != phase) {
-        async_report(
-            op, SIM_ERROR, "tx-count",
+        ERROR_OF(
+            op, "tx-count",
             "its %lld bytes arrive in phase %u of the mbarrier at %#x, but it was issued in phase %u: that "
             "phase did not expect them",
             (long long)bytes, b->phase, b->offset, phase);
@@ -278,8 +283,7 @@ void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *b, uint32_
 
 void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *b, const struct vector_clock *clock) {
     if (!b->valid || b->pending == 0) {
-        async_report(op, SIM_ERROR, "mbarrier-arrivals", "one arrival too many at the mbarrier at %#x",
-                     b->offset);
+        ERROR_OF(op, "mbarrier-arrivals", "one arrival too many at the mbarrier at %#x", b->offset);
         return;
     }
     if (clock != NULL && b->gathered != NULL) {

@@ -58,7 +58,8 @@ struct job {
     struct sim_options options;
     struct sim_launch_attributes launch;
     const char *rules;
-    bool json, counters, quiet, parse_only, shrink;
+    int json, counters, quiet, parse_only; /* for getopt_long, which sets them to 1 */
+    bool shrink;
     const char *shrink_kind; /* NULL: the first of the worst findings */
     struct arguments arguments;
     const char *dumps[MAX_ARGUMENTS];
@@ -84,21 +85,24 @@ static int set_number(const char *value, uint64_t most, const char *expected, ui
     X("time", required, OPT_TIME)                                                                              \
     X("timeline", required, OPT_TIMELINE)                                                                      \
     X("machine-code", required, OPT_MACHINE_CODE)                                                              \
-    X("no-values", no, OPT_NO_VALUES)                                                                          \
-    X("no-checks", no, OPT_NO_CHECKS)                                                                          \
     X("ctas", required, OPT_CTAS)                                                                              \
-    X("json", no, OPT_JSON)                                                                                    \
-    X("counters", no, OPT_COUNTERS)                                                                            \
     X("suppressions", required, OPT_SUPPRESSIONS)                                                              \
-    X("quiet", no, OPT_QUIET)                                                                                  \
     X("shrink", optional, OPT_SHRINK)                                                                          \
-    X("parse", no, OPT_PARSE)                                                                                  \
     X("help", no, OPT_HELP)                                                                                    \
     X("version", no, OPT_VERSION)
 
 enum { BEFORE_OPTIONS = UCHAR_MAX, OPTIONS(OPTION_NUMBER) };
 
-static const struct option options[] = {OPTIONS(OPTION_ENTRY){NULL, 0, NULL, 0}};
+static struct job the_job = {.launch = {.grid = {1, 1, 1}, .block = {32, 1, 1}}};
+
+#define FLAG(name, field) {name, no_argument, &the_job.field, 1}
+static const struct option options[] = {OPTIONS(OPTION_ENTRY) FLAG("no-values", options.no_values),
+                                        FLAG("no-checks", options.no_checks),
+                                        FLAG("json", json),
+                                        FLAG("counters", counters),
+                                        FLAG("quiet", quiet),
+                                        FLAG("parse", parse_only),
+                                        {NULL, 0, NULL, 0}};
 
 static int set_option(struct job *job, int option, const char *value) {
     uint64_t number = 0;
@@ -129,9 +133,6 @@ static int set_option(struct job *job, int option, const char *value) {
         }
         job->dumps[job->ndumps++] = value;
         return 0;
-    case OPT_NO_VALUES:
-        job->options.no_values = 1;
-        return 0;
     case OPT_TIMELINE:
         job->timeline = value;
         job->options.timeline = 1;
@@ -142,29 +143,14 @@ static int set_option(struct job *job, int option, const char *value) {
     case OPT_TIME:
         job->options.chip = value;
         return 0;
-    case OPT_NO_CHECKS:
-        job->options.no_checks = 1;
-        return 0;
     case OPT_CTAS:
         return read_ctas(value, &job->options.checked_ctas);
-    case OPT_JSON:
-        job->json = true;
-        return 0;
-    case OPT_COUNTERS:
-        job->counters = true;
-        return 0;
     case OPT_SUPPRESSIONS:
         job->rules = value;
-        return 0;
-    case OPT_QUIET:
-        job->quiet = true;
         return 0;
     case OPT_SHRINK:
         job->shrink = true;
         job->shrink_kind = value;
-        return 0;
-    case OPT_PARSE:
-        job->parse_only = true;
         return 0;
     default: /* getopt_long has printed what is wrong */
         return EXIT_NOT_RUN;
@@ -188,7 +174,7 @@ static int read_options(struct job *job, int argc, char **argv, int *first) {
             (void)puts("ptxsim " SIM_VERSION);
             exit(0);
         }
-        if (set_option(job, option, optarg) != 0) {
+        if (option != 0 && set_option(job, option, optarg) != 0) {
             return EXIT_NOT_RUN;
         }
     }
@@ -353,22 +339,22 @@ static void catch_signals(struct sim *sim) {
 }
 
 int main(int argc, char **argv) {
-    static struct job job = {.launch = {.grid = {1, 1, 1}, .block = {32, 1, 1}}};
+    struct job *job = &the_job;
     int first;
     if (argc > 1 && strcmp(argv[1], "run") == 0) {
         return cli_run(argc - 1, argv + 1);
     }
-    if (read_options(&job, argc, argv, &first) != 0) {
+    if (read_options(job, argc, argv, &first) != 0) {
         return EXIT_NOT_RUN;
     }
-    struct sim *sim = sim_create(&job.options);
+    struct sim *sim = sim_create(&job->options);
     if (sim == NULL) {
         return cli_fail("out of memory", "");
     }
     catch_signals(sim);
     struct sim_time time;
-    int status = job.options.chip != NULL && !sim_time(sim, &time) ? cli_fail("--time", sim_message(sim))
-                                                                   : run(&job, sim, argc, argv, first);
+    int status = job->options.chip != NULL && !sim_time(sim, &time) ? cli_fail("--time", sim_message(sim))
+                                                                    : run(job, sim, argc, argv, first);
     sim_destroy(sim);
     return status;
 }

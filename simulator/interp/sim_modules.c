@@ -67,11 +67,6 @@ const char *sim_kernel_name(const struct sim_module *module, size_t index) {
     return NULL;
 }
 
-const char *sim_unreadable(const struct sim_module *module, const char *kernel) {
-    const struct function *function = ptx_find_entry(module->ptx, kernel);
-    return function == NULL ? NULL : function->unreadable;
-}
-
 static unsigned threads_of(const uint32_t bound[3]) {
     return bound[0] * bound[1] * bound[2];
 }

@@ -4,26 +4,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static void explain(struct tc_why *why, bool unmodelled, const char *format, va_list args) {
+bool tc_explain(struct tc_why *why, bool unmodelled, const char *format, ...) {
     if (why) {
+        va_list args;
         why->unmodelled = unmodelled;
+        va_start(args, format);
         vsnprintf(why->text, sizeof why->text, format, args);
+        va_end(args);
     }
-}
-
-bool tc_refuse(struct tc_why *why, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    explain(why, false, format, args);
-    va_end(args);
-    return false;
-}
-
-bool tc_unmodelled(struct tc_why *why, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    explain(why, true, format, args);
-    va_end(args);
     return false;
 }
 

@@ -18,9 +18,11 @@ struct tc_why {
     bool unmodelled;
     char text[240];
 };
-/* Both fill in *why and return false. */
-bool tc_refuse(struct tc_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool tc_unmodelled(struct tc_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Fills in *why and returns false. */
+bool tc_explain(struct tc_why *why, bool unmodelled, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define tc_refuse(why, ...)     tc_explain(why, false, __VA_ARGS__)
+#define tc_unmodelled(why, ...) tc_explain(why, true, __VA_ARGS__)
 
 enum tc_swizzle {
     TC_SWIZZLE_NONE,
