@@ -142,7 +142,7 @@ SIM_API const char *sim_message(const struct sim *sim);
 SIM_API struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes);
 /* Address and size of a global variable of a module. */
 SIM_API void *sim_global(struct sim_module *module, const char *name, size_t *bytes);
-SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index); /* NULL past the end */
+SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index);   /* NULL past the end */
 SIM_API int sim_parameter_count(const struct sim_module *module, const char *kernel); /* -1: no such kernel */
 SIM_API size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
 SIM_API size_t sim_parameter_offset(const struct sim_module *module, const char *kernel, int index);

@@ -154,7 +154,7 @@ struct named_barrier {
     uint32_t arrived, expected, generation; /* expected 0: every live thread of the CTA */
     struct vector_clock *gathered, *released;
     bool all, any, result_all, result_any; /* for bar.red */
-    bool in_parts; /* only some lanes of a warp arrived at once */
+    bool in_parts;                         /* only some lanes of a warp arrived at once */
     uint32_t count, result_count;
 };
 
