@@ -183,8 +183,8 @@ static void loaded(const struct warp *warp, uint32_t row_base, const struct insn
 }
 
 void time_settle(struct timing *timing) {
-    qsort(timing->requests, timing->nrequests, sizeof *timing->requests, by_time);
     if (timing->nrequests > 0) {
+        qsort(timing->requests, timing->nrequests, sizeof *timing->requests, by_time);
         timing->hbm_late = time_loaded(timing, timing->requests[0].at);
         time_turns(timing);
     }
