@@ -19,14 +19,8 @@ struct timing *timing_make(const char *name, const char *machine_code, char *mes
     timing->l2_lines = chip.l2_bytes / LINE_BYTES / L2_WAYS * L2_WAYS;
     timing->sm = calloc(chip.sms, sizeof *timing->sm);
     timing->l2 = calloc(timing->l2_lines, sizeof *timing->l2);
-    timing->launch = calloc(MAX_LAUNCHES, sizeof *timing->launch);
-    struct shared_resource **const shared[] = {&timing->l2_load, &timing->l2_store, &timing->hbm};
-    bool whole = machine_code == NULL || timing->machine_code != NULL;
-    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
-        *shared[i] = calloc(1, sizeof **shared[i]);
-        whole = whole && *shared[i] != NULL;
-    }
-    whole = whole && timing->sm != NULL && timing->launch != NULL && timing->l2 != NULL;
+    bool whole =
+        (machine_code == NULL || timing->machine_code != NULL) && timing->sm != NULL && timing->l2 != NULL;
     for (uint64_t i = 0; whole && i < chip.sms; i++) {
         timing->sm[i].l1_lines = (uint32_t)(chip.l1_bytes / LINE_BYTES);
         timing->sm[i].l1 = calloc(timing->sm[i].l1_lines + 1, sizeof *timing->sm[i].l1);
@@ -42,31 +36,27 @@ struct timing *timing_make(const char *name, const char *machine_code, char *mes
 }
 
 void timing_free(struct timing *timing) {
-    for (uint64_t i = 0; timing != NULL && timing->sm != NULL && i < timing->chip.sms; i++) {
+    if (timing == NULL) {
+        return;
+    }
+    for (uint64_t i = 0; timing->sm != NULL && i < timing->chip.sms; i++) {
         free(timing->sm[i].l1);
         free(timing->sm[i].slices);
     }
-    for (uint32_t i = 0; timing != NULL && i < timing->nislands; i++) {
+    for (uint32_t i = 0; i < timing->nislands; i++) {
         free(timing->islands[i].agenda.events);
     }
-    for (uint64_t i = 0; timing != NULL && timing->launch != NULL && i < timing->launches && i < MAX_LAUNCHES;
-         i++) {
+    for (uint64_t i = 0; i < timing->launches && i < MAX_LAUNCHES; i++) {
         path_free_lines(timing->launch[i].lines);
     }
-    if (timing != NULL) {
-        free(timing->sm);
-        free(timing->l2);
-        free(timing->l2_load);
-        free(timing->l2_store);
-        free(timing->hbm);
-        free(timing->launch);
-        free(timing->machine_code);
-        free(timing->requests);
-        free(timing->turns.events);
-        free(timing->islands);
-        timeline_free(timing->timeline);
-        free(timing);
-    }
+    free(timing->sm);
+    free(timing->l2);
+    free(timing->machine_code);
+    free(timing->requests);
+    free(timing->turns.events);
+    free(timing->islands);
+    timeline_free(timing->timeline);
+    free(timing);
 }
 
 void warp_time_make(struct warp *warp, struct worker *worker) {

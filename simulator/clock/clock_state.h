@@ -251,7 +251,7 @@ struct timing {
     const struct sim *sim;
     struct allocation found; /* the allocation of the last address, as it was at the launch's begin */
     struct sm_time *sm;
-    struct shared_resource *l2_load, *l2_store, *hbm;
+    struct shared_resource l2_load, l2_store, hbm;
     ticks l2_loads_until; /* when L2 has given what was asked of it */
     uint64_t far_bytes;   /* asked of HBM in this window, not served yet */
     uint32_t ahead;       /* touched lines that a prefetch had brought to L2 */
@@ -285,9 +285,9 @@ struct timing {
         ticks waited[MAX_WARPS][WAIT_KINDS], lived[MAX_WARPS];
         struct path path;                         /* path of the warp that ended last */
         struct sim_costly_line lines[SIM_COSTLY]; /* of that path */
-    } *launch, running;                           /* launch: the first MAX_LAUNCHES */
-    const struct path *cause;                     /* path of the event that is waking warps now */
-    struct path operation;                        /* path of the operation that wakes them */
+    } launch[MAX_LAUNCHES], running;
+    const struct path *cause; /* path of the event that is waking warps now */
+    struct path operation;    /* path of the operation that wakes them */
     struct timeline *timeline;
     ticks host;                               /* when the host's next call can be at the device */
     ticks before_end;                         /* the launch before: its end */

@@ -39,7 +39,7 @@ uint64_t time_placed(struct timing *timing, uint64_t address) {
 static ticks arrival(const struct timing *timing) {
     const struct chip *chip = &timing->chip;
     ticks late = chip->hbm_loaded_shared > 0 ? time_loaded(timing, timing->now) : 0;
-    ticks free = timing->hbm->server.free + rate_ticks(chip->hbm_rate, timing->far_bytes);
+    ticks free = timing->hbm.server.free + rate_ticks(chip->hbm_rate, timing->far_bytes);
     return later(timing->now + late, free) + chip->hbm_latency - chip->l2_latency;
 }
 

@@ -11,7 +11,7 @@ static void release_all(struct timing *timing) {
     for (uint64_t i = 0; i < timing->chip.sms; i++) {
         memset(&timing->sm[i], 0, offsetof(struct sm_time, split));
     }
-    timing->l2_load->server = timing->l2_store->server = timing->hbm->server = (struct server){0};
+    timing->l2_load.server = timing->l2_store.server = timing->hbm.server = (struct server){0};
     timing->l2_loads_until = 0;
 }
 
@@ -28,7 +28,7 @@ static ticks dependent_from(const struct launch *launch) {
  * HBM only if the launch before read more from HBM than L2 holds. */
 static bool parameters_far(struct timing *timing) {
     const struct chip *chip = &timing->chip;
-    return timing->hbm->server.busy > rate_ticks(chip->hbm_rate, chip->l2_bytes);
+    return timing->hbm.server.busy > rate_ticks(chip->hbm_rate, chip->l2_bytes);
 }
 
 bool time_launch_begin(struct launch *launch) {
@@ -136,8 +136,8 @@ static void take_busy(struct timed_launch *listed, const struct timing *timing) 
             listed->busiest[j] = later(listed->busiest[j], taken[j]);
         }
     }
-    listed->busy[SIM_L2] = listed->busiest[SIM_L2] = timing->l2_load->server.busy; /* includes stores */
-    listed->busy[SIM_HBM] = listed->busiest[SIM_HBM] = timing->hbm->server.busy;
+    listed->busy[SIM_L2] = listed->busiest[SIM_L2] = timing->l2_load.server.busy; /* includes stores */
+    listed->busy[SIM_HBM] = listed->busiest[SIM_HBM] = timing->hbm.server.busy;
 }
 
 static void list(struct launch *launch) {

@@ -53,7 +53,7 @@ static ticks queue_port(struct server *port, const struct request *request, cons
 /* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): a hit waits for a part of what all SMs have
  * asked of HBM. */
 static ticks behind_others_misses(const struct timing *timing, const struct request *request, ticks part) {
-    ticks all = timing->hbm->server.free;
+    ticks all = timing->hbm.server.free;
     return all > request->at ? (all - request->at) * part / TICKS : 0;
 }
 
@@ -97,8 +97,8 @@ static ticks store_to_l2(struct timing *timing, ticks at, uint64_t bytes) {
     if (chip->l2_store_beside > 0 && timing->l2_loads_until > at) {
         length = length * chip->l2_store_beside / TICKS;
     }
-    ticks end = time_shared(timing, timing->l2_store, at, length);
-    ticks behind = time_shared(timing, timing->l2_load, at, alone);
+    ticks end = time_shared(timing, &timing->l2_store, at, length);
+    ticks behind = time_shared(timing, &timing->l2_load, at, alone);
     return (chip->l2_store_beside > 0 ? end : later(end, behind)) - length - at;
 }
 
@@ -127,7 +127,7 @@ static ticks served(struct timing *timing, const struct request *request) {
         near = store_to_l2(timing, request->at, bytes);
         far = wait + behind_others_loads(timing, request);
         if (request->missed > 0) {
-            far = later(far, time_queued(timing, timing->hbm, request->at, chip->hbm_rate, request->missed));
+            far = later(far, time_queued(timing, &timing->hbm, request->at, chip->hbm_rate, request->missed));
         }
     } else {
         wait = queue_port(&sm->load_port, request, timing);

@@ -47,7 +47,7 @@ ticks time_loaded(const struct timing *timing, ticks at) {
     uint64_t window = at / WINDOW, first = window < LOAD_WINDOWS ? 0 : window - LOAD_WINDOWS;
     ticks busy = 0, all = LOAD_WINDOWS * WINDOW;
     for (uint64_t i = first; i < window; i++) {
-        const struct slice *slice = &timing->hbm->slices[i % SLICES];
+        const struct slice *slice = &timing->hbm.slices[i % SLICES];
         busy += slice->window == i ? slice->before + slice->taken : 0;
     }
     busy = busy < all ? busy : all;

@@ -87,7 +87,7 @@ void timeline_window(struct timing *timing, ticks from, ticks to) {
     if (timeline == NULL) {
         return;
     }
-    ticks l2 = timing->l2_load->server.busy, hbm = timing->hbm->server.busy;
+    ticks l2 = timing->l2_load.server.busy, hbm = timing->hbm.server.busy;
     /* A new launch's counters start at 0. */
     share(timing, "L2", l2 < timeline->l2 ? l2 : l2 - timeline->l2, from, to);
     share(timing, "HBM", hbm < timeline->hbm ? hbm : hbm - timeline->hbm, from, to);

@@ -20,7 +20,7 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
     const uint64_t from_l2[] = {chip->l2_load_rate, chip->l2_box_rate, chip->l2_warp_rate};
     const uint64_t from_hbm[] = {chip->hbm_rate, chip->hbm_box_rate, chip->hbm_warp_rate};
     if (far) {
-        return time_queued(timing, timing->hbm, at,
+        return time_queued(timing, &timing->hbm, at,
                            from_hbm[request->by_block ? ASKED_BY_BLOCK : request->asker],
                            request->missed / parts);
     }
@@ -28,14 +28,14 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
     ticks length = rate_ticks(from_l2[request->asker], bytes);
     length += chip->l2_shared_rate > 0 ? rate_ticks(chip->l2_shared_rate, given) : 0;
     length = time_outside(timing, length);
-    ticks end = time_shared(timing, timing->l2_load, at, length);
+    ticks end = time_shared(timing, &timing->l2_load, at, length);
     timing->l2_loads_until = later(timing->l2_loads_until, end);
     return end - length - at;
 }
 
 /* Sets every load's wait for L2 (near) or HBM (far). */
 static void take_turns(struct timing *timing, bool far) {
-    struct shared_resource *resource = far ? timing->hbm : timing->l2_load;
+    struct shared_resource *resource = far ? &timing->hbm : &timing->l2_load;
     struct agenda *turns = &timing->turns;
     uint32_t all = timing->nrequests, next = 0;
     uint64_t turn_now = 0;

@@ -174,7 +174,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
         ticks taken = sm->shared.free;
         ready = later(ready, taken > chip->memory_queue ? taken - chip->memory_queue : 0);
         if (time_stores(warp, split)) {
-            ticks out = later(sm->stores_out, launch->timing->l2_store->server.free);
+            ticks out = later(sm->stores_out, launch->timing->l2_store.server.free);
             ready = later(ready, out > chip->store_queue ? out - chip->store_queue : 0);
         }
     } else if (time_lsu_interval(chip, (enum clock_family)insn->timing) != 0 &&
