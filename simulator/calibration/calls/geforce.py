@@ -46,8 +46,10 @@ divided by {calls}. At M = 256 there are 128 tiles for {sms} SMs. At M = 512 the
 PUBLIC = """
 ## Public kernels
 
-gau-nernst/learn-cuda, folders 02b and 02c, compiled for sm_120a (fetched, not kept) and run on the same clock; measured
-by its author on a card with a limit of 400 W. TFLOPS.
+gau-nernst/learn-cuda, folders 02b, 02c and 08, compiled for sm_120a (fetched, not kept) and run on the same clock;
+measured by its author on a card with a limit of 400 W. TFLOPS. mxf8: fp8 by the MMA with block scales. The two kernels
+of 08 are one but for their operands; its author supposes that fp8 takes more power and so reaches the limit sooner.
+learn-cuda's tables for this card have no fp4 kernel.
 
 """
 
