@@ -256,14 +256,12 @@ static enum next exec_redux(struct run *run, const struct insn *insn, uint32_t m
     if (next != NEXT) {
         return next;
     }
-    const uint32_t *a = row(run, insn->op[1]);
-    uint32_t sum = a[__builtin_ctz(mask)];
+    const uint32_t *a = row(run, insn->op[1]), kept = insn->warp.absolute ? INT32_MAX : UINT32_MAX;
+    uint32_t sum = a[__builtin_ctz(mask)] & kept;
     FOR_LANES(rest, mask & (mask - 1)) {
-        uint32_t b = a[LANE(rest)];
+        uint32_t b = a[LANE(rest)] & kept;
         if (insn->type == T_F32) {
             float x = tc_f32_of_bits(sum), y = tc_f32_of_bits(b);
-            x = insn->warp.absolute ? fabsf(x) : x;
-            y = insn->warp.absolute ? fabsf(y) : y;
             sum = tc_bits_of_f32(insn->warp.nan && (x != x || y != y) ? NAN
                                  : insn->warp.operation == REDUCE_MIN ? fminf(x, y)
                                                                       : fmaxf(x, y));
@@ -283,7 +281,7 @@ void decode_redux(struct decoder *d) {
     d->insn->warp.nan = mod(d, "NaN");
     unsigned type = mod_type(d);
     if (!sync || op == REDUCE_NONE || op == REDUCE_INC || op == REDUCE_DEC || ptx_type_bytes(type) != 4 ||
-        (type == T_F32 && op != REDUCE_MIN && op != REDUCE_MAX)) {
+        (type == T_F32 ? op != REDUCE_MIN && op != REDUCE_MAX : d->insn->warp.absolute || d->insn->warp.nan)) {
         decode_fail(d, "there is no form for this operation and type");
     }
     d->insn->type = (uint8_t)type;
