@@ -154,14 +154,26 @@ def test_errors_have_their_names_and_an_unknown_number_has_none():
         (0, "CUDA_SUCCESS", "no error"),
         (1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"),
         (2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
+        (101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"),
+        (200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"),
+        (301, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"),
+        (400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
+        (500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"),
+        (710, "CUDA_ERROR_ASSERT", "device-side assert triggered"),
+        (719, "CUDA_ERROR_LAUNCH_FAILED", "the simulator found an error; see its report"),
+        (720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks in cooperative launch"),
+        (801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported by the simulator"),
+        (912, "CUDA_ERROR_INVALID_CLUSTER_SIZE", "cluster size is too large for the kernel or its configuration"),
     ):
         for call, expected in (("cuGetErrorName", name), ("cuGetErrorString", text)):
             out = ctypes.c_char_p(b"before")
             assert getattr(cuda(), call)(number, ctypes.byref(out)) == SUCCESS
             assert out.value.decode() == expected
-    out = ctypes.c_char_p(b"before")
-    assert cuda().cuGetErrorName(123456, ctypes.byref(out)) == INVALID_VALUE
-    assert out.value is None
+    for number in (13, 98, 123456):  # the first two are the runtime's alone
+        for call in ("cuGetErrorName", "cuGetErrorString"):
+            out = ctypes.c_char_p(b"before")
+            assert getattr(cuda(), call)(number, ctypes.byref(out)) == INVALID_VALUE
+            assert out.value is None
 
 
 def test_functions_are_found_by_name_with_or_without_a_version():
