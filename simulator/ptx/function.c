@@ -46,7 +46,7 @@ static void parse_registers(struct parser *parser) {
 static void parse_frame_variable(struct parser *parser) {
     struct function *function = parser->function;
     uint32_t align, vector;
-    const uint32_t element = ptx_type_bytes(parse_declared_type(parser, &align, &vector)) * vector;
+    const uint32_t element = ptx_type_bytes(parse_declared_type(parser, false, &align, &vector)) * vector;
     do {
         struct token name = parse_name(parser);
         bool open;

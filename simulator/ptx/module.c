@@ -27,7 +27,7 @@ static uint32_t parse_parameters(struct parser *parser, struct parameter **out, 
             parse_fail(parser, parser->token.line, "a parameter without .param");
         }
         uint32_t align, vector;
-        unsigned type = parse_declared_type(parser, &align, &vector);
+        unsigned type = parse_declared_type(parser, true, &align, &vector);
         struct token name = parse_name(parser);
         bool open;
         uint64_t bytes = parse_extents(parser, MAX_PARAM_BYTES, &open) * ptx_type_bytes(type) * vector;

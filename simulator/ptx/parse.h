@@ -167,8 +167,9 @@ void parse_open_scope(struct parser *parser);
 void parse_close_scope(struct parser *parser);
 
 struct token parse_name(struct parser *parser);
-/* Directives before a declared name: `.align N`, `.ptr`, a space, a vector size and a type, in any order. */
-unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *vector);
+/* Directives before a declared name: `.align N`, a vector size and a type, in any order; if it may_point,
+ * `.ptr` and the space behind it too. */
+unsigned parse_declared_type(struct parser *parser, bool may_point, uint32_t *align, uint32_t *vector);
 /* Product of the extents [4][8]..., at most `most` + 1; `[]` sets *open and gives 0. */
 uint64_t parse_extents(struct parser *parser, uint64_t most, bool *open);
 void parse_module(struct parser *parser);

@@ -15,7 +15,7 @@ static uint32_t take_align(struct parser *parser) {
     return (uint32_t)align;
 }
 
-unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *vector) {
+unsigned parse_declared_type(struct parser *parser, bool may_point, uint32_t *align, uint32_t *vector) {
     unsigned type = T_NONE;
     *align = 0;
     *vector = 1;
@@ -35,8 +35,9 @@ unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *v
             *vector = (uint32_t)(token.text[2] - '0');
         } else if (found != T_NONE) {
             type = found;
-        } else if (!token_is(&token, ".ptr") && !token_is(&token, ".global") && !token_is(&token, ".shared") &&
-                   !token_is(&token, ".const") && !token_is(&token, ".local")) {
+        } else if (!may_point ||
+                   (!token_is(&token, ".ptr") && !token_is(&token, ".global") && !token_is(&token, ".shared") &&
+                    !token_is(&token, ".const") && !token_is(&token, ".local"))) {
             parse_fail(parser, token.line, "unknown directive '%.*s' in a declaration", (int)token.length,
                        token.text);
         }
@@ -165,7 +166,7 @@ bool parse_variable(struct parser *parser, struct token word, bool is_extern) {
         return false;
     }
     uint32_t align, vector;
-    unsigned type = parse_declared_type(parser, &align, &vector);
+    unsigned type = parse_declared_type(parser, false, &align, &vector);
     do {
         struct token name = parse_name(parser);
         bool open;

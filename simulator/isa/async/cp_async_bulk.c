@@ -165,10 +165,9 @@ static enum next exec_commit_group(struct run *run, const struct insn *insn, uin
 }
 
 bool decode_group_insn(struct decoder *d, unsigned family) {
-    const bool commits = mod(d, "commit_group"), waits = mod(d, "wait_group");
     d->insn->group.family = (uint8_t)family;
-    if (waits) {
-        d->insn->group.read = mod(d, "read");
+    if (mod(d, "wait_group")) {
+        d->insn->group.read = family == GROUP_BULK && mod(d, "read");
         need_operands(d, 1, 1);
         d->insn->group.pending = (uint32_t)immediate(d, &d->op[0]);
         d->insn->fn = exec_wait_group;
@@ -176,7 +175,7 @@ bool decode_group_insn(struct decoder *d, unsigned family) {
         need_operands(d, 0, 0);
         d->insn->group.pending = UINT32_MAX; /* uncommitted copies included */
         d->insn->fn = exec_wait_group;
-    } else if (commits) {
+    } else if (mod(d, "commit_group")) {
         need_operands(d, 0, 0);
         d->insn->fn = exec_commit_group;
     }

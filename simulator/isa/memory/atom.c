@@ -224,12 +224,16 @@ void decode_atomic(struct decoder *d) {
     (void)mod(d, "noftz");
     int vector = mod_of(d, COUNTED(vectors));
     unsigned type = mod_type(d);
-    if (op == REDUCE_NONE || type == T_PRED || ptx_type_bytes(type) < 2 ||
+    const bool exchanges = op == REDUCE_EXCHANGE || op == REDUCE_COMPARE, adds = op == REDUCE_ADD;
+    if (op == REDUCE_NONE || (exchanges && !gives) || type == T_PRED || ptx_type_bytes(type) < 2 ||
         (ptx_type_bytes(type) > 8 && (type != T_B128 || vector >= 0))) {
         decode_fail(d, "there is no form for this operation and type");
     }
-    if ((type == T_F32 || type == T_F64) && op != REDUCE_ADD && op != REDUCE_EXCHANGE && op != REDUCE_COMPARE) {
+    if ((type == T_F32 || type == T_F64) && !adds && !exchanges) {
         decode_fail(d, ".%s has only .add, .exch and .cas", ptx_type_name(type));
+    }
+    if (is_float_type(type) && !adds && !exchanges && op != REDUCE_MIN && op != REDUCE_MAX) {
+        decode_fail(d, ".%s has only .add, .min, .max, .exch and .cas", ptx_type_name(type));
     }
     insn->atomic.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
     insn->atomic.operation = (uint8_t)op;

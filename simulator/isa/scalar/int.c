@@ -222,7 +222,8 @@ static void wide_product(struct decoder *d, unsigned type, bool add) {
     static const exec_fn fns[2][T_TYPES] = {
         {[T_U16] = mul_wide_u16, [T_S16] = mul_wide_s16, [T_U32] = mul_wide_u32, [T_S32] = mul_wide_s32},
         {[T_U16] = mad_wide_u16, [T_S16] = mad_wide_s16, [T_U32] = mad_wide_u32, [T_S32] = mad_wide_s32}};
-    const unsigned types[] = {ptx_type_bytes(type) == 2 ? T_U32 : T_U64, type, type, types[0]};
+    const unsigned result = ptx_type_bytes(type) == 2 ? T_U32 : T_U64;
+    const unsigned types[] = {result, type, type, result};
     if (fns[add][type] == NULL) {
         decode_fail(d, "no .wide form of .%s", ptx_type_name(type));
     }

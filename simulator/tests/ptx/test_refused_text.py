@@ -35,6 +35,10 @@ ERRORS = {  # a whole module: line, part of the message
     body("/* no end"): (12, "a comment without an end"),
     body("call.uni absent, ();"): (9, "expected a declared function"),
     body(".reg .b32 %x<99999999>;"): (9, "more than"),
+    body(".local .b8 x[];"): (9, "an array in a frame without a size"),
+    body(".local .global .b8 x[4];"): (9, "'.global'"),
+    body(".local .b64 .ptr x;"): (9, "'.ptr'"),
+    HEADER + ".global .shared .u32 x;\n": (4, "'.shared'"),
 }
 
 
@@ -102,6 +106,26 @@ STATEMENTS = {  # a kernel's statement: part of the message
     "add.f32.f16 %f1, %rs2, %f3;": "on sm_100 or later",
     "add.rna.f32 %f1, %f2, %f3;": "this rounding",
     "fma.rzi.f32 %f1, %f2, %f3, %f4;": "this rounding",
+    # What one mnemonic of a family has and another does not.
+    "popc.shiftamt.b32 %r1, %r2;": "unknown modifier '.shiftamt'",
+    "selp.ftz.f32 %f1, %f2, %f3, %p1;": "unknown modifier '.ftz'",
+    "mul24.hi.sat.s32 %r1, %r2, %r3;": "unknown modifier '.sat'",
+    "min.relu.f16 %rs1, %rs2, %rs3;": "unknown modifier '.relu'",
+    "dp4a.hi.u32.u32 %r1, %r2, %r3, %r4;": "unknown modifier '.hi'",
+    "dp4a.u32.b32 %r1, %r2, %r3, %r4;": "for type .b32",
+    "shl.u32 %r1, %r2, %r3;": "for type .u32",
+    "bfe.b32 %r1, %r2, %r3, %r4;": "for type .b32",
+    "redux.sync.inc.u32 %r1, %r2, -1;": "this operation and type",
+    "redux.sync.dec.u32 %r1, %r2, -1;": "this operation and type",
+    "redux.sync.min.abs.u32 %r1, %r2, -1;": "this operation and type",
+    "red.global.exch.b32 [%rd1], %r1;": "this operation and type",
+    "red.global.cas.b32 [%rd1], %r1, %r2;": "this operation and type",
+    "atom.global.and.f16x2 %r1, [%rd1], %r2;": ".f16x2 has only",
+    "atom.global.max.f32 %f1, [%rd1], %f2;": ".f32 has only",
+    "cp.async.commit_group.wait_group 0;": "unknown modifier '.commit_group'",
+    "cp.async.wait_all.commit_group;": "unknown modifier '.commit_group'",
+    "cp.async.wait_group.read 0;": "unknown modifier '.read'",
+    "cp.async.bulk.wait_all;": "expected either .bulk_group",
 }
 
 
