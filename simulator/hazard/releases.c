@@ -128,14 +128,13 @@ static uint64_t mixed(uint64_t address) {
 
 /* The element of `list` for a key, which is added if it is new; NULL: no memory. */
 static void *listed(struct numbers *numbers, uint64_t key, void **list, uint32_t *room, size_t size) {
-    uint32_t *place = number_at(numbers, key, ONE_WORD);
+    /* The list first: a key without an element would be freed as one. */
+    const bool fits = list_grow(list, numbers->count, room, size, SHORT_LIST);
+    uint32_t *place = fits ? number_at(numbers, key, ONE_WORD) : NULL;
     if (place == NULL) {
         return NULL;
     }
     if (*place == 0) {
-        if (!list_grow(list, numbers->count - 1, room, size, SHORT_LIST)) {
-            return NULL;
-        }
         memset((uint8_t *)*list + (numbers->count - 1) * size, 0, size);
         *place = numbers->count;
     }

@@ -96,9 +96,26 @@ WGMMA = """
 """
 
 
+# Each CTA releases a flag of its own and hears of the one before.
+FLAGS = """
+.visible .entry flags(.param .u64 p) {
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [p];
+    mov.u32 %r1, %ctaid.x;
+    mul.wide.u32 %rd2, %r1, 64;
+    add.u64 %rd3, %rd1, %rd2;
+    ld.acquire.gpu.global.u32 %r2, [%rd3];
+    st.relaxed.gpu.global.u32 [%rd3+4], %r1;
+    st.release.gpu.global.u32 [%rd3+64], %r1;
+    ret;
+}
+"""
+
+
 def command(name: str, folder: Path) -> list:
     """Options and arguments of the tool for one of the kernels."""
-    texts = {"race": RACE, "everything": EVERYTHING, "wgmma": WGMMA}
+    texts = {"race": RACE, "everything": EVERYTHING, "flags": FLAGS, "wgmma": WGMMA}
     path = folder / "kernel.ptx"
     if name == "parse":
         return [PTX / "vocabulary.ptx", "--parse"]
@@ -109,8 +126,9 @@ def command(name: str, folder: Path) -> list:
         path.write_text(gemm_ptx.kernel(chunks=1))
         return [path, "--block", "256", "--", "buf:16384", "buf:16384", "buf:2048", "buf:2048", "buf:65536"]
     path.write_text(HEADER + texts[name])
-    arguments = ["--", "buf:4096"] if name == "everything" else []
-    return [path, "--block", "128" if name == "wgmma" else "32" if name == "everything" else "64", *arguments]
+    arguments = ["--", "buf:4096"] if name in ("everything", "flags") else []
+    grid = ["--grid", "8"] if name == "flags" else []
+    return [path, *grid, "--block", "128" if name == "wgmma" else "32" if name == "everything" else "64", *arguments]
 
 
 def run(words: list, at: int, all_after: bool, threads: int = 1) -> tuple[int, int, int, str]:
@@ -135,7 +153,7 @@ def chosen(requests: int) -> list[int]:
     return [at for at in range(requests) if at < ENDS or at >= requests - ENDS or at % STEP == 0]
 
 
-KERNELS = ("parse", "pipeline", "pipeline late", "pipeline poison", "race", "everything", "wgmma", "tcgen05")
+KERNELS = ("parse", "pipeline", "pipeline late", "pipeline poison", "race", "everything", "flags", "wgmma", "tcgen05")
 
 
 @pytest.mark.parametrize("name", KERNELS)
