@@ -55,14 +55,15 @@ def test_a_wait_is_followed_back_to_the_copy_that_ended_it(tmp_path):
     assert "instructions of warp 1" in last_launch(copied(1, 3000), tmp_path)["critical"].split(",")[0]
 
 
-def looped(count: int, *statements: str, block: int = 32, report: Path) -> dict:
+def looped(count: int, *statements: str, block: int = 32, before: str = "", registers: str = "", report: Path) -> dict:
     """The last launch of a kernel whose warp 0 repeats `statements`, one a line, while the others wait for it."""
     loop = "\n".join(("LOOP:", *statements, "add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, %r10; @%p1 bra LOOP;"))
     start = "mov.u32 %r9, 0; mov.f32 %f1, 0f3F800000; ld.param.u64 %rd1, [p]; mov.u64 %rd5, %rd1; mov.u32 %r1, %tid.x;"
     sim = Sim(
-        body(start, f"mov.u32 %r10, {count}; setp.ge.u32 %p2, %r1, 32; @%p2 bra WAIT;", loop, "WAIT: bar.sync 0;"),
+        body(start, before, f"mov.u32 %r10, {count}; setp.ge.u32 %p2, %r1, 32; @%p2 bra WAIT;", loop,
+             "WAIT: bar.sync 0;", registers=registers),
         chip="h200",
-    )
+    )  # fmt: skip
     assert sim.launch("k", sim.buffer(np.zeros(64, np.uint64)), block=block) == 0, sim.findings
     return last_launch(sim, report)
 
@@ -82,6 +83,50 @@ def test_the_lines_that_cost_most_are_those_of_the_warp_that_others_wait_for(tmp
     for ptx, (name, cycles) in of.items():
         assert cost(launch, ptx) == (name, pytest.approx(1000 * cycles, rel=0.15))
     assert not [line for line in launch["lines"] if line["ptx"].startswith("bar.sync")]
+    costs = [line["cost"] for line in launch["lines"] if line["ptx"] == chain[0]]
+    assert costs == ["latency of its result", "until the next one issues"]
+
+
+def test_the_writer_of_a_predicate_is_a_line_of_its_own(tmp_path):
+    launch = looped(500, report=tmp_path)
+    assert cost(launch, "setp.") == ("latency of its result", pytest.approx(500 * CHIP["alu_latency"], rel=0.2))
+
+
+def test_shares_are_of_the_time_from_the_end_of_the_launch_before(tmp_path):
+    short = looped(5, "rcp.approx.f32 %f1, %f1;", report=tmp_path)
+    steps = short["chain"]
+    assert steps["starts of CTAs"] == pytest.approx(CHIP["cta_start"], rel=0.1)  # more than the loop
+    left = 1 - steps["starts of CTAs"] / sum(steps.values())
+    assert 0.7 * left < sum(line["share"] for line in short["lines"]) <= 1.1 * left
+    sim = Sim(body("griddepcontrol.launch_dependents; griddepcontrol.wait;", SPIN), chip="h200")
+    for dependent in (0, 1):
+        assert sim.launch("k", 0, block=1, dependent=dependent) == 0
+    assert sum(line["share"] for line in last_launch(sim, tmp_path)["lines"]) == pytest.approx(1, abs=0.05)
+
+
+def test_a_barrier_s_wake_up_is_a_cost_of_the_line_that_waited(tmp_path):
+    """Two warps that are late by turns, each of which then waits for the other."""
+    waits, completes = "bar.sync 1, 64;", "barrier.sync.aligned 1, 64;"
+    late = "rcp.approx.f32 %f1, %f1;\n"
+    again = "add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 100; @%p1 bra"
+    text = body(
+        "mov.u32 %r9, 0; mov.f32 %f1, 0f3F800000; mov.u32 %r1, %tid.x; setp.ge.u32 %p2, %r1, 32; @%p2 bra SECOND;",
+        f"FIRST:\n{late}{completes}\n{waits}\n{again} FIRST; bra END;",
+        f"SECOND:\n{waits}\n{late}{completes}\n{again} SECOND; END:",
+    )
+    sim = Sim(text, chip="h200")
+    assert sim.launch("k", 0, block=64) == 0, sim.findings
+    launch = last_launch(sim, tmp_path)
+    woken = {line["ptx"] for line in launch["lines"] if line["cost"] == "barriers' wake-ups"}
+    assert launch["chain"]["barriers' wake-ups"] > 0 and woken == {waits}, launch["lines"]
+
+
+def test_a_load_of_shared_memory_is_a_line_with_the_latency_of_its_result(tmp_path):
+    load, use = "ld.shared.u32 %r5, [%r5];", "add.u32 %r5, %r5, %r6;"
+    before = "mov.u32 %r5, tile; mov.u32 %r6, tile; st.shared.u32 [%r5], 0; bar.sync 0;"
+    launch = looped(100, load, use, before=before, registers=SHARED, report=tmp_path)
+    latency = ("latency of its result", pytest.approx(100 * CHIP["shared_latency"], rel=0.1))
+    assert cost(launch, load) == latency and "loads of global memory" not in launch["chain"]
 
 
 def test_a_load_is_the_line_that_costs_most_only_if_something_waits_for_it(tmp_path):
@@ -89,6 +134,8 @@ def test_a_load_is_the_line_that_costs_most_only_if_something_waits_for_it(tmp_p
     waits = looped(100, load, use, report=tmp_path)
     assert waits["lines"][0]["ptx"] == load
     assert cost(waits, "ld.") == ("loads of global memory", pytest.approx(100 * CHIP["l2_latency"], rel=0.1))
+    moved = looped(100, load, "mov.b64 %rd6, %rd5;", "mov.b64 %rd5, %rd6;", use, report=tmp_path)
+    assert moved["lines"][0]["ptx"] == load  # and not the move, which takes no time
     hidden = looped(100, load, "rcp.approx.f32 %f1, %f1;\n" * 40, use, report=tmp_path)
     assert hidden["lines"][0]["ptx"].startswith("rcp.")
     assert hidden["chain"].get("loads of global memory", 0) < 100
@@ -99,7 +146,7 @@ extern "C" __global__ void k(float *p) {
     float x = 2;
 #pragma unroll
     for (int i = 0; i < 200; i++)
-        asm volatile("rcp.approx.f32 %0, %0;" : "+f"(x));
+        asm volatile("rcp.approx.f32 %0, %0;\nex2.approx.f32 %0, %0;" : "+f"(x));
     *p = x;
 }
 """
@@ -110,9 +157,10 @@ def test_copies_of_an_instruction_that_unrolling_made_are_one_line(tmp_path):
     sim = Sim(text, chip="h200")
     assert sim.launch("k", sim.buffer(np.zeros(4, np.float32)), block=32) == 0
     launch = last_launch(sim, tmp_path)
-    first = launch["lines"][0]
-    assert first["ptx"].startswith("rcp.approx.f32") and first["cost"] == "latency of its result"
-    assert cost(launch, "rcp.")[1] == pytest.approx(200 * CHIP["special_latency"], rel=0.1)
+    for ptx in ("rcp.", "ex2."):  # of one source line
+        latency = ("latency of its result", pytest.approx(200 * CHIP["special_latency"], rel=0.1))
+        assert cost(launch, ptx) == latency
+    first = next(line for line in launch["lines"] if line["ptx"].startswith("rcp."))
     numbers = [i for i, line in enumerate(text.splitlines(), 1) if "rcp.approx" in line]
     assert first["ptx_line"] in numbers[:20] and len(numbers) == 200
     written = next(i for i, line in enumerate(UNROLLED.splitlines(), 1) if "rcp.approx" in line)
