@@ -53,3 +53,18 @@ def test_each_lane_that_adds_to_a_word_is_judged(stored):
     )
     assert sim.kinds == ({"global-race"} if stored else set()), sim.findings
     assert sum(finding["times"] for finding in sim.findings) == (3 * 32 if stored else 0)
+
+
+@pytest.mark.parametrize("word", ["rd4", "rd1"])
+def test_a_cta_does_not_know_what_the_cta_in_its_place_before_had_heard(word: str):
+    """CTA 2 hears of CTA 0's word, CTA 3 of CTA 1's; one worker runs all.  CTA 3 may read CTA 1's word only."""
+    text = body(
+        "mov.u32 %r2, %ctaid.x; ld.param.u64 %rd1, [data]; and.b32 %r3, %r2, 1; mul.wide.u32 %rd3, %r3, 4;",
+        "add.s64 %rd4, %rd1, %rd3; setp.ge.u32 %p1, %r2, 2; @%p1 bra HEAR;",
+        "st.global.u32 [%rd4], %r2; st.release.gpu.global.u32 [%rd4+64], 1; bra END;",
+        f"HEAR: ld.acquire.gpu.global.u32 %r6, [%rd4+64]; ld.global.u32 %r5, [%{word}]; END:",
+        params=".param .u64 data",
+    )
+    sim = Sim(text, threads=1)
+    sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=4, block=1)
+    assert sim.kinds == (set() if word == "rd4" else {"global-race"}), sim.findings

@@ -99,23 +99,44 @@ def test_issuing_a_copy_does_not_order_its_completion():
     assert sim.kinds == {"missed-phase"}, sim.findings
 
 
-def test_a_second_wait_for_one_parity_is_told():
-    """The second copy's bytes are awaited by the parity of the first phase."""
-    copy = (
-        "mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 16;"
-        " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 16, [%r2];"
-    )
-    wait = "{0}: mbarrier.try_wait.parity.shared.b64 %p1, [%r2], {1}; @!%p1 bra {0}; ld.shared.u32 %r4, [%r3];"
+COPY = (
+    "mbarrier.arrive.expect_tx.shared.b64 {0}, [%r2], 16;"
+    " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 16, [%r2];"
+)
+BY_PARITY = "try_wait.parity.shared.b64 %p1, [%r2], {0}".format
+
+
+def second_wait(wait: str, again: str, mode: str, before: str = "", count: int = 1) -> list[dict]:
+    """The findings of two copies and a wait for each by one thread, the mbarrier's second arrival if it counts two."""
+    other = "mbarrier.arrive.shared.b64 _, [%r2];" if count == 2 else ""
+    loop = "{0}: mbarrier.{1}; @!%p1 bra {0}; ld.shared.u32 %r4, [%r3];"
     text = body(
         "mov.u32 %r2, bar; mov.u32 %r3, data; ld.param.u64 %rd1, [p];",
-        "mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;",
-        copy + wait.format("A", 0) + "fence.proxy.async.shared::cta;",
-        copy + wait.format("B", "PARITY"),
+        f"{before} mbarrier.init.shared.b64 [%r2], {count}; fence.mbarrier_init.release.cluster;",
+        COPY.format("%rd2") + other + loop.format("A", wait) + "fence.proxy.async.shared::cta;",
+        COPY.format("_") + (loop.format("B", again) + other if wait == again else other + loop.format("B", again)),
         registers=".shared .align 16 .b8 data[16]; .shared .align 8 .b8 bar[8];",
     )
-    for mode in MODES:
-        sim = run(text.replace("PARITY", "1"), mode, 1, threads=1)
-        assert sim.verdict == "clean", (mode, sim.findings)
-    sim = run(text.replace("PARITY", "0"), "late", 1, threads=1)
-    (told,) = (one for one in sim.findings if "seen end before" in one["message"])
-    assert (told["kind"], told["verdict"]) == ("missed-phase", "review") and "phase 0" in told["message"]
+    return run(text, mode, 1, threads=1).findings
+
+
+LIVED = "mbarrier.init.shared.b64 [%r2], 1; mbarrier.arrive.shared.b64 _, [%r2]; mbarrier.inval.shared.b64 [%r2];"
+
+
+@pytest.mark.parametrize(("mode", "before", "count"), [("late", "", 1), ("late", LIVED, 1), ("eager", "", 2)])
+def test_a_second_wait_for_one_parity_is_told(mode: str, before: str, count: int):
+    """The second copy is awaited by the parity of the first phase: its bytes are on their way, or, where copies end
+    at once, the mbarrier's other arrival is.  Phases count from the mbarrier's init."""
+    for each in MODES:
+        findings = second_wait(BY_PARITY(0), BY_PARITY(1), each, before, count)
+        assert not findings, (each, findings)
+    findings = second_wait(BY_PARITY(0), BY_PARITY(0), mode, before, count)
+    (told,) = (one for one in findings if "seen end before" in one["message"])
+    assert (told["kind"], told["verdict"]) == ("missed-phase", "review")
+    assert "waits by parity for phase 0 " in told["message"] and "operations of phase 1 " in told["message"]
+
+
+def test_a_second_wait_for_a_state_says_itself_which_phase_it_means():
+    wait = "try_wait.shared.b64 %p1, [%r2], %rd2"
+    findings = second_wait(wait, wait, "late")
+    assert findings and not [one for one in findings if "parity" in one["message"]], findings
