@@ -124,7 +124,7 @@ def test_a_long_launch_says_how_far_it_has_come(folder):
 
 def test_a_launch_of_one_cta_tells_its_progress_by_instructions(folder):
     """Two launches of the same kernel."""
-    done = run(folder, "--progress", "0.1", "--", "y")
+    done = run(folder, "--progress", "0.1", "--json", str(folder / "told.json"), "--", "y")
     told = re.findall(
         r"launch (\d), spin: 0 of 1 CTAs, ([\d.]+) M warp instructions \(([\d.]+) M a second\)(.*)", done.stderr
     )
@@ -136,6 +136,10 @@ def test_a_launch_of_one_cta_tells_its_progress_by_instructions(folder):
     assert not [line for line in first if line[3] != ""]
     left = r", about [\d.]+ s left in this launch if it does as much as the one before"
     assert second and all(re.fullmatch(left, line[3]) for line in second), done.stderr
+    whole = json.loads((folder / "told.json").read_text())["counters"]["instructions"] / 2e6
+    for line in second:
+        amount, rate, seconds = (float(number) for number in (*line[1:3], line[3].split()[2]))
+        assert amount + seconds * rate == pytest.approx(whole, rel=0.1, abs=0.06 * rate)
 
 
 @pytest.mark.parametrize(("ctas", "status"), [(1, 3), (15, 3), (16, 0)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from simulator.python.ptxsim import Module
-from simulator.tests.sim_kit import HEADER, MODES, Options, Sim, aligned, body, library
+from simulator.tests.sim_kit import HEADER, MODES, Launch, Options, Sim, aligned, body, library
 
 OK, BAD_ARGUMENT, NO_KERNEL, RUN_ERROR = 0, 1, 4, 5
 
@@ -349,3 +349,33 @@ def test_arguments_are_encoded_in_their_parameters_sizes():
     with pytest.raises(ValueError, match="2 bytes"):
         encoded("k", 1, 0x12345)
     assert encoded("k", 3, (array := aligned(4)).ctypes.data) == array.ctypes.data.to_bytes(8, "little")
+
+
+class Progress(ctypes.Structure):
+    """struct sim_progress, member by member."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("ctas", "ended", "instructions", "expected", "size", "began_ns")),
+        ("kernel", ctypes.c_char * 200),
+    )
+
+
+def test_a_launch_is_expected_to_do_what_the_one_before_did_if_kernel_and_size_are_the_same():
+    lib, progress = library(), Progress()
+    options = Options(progress=ctypes.cast(ctypes.pointer(progress), ctypes.c_void_p))
+    sim = ctypes.c_void_p(lib.sim_create(ctypes.byref(options)))
+    text = (body("mov.u32 %r1, 1;") + ".visible .entry other(.param .u64 p) { ret; }\n").encode()
+    lib.sim_load.restype = ctypes.c_void_p
+    module = ctypes.c_void_p(lib.sim_load(sim, text, ctypes.c_size_t(len(text))))
+    argument = ctypes.c_uint64(0)
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
+    one = (ctypes.c_uint32 * 3)(1, 1, 1)
+    seen = []
+    for kernel, ctas in ((b"k", 2), (b"k", 2), (b"other", 2), (b"other", 2), (b"other", 3)):
+        grid = (ctypes.c_uint32 * 3)(ctas, 1, 1)
+        launch = Launch(grid, one, one, arguments=ctypes.cast(arguments, ctypes.c_void_p), count=1)
+        assert lib.sim_launch(sim, module, kernel, ctypes.byref(launch)) == OK
+        seen.append((progress.expected, progress.instructions))
+    lib.sim_destroy(sim)
+    mov_and_ret, ret = 2 * 2, 2 * 1  # of two CTAs of a warp
+    assert seen == [(0, mov_and_ret), (mov_and_ret, mov_and_ret), (0, ret), (ret, ret), (0, 3)]
