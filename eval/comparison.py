@@ -59,6 +59,11 @@ class Comparison:
         """Whether both sides passed."""
         return self.own.passed and self.baseline.passed
 
+    @property
+    def verdict(self) -> str:
+        """What the ratio says of the submission."""
+        return words(self.ratio, self.busy, self.favoured)
+
 
 def words(ratio: Ratio | None, busy: bool, favoured: bool = False) -> str:
     """What a ratio says of the submission."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from eval.comparison import Comparison, words
+from eval.comparison import Comparison
 from eval.hardware import chip
 from eval.output import origin
 from eval.stats import relative_spread
@@ -114,7 +114,7 @@ def comparison_record(given: Given, baseline: Path, compared: Sequence[Compariso
                 "submission": case_record(one.own, chip_name),
                 "baseline": case_record(one.baseline, chip_name),
                 "ratio": one.ratio._asdict() if one.ratio else None,
-                "verdict": words(one.ratio, one.busy, one.favoured) if one.passed else None,
+                "verdict": one.verdict if one.passed else None,
             }
             for one in compared
         ],

@@ -251,7 +251,7 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
             continue
         times = [time_text(side.median_us) for side in (one.own, one.baseline)]
         pairs = str(len(one.own.rounds_us))
-        rows.append([shape, *times, pairs, *ratio_texts(one.ratio), words(one.ratio, one.busy, one.favoured)])
+        rows.append([shape, *times, pairs, *ratio_texts(one.ratio), one.verdict])
     if len(compared) > 1 and all(one.ratio for one in compared):
         ratio = paired_interval([(one.own.rounds_us, one.baseline.rounds_us) for one in compared])
         busy, favoured = any(one.busy for one in compared), any(one.favoured for one in compared)

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from eval.cases import parse_case
-from eval.comparison import run_comparison, words
+from eval.comparison import run_comparison
 from eval.stats import Bounds
 from eval.supervisor import limits_for
 
@@ -58,7 +58,7 @@ def main() -> int:
                 Path(folder) / f"{ratio}.py", Path(folder) / "1.0.py", parse_case(options.case), device,
                 limits_for(device, "benchmark"), bounds=Bounds(seconds=options.seconds),
             )  # fmt: skip
-            verdict = words(one.ratio, one.busy, one.favoured) if one.ratio else one.own.error or one.baseline.error
+            verdict = one.verdict if one.ratio else one.own.error or one.baseline.error
             print(ratio, one.ratio, len(one.own.rounds_us), "pairs:", verdict, flush=True)
             said[ratio].append((verdict, one.ratio and one.ratio.low <= ratio <= one.ratio.high))
     for ratio, found in said.items():
