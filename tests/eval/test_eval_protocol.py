@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -111,12 +112,21 @@ def test_tests_report_each_case_and_the_check(root, cases):
     ]
 
 
-def test_the_lines_may_go_to_standard_output_and_standard_error_nowhere(root, cases):
+@pytest.mark.parametrize(
+    ("made", "number", "stream", "other"),
+    [(os.pipe, 1, "stdout", 2), (lambda: [end.detach() for end in socket.socketpair()], 2, "stderr", 1)],
+    ids=["pipe", "socket"],
+)
+def test_the_lines_may_go_to_a_standard_stream_while_the_other_is_closed(root, cases, made, number, stream, other):
+    read, write = made()
     done = subprocess.run(
-        ["sh", "-c", 'exec "$0" "$@" 2>&-', sys.executable, root / "eval" / "eval.py", "test", cases],
-        env={**os.environ, "POPCORN_FD": "1"}, stdout=subprocess.PIPE, text=True,
+        ["sh", "-c", f'exec "$0" "$@" {other}>&-', sys.executable, root / "eval" / "eval.py", "test", cases],
+        env={**os.environ, "POPCORN_FD": str(number)}, **{stream: write},
     )  # fmt: skip
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "check: pass"), done.stdout
+    os.close(write)
+    with os.fdopen(read) as said:
+        lines = said.read().splitlines()
+    assert (done.returncode, lines[-1]) == (0, "check: pass"), lines
 
 
 def test_a_failing_test_reports_its_error_and_exits_112(run, root, cases):

@@ -320,6 +320,10 @@ def test_a_kernel_that_refuses_the_first_capability_raises(monkeypatch):
         privileges.drop_capabilities()
 
 
+def test_a_worker_that_has_ended_is_no_error_where_it_should_end_first():
+    privileges.let_end_first(0)  # no process has this number
+
+
 @pytest.mark.parametrize("on_cpu", [True, False])
 def test_limits_are_lowered_and_never_raised(monkeypatch, on_cpu):
     hard = {resource.RLIMIT_CORE: resource.RLIM_INFINITY, resource.RLIMIT_FSIZE: 5, resource.RLIMIT_NPROC: 10**6}
