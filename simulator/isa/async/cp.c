@@ -159,6 +159,7 @@ static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint
         if (!insn->cp_async.counted) { /* without .noinc the arrival increments the pending count first */
             barrier->pending++;
         }
+        barrier->awaits_async = true;
         arrival->barrier[lane] = barrier;
     }
     group_add(run, GROUP_CP_ASYNC);

@@ -136,6 +136,25 @@ def test_a_second_wait_for_one_parity_is_told(mode: str, before: str, count: int
     assert "waits by parity for phase 0 " in told["message"] and "operations of phase 1 " in told["message"]
 
 
+@pytest.mark.parametrize("noinc", [".noinc", ""])
+def test_a_second_wait_is_told_where_only_the_arrival_of_copies_is_on_its_way(noinc: str):
+    """cp.async.mbarrier.arrive arrives at no count of bytes; without .noinc, phases last until the thread arrives."""
+    copy = f"cp.async.ca.shared.global [%r3], [%rd1], 16; cp.async.mbarrier.arrive{noinc}.shared.b64 [%r2];"
+    copy += "" if noinc else "mbarrier.arrive.shared.b64 _, [%r2];"
+    wait = "{0}: mbarrier.{1}; @!%p1 bra {0}; ld.shared.u32 %r4, [%r3];"
+    text = body(
+        "mov.u32 %r2, bar; mov.u32 %r3, data; ld.param.u64 %rd1, [p]; mbarrier.init.shared.b64 [%r2], 1;",
+        copy + wait.format("A", BY_PARITY(0)) + copy + wait.format("B", BY_PARITY("PARITY")),
+        registers=".shared .align 16 .b8 data[16]; .shared .align 8 .b8 bar[8];",
+    )
+    for mode in MODES:
+        sim = run(text.replace("PARITY", "1"), mode, 1, threads=1)
+        assert sim.verdict == "clean", (mode, sim.findings)
+    findings = run(text.replace("PARITY", "0"), "late", 1, threads=1).findings
+    (told,) = (one for one in findings if "seen end before" in one["message"])
+    assert (told["kind"], told["verdict"]) == ("missed-phase", "review")
+
+
 def test_a_second_wait_for_a_state_says_itself_which_phase_it_means():
     wait = "try_wait.shared.b64 %p1, [%r2], %rd2"
     findings = second_wait(wait, wait, "late")
