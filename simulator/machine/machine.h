@@ -155,6 +155,7 @@ struct named_barrier {
     struct vector_clock *gathered, *released;
     bool all, any, result_all, result_any; /* for bar.red */
     bool in_parts;                         /* only some lanes of a warp arrived at once */
+    uint32_t whole;                        /* a bit for each warp that counts with all of its lanes */
     uint32_t count, result_count;
 };
 

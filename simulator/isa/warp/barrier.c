@@ -7,18 +7,24 @@
 enum { BAR_SYNC, BAR_ARRIVE, BAR_RED };
 enum { RED_POPC, RED_AND, RED_OR };
 
-/* The lanes of a warp that arrive in several parts, each for itself, cover what all of them did.  Threads that
- * have ended count as arrived where the barrier is all threads'. */
+/* The lanes of a warp that wait at a barrier. */
+static uint32_t waiting(const struct warp *warp, const struct named_barrier *bar) {
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < warp->nsplits; i++) {
+        const struct wait *wait = &warp->splits[i]->wait;
+        const bool waits = wait->kind == WAIT_BAR && wait->object == bar && wait->b == bar->generation;
+        here |= waits ? warp->splits[i]->mask : 0;
+    }
+    return here;
+}
+
+/* The lanes of a warp that arrive in several parts, each for itself, cover what all of them did.  Lanes that
+ * have ended are not waited for (PTX ISA: barrier). */
 static void join_parts(const struct cta *cta, const struct named_barrier *bar, const struct run *last) {
     for (uint32_t i = 0; i < cta->nwarps; i++) {
         const struct warp *warp = &cta->warps[i];
-        uint32_t here = last != NULL && last->warp == warp ? last->mask : 0;
-        for (uint32_t j = 0; j < warp->nsplits; j++) {
-            const struct split *split = warp->splits[j];
-            const bool waits = split->wait.kind == WAIT_BAR && split->wait.object == bar;
-            here |= waits && split->wait.b == bar->generation ? split->mask : 0;
-        }
-        if (here != 0 && here == (bar->expected == 0 ? warp->live : ALL_LANES)) {
+        const uint32_t here = waiting(warp, bar) | (last != NULL && last->warp == warp ? last->mask : 0);
+        if (here != 0 && here == warp->live) {
             bar->gathered->per_lane[warp->number] = bar->gathered->acquired[warp->number];
         }
     }
@@ -30,7 +36,7 @@ static void complete(struct cta *cta, struct named_barrier *bar, const struct ru
         join_parts(cta, bar, last);
     }
     bar->in_parts = false;
-    bar->arrived = 0;
+    bar->arrived = bar->whole = 0;
     bar->generation++;
     bar->result_all = bar->all;
     bar->result_any = bar->any;
@@ -45,10 +51,23 @@ static void complete(struct cta *cta, struct named_barrier *bar, const struct ru
     cta->cluster->events++;
 }
 
-void barriers_lost(struct cta *cta) {
+/* A barrier with a count counts warps (PTX ISA: barrier): one whose lanes have all arrived or ended counts
+ * whole. */
+static void fill_warp(struct named_barrier *bar, const struct warp *warp, uint32_t here) {
+    const uint32_t own = 1u << warp->index;
+    if (bar->expected != 0 && here != 0 && here == warp->live && (bar->whole & own) == 0) {
+        bar->arrived += (uint32_t)__builtin_popcount(~here);
+        bar->whole |= own;
+    }
+}
+
+void barriers_lost(struct cta *cta, const struct warp *of) {
     for (int i = 0; i < NAMED_BARRIERS; i++) {
         struct named_barrier *bar = &cta->bars[i];
-        if (bar->arrived > 0 && bar->expected == 0 && bar->arrived >= cta->live_threads) {
+        if (bar->arrived > 0) {
+            fill_warp(bar, of, waiting(of, bar));
+        }
+        if (bar->arrived > 0 && bar->arrived >= (bar->expected == 0 ? cta->live_threads : bar->expected)) {
             complete(cta, bar, NULL);
         }
     }
@@ -63,8 +82,13 @@ static enum next arrive(struct run *run, const struct insn *insn, uint32_t mask,
                           bar->expected);
     }
     bar->expected = threads;
-    /* HW: an aligned barrier counts whole warps. */
-    bar->arrived += insn->aligned && threads != 0 ? LANES : (uint32_t)__builtin_popcount(mask);
+    if (insn->aligned && threads != 0) { /* HW: an aligned barrier counts whole warps */
+        bar->arrived += LANES;
+        bar->whole |= 1u << run->warp->index;
+    } else {
+        bar->arrived += (uint32_t)__builtin_popcount(mask);
+        fill_warp(bar, run->warp, waiting(run->warp, bar) | mask);
+    }
     if (insn->barrier.action == BAR_RED) {
         uint32_t yes = pred(run, insn->op[insn->nop - 1]) & mask;
         bar->all = bar->all && yes == mask;

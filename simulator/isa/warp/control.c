@@ -90,7 +90,7 @@ static void report_passed_by(struct run *run, uint32_t mask) {
     }
 }
 
-/* Ends lanes; barriers of all threads no longer count them. */
+/* Ends lanes; barriers no longer wait for them. */
 static void end_lanes(struct run *run, uint32_t mask) {
     struct warp *warp = run->warp;
     warp->live &= ~mask;
@@ -106,7 +106,7 @@ static void end_lanes(struct run *run, uint32_t mask) {
     }
     run->cta->live_threads -= (uint32_t)__builtin_popcount(mask);
     run->cluster->events++;
-    barriers_lost(run->cta);
+    barriers_lost(run->cta, warp);
     /* barrier.cluster.wait waits until every thread has arrived or exited (PTX ISA), so it happens after the
      * exit of a warp that did not arrive. The exit releases none of that warp's memory accesses. */
     if (run->cluster->checks && warp->live == 0 && (warp->cluster_open & mask) == 0) {

@@ -4,8 +4,8 @@
 
 #include "machine/machine.h"
 
-/* Lanes of the CTA have exited: completes barriers that now have all remaining threads. */
-void barriers_lost(struct cta *cta);
+/* Lanes of a warp of the CTA have exited: completes barriers that now have all that they wait for. */
+void barriers_lost(struct cta *cta, const struct warp *of);
 /* Reports a setmaxnreg that only some warps of a warpgroup have executed. */
 void registers_at_end(struct cluster *cluster, struct cta *cta);
 /* Completes the cluster barrier: every thread has arrived. */

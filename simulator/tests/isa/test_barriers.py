@@ -17,11 +17,27 @@ def run(*lines: str, threads: int = 64, mode: str = "eager", registers: str = ""
     return sim, out.tolist()
 
 
-@pytest.mark.parametrize("barrier", ["bar.sync 1, 64;", "barrier.sync.aligned 1, 64;"])
-def test_an_aligned_barrier_counts_whole_warps_after_lanes_exited(barrier):
-    """PTX ISA, barrier: a warp adds its full size to the count, even after half of warp 0's lanes have exited."""
-    sim, _ = run("setp.lt.u32 %p1, %r1, 16; @%p1 exit;", barrier, "st.global.u32 [%rd1], 1;".replace("1;", "%r1;"))
+@pytest.mark.parametrize("barrier", ["bar.sync 1, 64;", "barrier.sync.aligned 1, 64;", "barrier.sync 1, 64;"])
+@pytest.mark.parametrize(
+    "first",
+    [
+        "setp.lt.u32 %p1, %r1, 16; @%p1 exit;",
+        "setp.lt.u32 %p1, %r1, 16; @!%p1 bra WAIT; mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1;"
+        " setp.lt.u32 %p2, %r2, 50; @%p2 bra L; exit; WAIT:",
+    ],
+    ids=["exit first", "exit last"],
+)
+def test_a_barrier_with_a_count_counts_whole_warps_without_lanes_that_exit(barrier, first):
+    """PTX ISA, barrier: a warp arrives when its lanes that have not exited have, here half of warp 0."""
+    sim, out = run(first, barrier, "st.global.u32 [%rd1], %r1;")
     assert sim.verdict == "clean", sim.findings
+    assert out == [0] * 16 + list(range(16, 64))
+
+
+def test_a_barrier_with_a_count_counts_a_last_warp_of_few_threads_whole():
+    sim, out = run("barrier.sync 1, 64; st.global.u32 [%rd1], %r1;", threads=48)
+    assert sim.verdict == "clean", sim.findings
+    assert out == list(range(48))
 
 
 def test_a_barrier_of_all_threads_waits_for_the_remaining_ones():

@@ -107,9 +107,15 @@ def test_an_mbarrier_is_left_to_its_operations():
 PARTS = {
     "two arrivals at one barrier": ("barrier.sync 0; bra READ;", "barrier.sync 0;", None),
     "one of the two ends instead": ("barrier.sync 0; bra READ;", "exit;", None),
+    "two parts of the half that has not ended": (
+        "exit;",
+        "and.b32 %r6, %r1, 8; setp.eq.u32 %p1, %r6, 0; @%p1 bra PART; barrier.sync 1, 64; bra READ;"
+        "PART: barrier.sync 1, 64;",
+        None,
+    ),
     "one of the two goes past it": ("bra READ;", "barrier.sync 0;", "write-after-read-race"),
     "a half that signals for the other": (
-        "barrier.sync 2, 32; exit;",
+        "barrier.sync 2, 32; barrier.sync 3, 64; exit;",  # which waits for the end of the others
         "barrier.sync 1, 32; add.u32 %r3, %r3, 64;",
         "elected-signal",
     ),
