@@ -11,6 +11,7 @@
 #include "cli.h"
 
 #define MOST_BETWEEN   300 /* seconds between two lines */
+#define PAST_PART      0.5 /* of the CTAs must have ended: what is left is then at most what it took */
 #define NS_OF_A_SECOND 1000000000u
 
 static void print_duration(double seconds) {
@@ -45,13 +46,18 @@ static bool print_launch(const struct run_status *status) {
     const double took =
         (double)((uint64_t)now.tv_sec * NS_OF_A_SECOND + (uint64_t)now.tv_nsec - progress->began_ns) /
         NS_OF_A_SECOND;
-    /* CTAs that run at once all end at the end: then the launch before tells more. */
-    const bool by_before = done < (double)progress->expected;
-    const double part = by_before ? done / (double)progress->expected : (double)ended / (double)ctas;
+    /* CTAs that run at once all end at the end: then the launch before tells more.  Where this one has done
+     * more than that, few ended CTAs would tell of a time that grows. */
+    const double before = (double)progress->expected;
+    const bool by_before = done < before, past = before > 0 && !by_before;
+    const double part = by_before ? done / before : (double)ended / (double)ctas;
     if (took > 0) {
         (void)fprintf(stderr, " (%.1f M a second)", done / 1e6 / took);
     }
-    if (part > 0 && part <= 1) {
+    if (past) {
+        (void)fputs(", more than in the one before", stderr);
+    }
+    if (part > 0 && part <= 1 && (!past || part >= PAST_PART)) {
         (void)fputs(", about ", stderr);
         print_duration(took * (1 - part) / part);
         (void)fprintf(stderr, " left in this launch%s",

@@ -44,8 +44,8 @@ __global__ void workspace(int *out) {
     asm volatile("mov.u32 %0, %%envreg2; mov.u32 %1, %%envreg1;" : "=r"(low), "=r"(high));
     if (blockIdx.x + threadIdx.x == 0) *out = (low | high) != 0;
 }
-__global__ void spin(int *out) {
-    for (volatile int i = 0; i < 1000000; i++) {}
+__global__ void spin(int *out, int first = 1000000, int others = 1000000) {
+    for (volatile int i = 0, rounds = blockIdx.x == 0 ? first : others; i < rounds; i++) {}
 }
 int main(int count, char **words) {
     int *p, host[64], way = count > 1 ? words[1][0] : 'c';
@@ -55,6 +55,7 @@ int main(int count, char **words) {
     cudaMemcpy(p, host, sizeof host, cudaMemcpyHostToDevice);
     if (way == 'z') return spin<<<16, 1>>>(p), 0;
     if (way == 'y') return spin<<<1, 256>>>(p), spin<<<1, 256>>>(p), 0;
+    if (way == 'x') return spin<<<4, 1>>>(p, 1, 1), spin<<<4, 1>>>(p, 9, 2000000), 0;
     if (way == 'f') fork();
     if (way == 'r') unwritten<<<1, 32>>>(p); else reverse<64><<<1, 64>>>(p, way != 'w');
     if (way == 'g') {
@@ -140,6 +141,16 @@ def test_a_launch_of_one_cta_tells_its_progress_by_instructions(folder):
     for line in second:
         amount, rate, seconds = (float(number) for number in (*line[1:3], line[3].split()[2]))
         assert amount + seconds * rate == pytest.approx(whole, rel=0.1, abs=0.06 * rate)
+
+
+def test_a_launch_that_does_more_than_the_one_before_expects_no_time_until_half_of_it_has_ended(folder):
+    """The second launch: four CTAs, three of which do far more than the first launch did, so that one has ended."""
+    done = run(folder, "--progress", "0.1", "--", "x")
+    told = re.findall(r"launch 2, spin: (\d) of 4 CTAs, .* a second\)(.*)", done.stderr)
+    assert "1" in dict(told), done.stderr
+    for ended, rest in told:
+        left = ", about .* left in this launch" if int(ended) >= 2 else ""
+        assert re.fullmatch(", more than in the one before" + left, rest), done.stderr
 
 
 @pytest.mark.parametrize(("ctas", "status"), [(1, 3), (15, 3), (16, 0)])
