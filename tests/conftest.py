@@ -11,6 +11,23 @@ from scripts.common import tile_table
 from scripts.common.toolchain import BUILD
 
 
+def _forget_the_test() -> None:
+    """Hides the test's name, which pytest writes into the environment: a template of workers, which imports torch
+    once, serves one environment (eval/workers/template.py).
+    """
+    os.environ["PYTEST_CURRENT_TEST"] = "a test"  # not removed: pytest does that
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup() -> None:
+    _forget_the_test()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call() -> None:
+    _forget_the_test()
+
+
 @pytest.fixture(autouse=True)
 def the_environment_of_before():
     """Restores the environment after each test: programs that run in this process change it."""
