@@ -19,9 +19,16 @@ def no_plot():
         yield
 
 
+@pytest.fixture(scope="session")
+def tank_once(tmp_path_factory):
+    return make_tank(tmp_path_factory.mktemp("tank") / "repo")
+
+
 @pytest.fixture
-def tank(tmp_path):
-    return make_tank(tmp_path / "repo")
+def tank(tank_once, tmp_path):
+    """A copy of a fresh record."""
+    shutil.copytree(tank_once.root, tmp_path / "repo")
+    return Tank(tmp_path / "repo")
 
 
 @pytest.fixture(scope="session")

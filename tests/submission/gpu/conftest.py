@@ -29,6 +29,11 @@ def library_on_a_fake_runtime(root, tmp_path_factory):
     include = Path(re.search(r"^#\$ TOP=(.*)$", dry.stderr, re.M)[1]) / "include"
     flags = ["-D_GNU_SOURCE", "-isystem", include, "-std=c11", "-fPIC", "-pthread", "-Wall", "-Werror"]
     flags += ["-shared", "-Wl,-Bsymbolic"]  # or the CUDA runtime of a torch in this process takes the fake one's place
+    for i, path in enumerate(objects):  # each test copies the library: without the kernels, a hundredth of its size
+        if path.name.endswith("kernels.o"):
+            objects[i] = folder / f"{i}.o"
+            strip = ["objcopy", "-R", ".nv_fatbin", "--remove-relocations=.nvFatBinSegment"]
+            subprocess.run([*strip, path, objects[i]], check=True)
     source = root / "tests" / "submission" / "c" / "fake_cudart.c"
     subprocess.run(["gcc", *flags, "-o", folder / "fake.so", source, *objects, "-lm"], check=True)
     return folder / "fake.so"
