@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
 import torch
 
-pytest.importorskip("transformers", "5.24", "transformers 5.24 or later is not installed")
+from tests.submission.models.huggingface.needs import needs_transformers
+
+needs_transformers()
 
 
 def test_a_tiny_model_is_timed_on_the_cpu(tmp_path, monkeypatch, capsys):

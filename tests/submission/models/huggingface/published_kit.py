@@ -6,20 +6,49 @@ names the tensors and runs the reference model.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import pytest
 import torch
 from safetensors.torch import save_file
 
-transformers = pytest.importorskip("transformers", "5.24", "transformers 5.24 or later is not installed")
-AutoConfig, AutoModelForCausalLM = transformers.AutoConfig, transformers.AutoModelForCausalLM
-revert_weight_conversion = pytest.importorskip("transformers.core_model_loading").revert_weight_conversion
-ALL_EXPERTS_FUNCTIONS = pytest.importorskip("transformers.integrations.moe").ALL_EXPERTS_FUNCTIONS
-Nvfp4GemmConfig = pytest.importorskip("submission.models.huggingface").Nvfp4GemmConfig
+from tests.submission.models.huggingface.needs import needs_transformers
+
+needs_transformers()
+
+
+class Late:
+    """A module, or what it has under a name, imported when a test first uses it: every worker of the tests collects
+    these files, and transformers takes longer to import than torch.
+    """
+
+    def __init__(self, module: str, name: str = "") -> None:
+        self._place = module, name
+
+    def _found(self) -> Any:
+        importlib.import_module("submission.models.huggingface")  # registers itself in transformers
+        module, name = self._place
+        found = importlib.import_module(module)
+        return getattr(found, name) if name else found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest asks every object of a module for some
+            raise AttributeError(name)
+        return getattr(self._found(), name)
+
+    def __call__(self, *args: object, **options: object) -> Any:
+        return self._found()(*args, **options)
+
+
+transformers = Late("transformers")
+AutoConfig, AutoModelForCausalLM = Late("transformers", "AutoConfig"), Late("transformers", "AutoModelForCausalLM")
+revert_weight_conversion = Late("transformers.core_model_loading", "revert_weight_conversion")
+ALL_EXPERTS_FUNCTIONS = Late("transformers.integrations.moe", "ALL_EXPERTS_FUNCTIONS")
+Nvfp4GemmConfig = Late("submission.models.huggingface", "Nvfp4GemmConfig")
 
 TOKENS = torch.arange(2 * 12).reshape(2, 12) * 5 % 251 + 3
 _COMMON = {
@@ -98,6 +127,7 @@ class Activations:
                 module.forward = lambda x, name=name, module=module: self._llama4(name, module, x)
             elif hasattr(module, "has_gate"):
                 module.activations = lambda *args, name=name: self(f"{name}.{args[0]}", args[1])
+                ALL_EXPERTS_FUNCTIONS.register("one_by_one", _one_by_one)
                 module.config._experts_implementation = "one_by_one"
 
     def _llama4(self, name: str, module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -121,9 +151,6 @@ def _one_by_one(module: torch.nn.Module, x: torch.Tensor, ids: torch.Tensor, wei
         out = module.activations("between", h) @ last[expert].T + (bias[1][expert] if bias else 0)
         y.index_add_(0, token, out * weights[token, place, None].to(out.dtype))
     return y
-
-
-ALL_EXPERTS_FUNCTIONS.register("one_by_one", _one_by_one)
 
 
 def random_model(name: str, dtype: torch.dtype = torch.float32, **changes: object) -> torch.nn.Module:

@@ -40,7 +40,6 @@ def say(folder, **changes):
     file.write_text(json.dumps(config))
 
 
-QUANTIZERS = transformers.quantizers.auto.AUTO_QUANTIZER_MAPPING
 LAYER = "model.layers.1.mlp.up_proj"
 PACKED = torch.ones(256, 64, dtype=torch.uint8)
 
@@ -171,13 +170,13 @@ def test_calibrated_activations_of_a_16_bit_model(tmp_path):
 
 
 def test_weights_on_the_disk():
-    quantizer = QUANTIZERS["nvfp4_gemm"](Nvfp4GemmConfig())
+    quantizer = transformers.quantizers.auto.AUTO_QUANTIZER_MAPPING["nvfp4_gemm"](Nvfp4GemmConfig())
     with pytest.raises(ValueError, match="device_map places modules on the disk; expected CUDA devices or the CPU"):
         quantizer.validate_environment(device_map={"model": 0, "lm_head": "disk"})
 
 
 def test_tensor_parallelism():
-    quantizer = QUANTIZERS["nvfp4_gemm"](Nvfp4GemmConfig())
+    quantizer = transformers.quantizers.auto.AUTO_QUANTIZER_MAPPING["nvfp4_gemm"](Nvfp4GemmConfig())
     model = random_model("llama")
     model.config.distributed_config = SimpleNamespace(tp_size=2)
     with pytest.raises(ValueError, match="tp_size is 2; expected 1"):

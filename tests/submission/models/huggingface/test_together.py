@@ -9,6 +9,7 @@ import torch
 
 from tests.submission.models.huggingface.published_kit import (
     AutoModelForCausalLM,
+    Late,
     Nvfp4GemmConfig,
     quantized,
     random_model,
@@ -17,7 +18,7 @@ from tests.submission.models.huggingface.published_kit import (
 
 from submission import Linear  # isort: skip
 
-together = pytest.importorskip("submission.models.huggingface.together")
+together = Late("submission.models.huggingface.together")
 NAMES = ("q_proj", "k_proj", "v_proj")
 SIXTEEN_BIT = {"activations": "16bit"}
 
