@@ -28,6 +28,13 @@ LONGEST_FILES = (
     "test_rounds.py",
     "test_bring_up.py",
     "test_reaching.py",
+    "test_eval_protocol.py",
+    "test_problem_bundles.py",
+    "test_experts_kernels.py",
+    "test_wheel.py",
+    "test_h200.py",
+    "test_published.py",
+    "test_sanitized.py",
 )
 
 # Packages that a machine without a network may lack: tests that need them skip (scripts/setup.sh).

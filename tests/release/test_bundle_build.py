@@ -263,8 +263,7 @@ def test_a_trial_catches_wrong_failing_and_hanging_bundles(monkeypatch):
     assert seconds is not None and 0 < seconds < bundle.COMPILE_LIMIT_S and devices == "cpu"
     seconds, said = bundle.try_bundle(RIGHT.replace("oracle(data))", "oracle(data)).zero_()"))
     assert seconds is None and said.startswith("wrong result for M N K L = (128, 256, 256, 1) on cpu: ")
-    assert bundle.try_bundle("raise SystemExit(' so it is ')") == (None, "so it is")
-    beside = "import os, pathlib; raise SystemExit(str(pathlib.Path(os.environ['NVFP4_CACHE']).parent.samefile('.')))"
-    assert bundle.try_bundle(beside) == (None, "True")
+    beside = "import os, pathlib; so = pathlib.Path(os.environ['NVFP4_CACHE']).parent.samefile('.')"
+    assert bundle.try_bundle(f"{beside}; raise SystemExit(f' it is {{so}} ')") == (None, "it is True")
     monkeypatch.setattr(bundle, "COMPILE_LIMIT_S", 0.2)
     assert bundle.try_bundle("import time; time.sleep(20)") == (None, "compiling and a trial took more than 0.2 s")
