@@ -22,6 +22,8 @@ void print_blackwell_tiles(void) {
     print_configs(blackwell_grouped_configs, BLACKWELL_GROUPED_TILES);
     printf("    },\n    \"transposed_tiles\": {\n");
     print_configs(blackwell_transposed_configs, BLACKWELL_TRANSPOSED_TILES);
+    printf("    },\n    \"few_rows_tiles\": {\n");
+    print_configs(blackwell_few_rows_configs, BLACKWELL_FEW_ROWS_TILES);
     printf("    },\n    \"experts_tiles\": {\n");
     print_configs(blackwell_experts_tiles, BLACKWELL_EXPERTS_TILES_COUNT);
     printf("    },\n    \"resources\": {\n");

@@ -62,7 +62,8 @@ struct blackwell_config {
 #define BLACKWELL_COPYING_TILE(name, ...) {#name, __VA_ARGS__, 0},
 
 #define OTHER_WARPS    2 /* load, MMA */
-#define EPILOGUE_WARPS (2 * TMEM_QUARTERS)
+#define COLUMN_GROUPS  2 /* epilogue warps that share a quarter of TMEM's lanes, and take columns in turn */
+#define EPILOGUE_WARPS (COLUMN_GROUPS * TMEM_QUARTERS)
 #define CTA_THREADS    ((OTHER_WARPS + EPILOGUE_WARPS) * WARP_THREADS)
 
 #define JOINT_MMA(tail, split_k) ((tail) == 0 && (split_k) == 1)

@@ -12,9 +12,6 @@ namespace blackwell {
 
 /* ---- rows of C ---- */
 
-/* Warps that share a quarter of TMEM's lanes take columns in turn. */
-#define COLUMN_GROUPS (EPILOGUE_WARPS / TMEM_QUARTERS)
-
 /* A lane's row of C: its address, how many of the tile's columns exist, its accumulators; and the number of the
  * lane's warp among those of its quarter. */
 struct output_row {

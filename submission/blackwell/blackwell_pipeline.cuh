@@ -183,14 +183,15 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
             copy_joint_scales<T>(shared, ring.stage, p, coord, boxes, step);
         }
         copy_b<T>(to, p, coord, boxes, k, full);
-        copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
+        copy_box<T>(SHARED_MEMBER(to, a), T::own_a(p, coord.rank), k, boxes.m, boxes.batch, full);
 #pragma unroll
         for (int tile = 0; tile < T::b_scale_tiles && !rearranges<T>(); tile++) {
             int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
             copy_b_scales<T>(to, tile, p, coord, y, y + second_operand<T>::scale_tiles * boxes.tiles_k, full);
         }
         if constexpr (!T::stored) {
-            copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
+            copy_box<T>(SHARED_MEMBER(to, sfa), T::own_sfa(p, coord.rank), 0, boxes.sfa_tile + step,
+                        boxes.batch, full);
         }
         advance<T::stages>(ring);
     }

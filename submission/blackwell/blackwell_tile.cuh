@@ -51,6 +51,15 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_, int stor
     static constexpr int output_n = tile_n / split_k;
     static constexpr int received_parts = split_k > 1 ? split_k - 1 : 1;
 
+    /* The tensor maps of a CTA's rows of A and of their scale factors. */
+    template <class P> static __device__ __forceinline__ const CUtensorMap *own_a(const P &p, int32_t) {
+        return &p.a;
+    }
+
+    template <class P> static __device__ __forceinline__ const CUtensorMap *own_sfa(const P &p, int32_t) {
+        return &p.sfa;
+    }
+
     /* The tensor map of the second product's rows of B: B2's here. */
     template <class P> static __device__ __forceinline__ const CUtensorMap *second_b(const P &p) {
         return &p.b2;

@@ -55,6 +55,23 @@ static __device__ __forceinline__ uint32_t two_halves(const struct extended_para
     return p.output == CUSTOM_KERNEL_BF16 ? cvt_rn_bf16x2_f32(low, high) : cvt_rn_f16x2_f32(low, high);
 }
 
+/* Many, two in a word. */
+template <int count>
+static __device__ __forceinline__ void halves_of(const struct extended_params &p, const float (&values)[count],
+                                                 uint32_t (&both)[count / 2]) {
+    if (p.output == CUSTOM_KERNEL_BF16) {
+#pragma unroll
+        for (int i = 0; i < count; i += 2) {
+            both[i / 2] = cvt_rn_bf16x2_f32(values[i], values[i + 1]);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < count; i += 2) {
+        both[i / 2] = cvt_rn_f16x2_f32(values[i], values[i + 1]);
+    }
+}
+
 /* ---- NVFP4 ---- */
 
 /* A group of 16 outputs: its codes, the first in the lowest bits, and its scale factor. */

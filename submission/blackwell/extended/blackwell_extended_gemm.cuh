@@ -97,10 +97,7 @@ static __device__ __forceinline__ void store_part(const struct output_row &row, 
                                                   const struct extended_params &p) {
     if (p.output != CUSTOM_KERNEL_NVFP4) {
         uint32_t halves[PART_COLUMNS / 2];
-#pragma unroll
-        for (int i = 0; i < PART_COLUMNS; i += 2) {
-            halves[i / 2] = two_halves(p, values[i], values[i + 1]);
-        }
+        halves_of(p, values, halves);
         store_row<PART_COLUMNS>(row, column, halves);
         return;
     }

@@ -19,6 +19,8 @@
  * tile's K. */
 #define BLACKWELL_TRANSPOSED_CONFIGS(X) X(n256m256, 128, 5, 2, 0, 1) X(n256m128k2, 64, 6, 2, 0, 2)
 
+#define TRANSPOSED_COLUMNS 16 /* accumulator columns that a lane loads at once: rows of C */
+
 /* Shared memory behind the ring of a transposed tile whose K pairs share: a CTA's share of the sums, from each
  * other pair of the cluster; and room to align it. */
 #define RECEIVED_BYTES(tile_n, split_k)                                                                        \

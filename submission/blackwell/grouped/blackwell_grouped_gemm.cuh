@@ -18,15 +18,15 @@ template <int tile_n, int stages, int ctas, int tail, int split_k>
 struct grouped_tile : tile<tile_n, stages, ctas, tail, split_k> {
     static constexpr int products = 1, columns = 2 * tile_n;
 
-    static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_group &group) {
+    template <class P> static __device__ __forceinline__ const CUtensorMap *second_b(const P &group) {
         return &group.b1;
     }
 
-    static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_group &group) {
+    template <class P> static __device__ __forceinline__ const CUtensorMap *second_sfb(const P &group) {
         return &group.sfb1;
     }
 
-    static __device__ __forceinline__ void prefetch_maps(const struct blackwell_group &group) {
+    template <class P> static __device__ __forceinline__ void prefetch_maps(const P &group) {
         prefetch_tensormap(&group.b1);
         prefetch_tensormap(&group.a);
         prefetch_tensormap(&group.sfb1);
@@ -53,9 +53,8 @@ static __device__ __forceinline__ struct tile_of_group find_group(const P &p, in
     return {p.group[index], number - first};
 }
 
-template <class T>
-static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct blackwell_group &group,
-                                                                      int32_t number) {
+template <class T, class P>
+static __device__ __forceinline__ struct tile_coord find_grouped_tile(const P &group, int32_t number) {
     struct tile_coord coord;
     coord.rank = blockIdx.x % T::ctas;
     coord.split = 0;

@@ -1,4 +1,5 @@
-/* Transposed tiles of the grouped GEMM, which compute c^T = b a^T (blackwell_grouped_config.h).
+/* Transposed tiles, which compute c^T = b a^T (blackwell_grouped_config.h): the grouped GEMM's, and what the
+ * extended GEMM's for few rows share with them (../extended/blackwell_few_rows_gemm.cuh).
  *
  * Read blackwell_grouped_gemm.cuh first.  A pair of CTAs takes tile after tile; or the pairs of a cluster share
  * one tile's K, each with stages of its own, and exchange sums at the end:
@@ -16,22 +17,24 @@
 
 namespace blackwell {
 
-/* k_shares: pairs of CTAs that share a tile's K, and then exchange sums. */
-template <int tile_n, int stages, int ctas, int tail, int k_shares_>
+/* k_shares: pairs of CTAs that share a tile's K, and then exchange sums.  gate_and_up: the first CTA of a pair
+ * has rows of gate, the second the same rows of up, so that both have sums of the same columns of C. */
+template <int tile_n, int stages, int ctas, int tail, int k_shares_, bool gate_and_up_ = false>
 struct transposed_tile : grouped_tile<tile_n, stages, ctas, tail, 1> {
-    static constexpr bool transposed = true;
+    static constexpr bool transposed = true, gate_and_up = gate_and_up_;
     static constexpr int k_shares = k_shares_, cluster = ctas * k_shares;
-    static constexpr int scales_read_arrivals = (k_shares > 1 ? k_shares - 1 : ctas) * EPILOGUE_WARPS;
+    static constexpr int sharers = gate_and_up ? cluster : k_shares; /* CTAs with sums of the same outputs */
+    static constexpr int scales_read_arrivals = (sharers > 1 ? sharers - 1 : ctas) * EPILOGUE_WARPS;
     static_assert(ctas == 2 && JOINT_MMA(tail, 1), "one MMA of a pair computes the tile");
     static_assert(cluster <= MAX_CLUSTER_CTAS, "a cluster has at most MAX_CLUSTER_CTAS CTAs");
 };
 
 /* In a transposed tile coord.m counts rows of B, which are columns of C, and coord.n rows of A and C. */
-template <class T>
-static __device__ __forceinline__ struct tile_coord find_transposed_tile(const struct blackwell_group &group,
-                                                                         int32_t number) {
+template <class T, class P>
+static __device__ __forceinline__ struct tile_coord find_transposed_tile(const P &group, int32_t number) {
     struct tile_coord coord = find_grouped_tile<T>(group, number);
-    coord.m = (number / group.tiles_m * T::ctas + coord.rank) * TILE_M;
+    const int32_t tile = number / group.tiles_m;
+    coord.m = (T::gate_and_up ? tile : tile * T::ctas + coord.rank) * TILE_M;
     coord.n = number % group.tiles_m * T::columns;
     coord.columns = group.columns;
     if constexpr (T::k_shares > 1) {
@@ -44,7 +47,17 @@ static __device__ __forceinline__ struct tile_coord find_transposed_tile(const s
     return coord;
 }
 
-#define TRANSPOSED_COLUMNS 16 /* accumulator columns that a lane loads at once */
+/* An epilogue warp's accumulators, and its number among those that read the same ones. */
+struct warp_place {
+    struct tmem_addr acc;
+    int group;
+};
+
+static __device__ __forceinline__ struct warp_place find_warp(struct tmem_addr acc) {
+    const uint32_t warp = threadIdx.x / WARP_THREADS;
+    return {{acc.value + (warp % TMEM_QUARTERS * WARP_THREADS << 16)},
+            (int)(warp - OTHER_WARPS) / TMEM_QUARTERS};
+}
 
 /* Two outputs of a lane, of two rows of C and the lane's column; neighbouring lanes have neighbouring columns.
  * The even lane stores both lanes' outputs of the first row, the odd lane those of the second, `to` being where
@@ -69,8 +82,7 @@ struct output_column {
 
 static __device__ __forceinline__ struct output_column find_column(const struct tile_coord &coord,
                                                                    const struct blackwell_group &group) {
-    const uint32_t quarter = threadIdx.x / WARP_THREADS % TMEM_QUARTERS;
-    const int32_t of_lane = coord.m + (int32_t)(quarter * WARP_THREADS + threadIdx.x % WARP_THREADS);
+    const int32_t of_lane = coord.m + (int32_t)threadIdx.x % TILE_M;
     return {group.c + (int64_t)coord.n * group.n + of_lane, of_lane < group.n ? group.m - coord.n : 0, group.n,
             group.n % 2 == 0};
 }
@@ -103,8 +115,7 @@ static __device__ __forceinline__ void epilogue_transposed(struct tmem_addr acc,
                                                            const struct blackwell_group &group,
                                                            struct mbarrier complete, uint32_t parity) {
     constexpr int step = COLUMN_GROUPS * TRANSPOSED_COLUMNS;
-    const struct output_row place =
-        find_row(acc, coord, group); /* for its accumulators and its warp's number */
+    const struct warp_place place = find_warp(acc);
     const struct output_column column = find_column(coord, group);
     wait(complete, parity);
     tcgen05_fence_after_thread_sync();
@@ -240,21 +251,34 @@ template <class T, class P> struct transposed_tiles {
     }
 };
 
-/* ---- pairs that share a tile's K ---- */
+/* ---- CTAs that share outputs' sums ---- */
 
-/* Complete when all warps of the other pairs have sent their sums. */
+/* Complete when all warps of the others have sent their sums. */
 template <class T> static __device__ __forceinline__ struct mbarrier received_barrier(shared_t<T> shared) {
     return scales_read_barrier<T>(shared, 0);
 }
 
-/* The first sums that pair number `from` of the others sends to a CTA, by a thread's row of the MMA. */
+/* The number of this CTA among T::sharers, and the rank in the cluster of number `owner`. */
+template <class T> static __device__ __forceinline__ int sharer_of(const struct tile_coord &coord) {
+    return T::gate_and_up ? coord.split * T::ctas + coord.rank : coord.split;
+}
+
+template <class T>
+static __device__ __forceinline__ uint32_t rank_of_sharer(const struct tile_coord &coord, int owner) {
+    return (uint32_t)(T::gate_and_up ? owner : owner * T::ctas + coord.rank);
+}
+
+/* The first sums that number `from` of the others sends to a CTA, by a thread's row of the MMA. */
 template <class T> static __device__ __forceinline__ uint32_t received_at(shared_t<T> shared, int from) {
     constexpr uint32_t ring =
         (sizeof(shared_storage<T>) + sizeof(float4) - 1) / sizeof(float4) * sizeof(float4);
-    constexpr uint32_t bytes = T::columns / T::k_shares * TILE_M * sizeof(float);
-    static_assert(ring + (T::k_shares - 1) * bytes <=
-                      sizeof(shared_storage<T>) + RECEIVED_BYTES(T::tile_n, T::k_shares),
+    constexpr uint32_t bytes = T::columns / T::sharers * TILE_M * sizeof(float);
+    static_assert(ring + (T::sharers - 1) * bytes <=
+                      sizeof(shared_storage<T>) + RECEIVED_BYTES(T::tile_n, T::sharers),
                   "the host asks for as many bytes");
+    static_assert(sizeof(shared_storage<T>) + RECEIVED_BYTES(T::tile_n, T::sharers) + SWIZZLE_ATOM_BYTES <=
+                      MAX_SHARED_BYTES,
+                  "a CTA has at most MAX_SHARED_BYTES of shared memory");
     return shared.value + ring + from * bytes + threadIdx.x % TILE_M * (uint32_t)sizeof(float4);
 }
 
@@ -271,19 +295,19 @@ static __device__ __forceinline__ void load_sums(float (&sums)[TRANSPOSED_COLUMN
     }
 }
 
-/* A warp's parts of TRANSPOSED_COLUMNS columns among those that pair `owner` stores. */
+/* A warp's parts of TRANSPOSED_COLUMNS columns among those that number `owner` stores. */
 #define FOR_EACH_PART(part, at, owner, group, columns)                                                         \
-    for (int32_t part = (owner) + (group) * T::k_shares,                                                       \
+    for (int32_t part = (owner) + (group) * T::sharers,                                                        \
                  at = (group) * TRANSPOSED_COLUMNS * TILE_M * sizeof(float);                                   \
-         part * TRANSPOSED_COLUMNS < (columns); part += COLUMN_GROUPS * T::k_shares,                           \
+         part * TRANSPOSED_COLUMNS < (columns); part += COLUMN_GROUPS * T::sharers,                            \
                  at += COLUMN_GROUPS * TRANSPOSED_COLUMNS * TILE_M * (int)sizeof(float))
 
-/* Sends this pair's sums of the columns of `owner` to the CTA there that has the same rows of the MMA. */
+/* Sends this CTA's sums of the columns of `owner` to the CTA there that stores them. */
 template <class T>
-static __device__ __forceinline__ void send_sums(shared_t<T> shared, const struct output_row &place,
+static __device__ __forceinline__ void send_sums(shared_t<T> shared, const struct warp_place &place,
                                                  const struct tile_coord &coord, int owner) {
-    const int from = (coord.split - owner - 1 + T::k_shares) % T::k_shares;
-    const uint32_t rank = (uint32_t)(owner * T::ctas + coord.rank);
+    const int from = (sharer_of<T>(coord) - owner - 1 + T::sharers) % T::sharers;
+    const uint32_t rank = rank_of_sharer<T>(coord, owner);
     const uint32_t to = mapa_shared_cluster(received_at<T>(shared, from), rank);
 #pragma unroll 1
     FOR_EACH_PART(part, at, owner, place.group, coord.columns) {
@@ -300,37 +324,45 @@ static __device__ __forceinline__ void send_sums(shared_t<T> shared, const struc
     }
 }
 
-/* Epilogue warp. Waits for the products of its pair's share of K; sends sums of the other pairs' columns; waits
- * for what they send; adds and stores its own columns. */
+/* Adds what number `from` of the others has sent of a part that starts `at` bytes behind the first. */
 template <class T>
-static __device__ __forceinline__ void epilogue_shared_k(shared_t<T> shared, const struct output_row &place,
-                                                         const struct output_column &column,
-                                                         const struct tile_coord &coord) {
+static __device__ __forceinline__ void add_received(float (&sums)[TRANSPOSED_COLUMNS], shared_t<T> shared,
+                                                    int from, int32_t at) {
+#pragma unroll
+    for (int i = 0; i < TRANSPOSED_COLUMNS; i += VECTOR_FLOATS) {
+        const uint4 other = ld_shared_v4(received_at<T>(shared, from) + at + i * TILE_M * (int)sizeof(float));
+        sums[i] += __uint_as_float(other.x);
+        sums[i + 1] += __uint_as_float(other.y);
+        sums[i + 2] += __uint_as_float(other.z);
+        sums[i + 3] += __uint_as_float(other.w);
+    }
+}
+
+/* Epilogue warp. Waits for the products of its pair's share of K; sends sums of the other CTAs' columns; waits
+ * for what they send; adds its own columns, and calls store(first column, sums, sums of the pair's other
+ * operand if the tile has gate and up).  The others are numbered from this one on, so that every second one has
+ * the other operand. */
+template <class T, class Store>
+static __device__ __forceinline__ void epilogue_shared_k(shared_t<T> shared, const struct warp_place &place,
+                                                         const struct tile_coord &coord, Store store) {
+    const int own = sharer_of<T>(coord);
     wait(up_full_barrier<T>(shared), 0);
     tcgen05_fence_after_thread_sync();
 #pragma unroll 1
-    for (int i = 1; i < T::k_shares; i++) {
-        send_sums<T>(shared, place, coord, (coord.split + i) % T::k_shares);
+    for (int i = 1; i < T::sharers; i++) {
+        send_sums<T>(shared, place, coord, (own + i) % T::sharers);
     }
-    while (!mbarrier_try_wait_parity_cluster(received_barrier<T>(shared), 0)) {
+    while (T::sharers > 1 && !mbarrier_try_wait_parity_cluster(received_barrier<T>(shared), 0)) {
     }
 #pragma unroll 1
-    FOR_EACH_PART(part, at, coord.split, place.group, coord.columns) {
-        float sums[TRANSPOSED_COLUMNS];
+    FOR_EACH_PART(part, at, own, place.group, coord.columns) {
+        float sums[TRANSPOSED_COLUMNS], others[TRANSPOSED_COLUMNS] = {0};
         load_sums(sums, tmem_column(place.acc, part * TRANSPOSED_COLUMNS), coord);
 #pragma unroll
-        for (int from = 0; from < T::k_shares - 1; from++) {
-#pragma unroll
-            for (int i = 0; i < TRANSPOSED_COLUMNS; i += VECTOR_FLOATS) {
-                const uint4 other =
-                    ld_shared_v4(received_at<T>(shared, from) + at + i * TILE_M * (int)sizeof(float));
-                sums[i] += __uint_as_float(other.x);
-                sums[i + 1] += __uint_as_float(other.y);
-                sums[i + 2] += __uint_as_float(other.z);
-                sums[i + 3] += __uint_as_float(other.w);
-            }
+        for (int from = 0; from < T::sharers - 1; from++) {
+            add_received<T>(T::gate_and_up && from % T::ctas == 0 ? others : sums, shared, from, at);
         }
-        store_rows(column, part * TRANSPOSED_COLUMNS, sums);
+        store(part * TRANSPOSED_COLUMNS, sums, others);
     }
     leave_tmem();
 }
@@ -340,7 +372,10 @@ struct shared_k_epilogue {
     static __device__ __forceinline__ void run(shared_t<T> shared, struct tmem_addr acc,
                                                const struct tile_coord &coord,
                                                const struct blackwell_group &group) {
-        epilogue_shared_k<T>(shared, find_row(acc, coord, group), find_column(coord, group), coord);
+        const struct output_column column = find_column(coord, group);
+        epilogue_shared_k<T>(shared, find_warp(acc), coord,
+                             [&](int32_t row, const float (&sums)[TRANSPOSED_COLUMNS],
+                                 const float (&)[TRANSPOSED_COLUMNS]) { store_rows(column, row, sums); });
     }
 };
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from unittest import mock
 
 import torch
 
@@ -171,8 +172,23 @@ def wrong_values(case: Case, found: object) -> str:
     return "" if right.all() else f"{int((~right).sum())} wrong: {value[~right][:3]}, expected {want[~right][:3]}"
 
 
+def poisoned(*arguments: object, _empty: object = torch.empty, **options: object) -> torch.Tensor:
+    """What torch.empty() gives, full of bytes that no output has by chance."""
+    memory = _empty(*arguments, **options)
+    memory.view(torch.uint8).fill_(0x5B)
+    return memory
+
+
+def padding(scales: torch.Tensor, m: int, n: int) -> torch.Tensor:
+    """The bytes of blocked scale factors that belong to no group of m rows of n columns."""
+    memory = scales.permute(2, 4, 0, 1, 3).contiguous().permute(2, 3, 0, 4, 1).unsqueeze(-1)
+    rows = nvfp4.from_blocked(memory, 128 * scales.shape[2], 4 * scales.shape[4])[..., 0].view(torch.uint8)
+    return torch.cat([rows[m:].flatten(), rows[:m, n // 16 :].flatten()])
+
+
+@mock.patch.object(torch, "empty", poisoned)
 def call(case: Case, blocked: bool, device: str = "cpu") -> object:
-    """The operator's output of a case, on the CPU."""
+    """The operator's output of a case, on the CPU.  RuntimeError if blocked scale factors' padding is not zero."""
     moved = [None if one is None else one.to(device) for one in case.arguments(blocked)]
     options = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in case.options().items()
@@ -182,4 +198,9 @@ def call(case: Case, blocked: bool, device: str = "cpu") -> object:
         found = plain_gemm(moved[0], moved[1], moved[3], moved[4], scale_layout=layout, **options)
     else:
         found = gated_gemm(*moved, scale_layout=layout, **options)
-    return tuple(one.cpu() for one in found) if isinstance(found, tuple) else found.cpu()
+    if not isinstance(found, tuple):
+        return found.cpu()
+    codes, scales = (one.cpu() for one in found)
+    if scales.dim() > 2 and padding(scales, codes.shape[0], 2 * codes.shape[1]).any():
+        raise RuntimeError("the padding of blocked scale factors is not zero")
+    return codes, scales

@@ -22,6 +22,8 @@ def tiles_in(table, name):
         of = table[name.split("/")[0]]
         # Grouped tiles for few groups and many.
         return len(of["tiles"]) + 2 * (len(of["grouped_tiles"]) + len(of.get("transposed_tiles", ()))) + 1
+    if name.endswith("few_rows_kernels"):
+        return 2 * len(table["blackwell"]["few_rows_tiles"])
     return {"kernels": 15, "narrow_kernels": 24, "shares_kernels": 12}[name.partition("hopper_extended_")[2]]
 
 
@@ -33,6 +35,7 @@ def tiles_in(table, name):
         "hopper/extended/hopper_extended_narrow_kernels",
         "hopper/extended/hopper_extended_shares_kernels",
         "blackwell/blackwell_kernels",
+        "blackwell/extended/blackwell_few_rows_kernels",
         "geforce/geforce_kernels",
     ],
 )

@@ -1,4 +1,4 @@
-"""Launches of the extended GEMM on Hopper, which is planned as the dual GEMM is."""
+"""Launches of the extended GEMM: on Hopper planned as the dual GEMM's, on Blackwell with tiles for few rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from scripts.common import measured
 from tests.submission.cpu_kit import BLOCKED, OK, UNSUPPORTED
 from tests.submission.extended.test_extended_abi import ExtendedArgs
-from tests.submission.gpu.fake_gpu import CHIPS, HOPPER, NUMBERS, template_numbers, up, with_tile
+from tests.submission.gpu.fake_gpu import BLACKWELL, CHIPS, HOPPER, NUMBERS, template_numbers, up, with_tile
 
 POINTERS = {name: (i + 1) << 56 for i, name in enumerate(("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c"))}
 PLAIN = {"products": 1, "b2": None, "sfb2": None, "limit": 0.0, "alpha": 0.0}
@@ -23,9 +23,10 @@ def interleaved(rows):
     return {"weights": rows, "b2": None, "sfb2": None}
 
 
-def call(fake, m, n, k, **changes):
+def call(fake, m, n, k, chip=HOPPER, **changes):
     """(status, message) of an extended call; weights apart unless `changes` say otherwise."""
-    args = ExtendedArgs(ctypes.sizeof(ExtendedArgs), NUMBERS[HOPPER], 0, BLOCKED, m, n, k, 1, **POINTERS)
+    device = list(CHIPS).index(chip)
+    args = ExtendedArgs(ctypes.sizeof(ExtendedArgs), NUMBERS[chip], device, BLOCKED, m, n, k, 1, **POINTERS)
     args.scale_gate, args.limit, args.alpha = 1 << 50, math.inf, 1.0  # else the dual GEMM's kernels run it
     for name, value in changes.items():
         setattr(args, name, value)
@@ -167,3 +168,48 @@ def test_interleaved_weights_have_as_many_rows_as_a_tensor_may(fake, monkeypatch
         UNSUPPORTED,
         f"the number of rows of b1 is {2 * n + 128}; expected at most {MOST} on the hopper backend with tile m128n64",
     )
+
+
+def blackwells_launch(fake, gated, *shape):
+    """What a call launches: the kernel's name, its grid, threads, shared memory, queue and cluster."""
+    status, message = call(fake, *shape, chip=BLACKWELL, **({} if gated else PLAIN))
+    assert status == OK, message
+    (line,) = fake.log("launch")
+    return line[1:]
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("pairs", [1, 2, 4])
+def test_blackwells_tiles_for_few_rows_are_laid_out_in_clusters_that_share_k(fake, monkeypatch, gated, pairs):
+    monkeypatch.setenv("NVFP4_BLACKWELL_CONFIG" if gated else "NVFP4_GROUPED_CONFIG", f"m128k{pairs}")
+    m, n, k = 130, 1000, 2048
+    kernel, *grid, threads, _, _, shared, _, cluster = blackwells_launch(fake, gated, m, n, k)[:10]
+    assert "few_rows" in kernel and f"Lb{int(gated)}E" in kernel
+    assert cluster == 2 * pairs
+    assert grid == [up(n, 128 if gated else 256) * up(m, 128) * cluster, 1, 1] and threads == 320
+    # A stage: 128 rows of B and 64 of A, 128 bytes each, and three scale tiles of four steps.  Sums of 128 rows of A by
+    # 128 columns in fp32: of each other CTA's, the part that this one stores.
+    sharers = cluster if gated else pairs
+    ring, received = 5 * (192 * 128 + 3 * 2048), (sharers - 1) * 128 * 128 * 4 // sharers
+    assert ring + received < shared <= min(ring + received + 2048, 227 * 1024)
+    boxes = {line[3]: line[10] for line in fake.log("encode") if line[1] == 0}
+    assert (
+        boxes == {POINTERS["a"]: 64, POINTERS["b1"]: 128, POINTERS["b2"]: 128} if gated else boxes[POINTERS["a"]] == 64
+    )
+
+
+@pytest.mark.parametrize("kind", ["plain", "gated"])
+def test_blackwells_tile_for_few_rows_is_near_the_best_one_simulated(fake, kind):
+    """Simulated times on a B200 with each tile forced."""
+    over = []
+    for text, times in measured.load("simulated_shared_k")["B200, tiles for few rows"][kind].items():
+        kernel = blackwells_launch(fake, kind == "gated", *map(int, text.split()))[0]
+        numbers = template_numbers(kernel, 5)
+        chosen = (
+            f"m128k{numbers[4]}"
+            if "few_rows" in kernel
+            else {(64, 7, 2): "m256n128", (64, 5, 1): "m128n128"}.get(numbers[:3], "m256n64")
+        )
+        over.append(times[chosen] / min(us for us in times.values() if us))
+    assert len(over) >= 8
+    assert sum(over) / len(over) <= 1.05 and max(over) <= 1.2

@@ -162,6 +162,19 @@ NARROW = [
     ("m32", (33, 192, 512), "nvfp4", -1, True, "bfloat16"),
     ("m32", (33, 100, 192), "float16", -1, True),
 ]
+# The same on Blackwell: pairs with no share of K, a product's last rows of B in the first CTA or the second.
+TRANSPOSED = [
+    ("m128k1", (17, 200, 192), "bfloat16", -1, True, None, "relu2"),
+    ("m128k1", (17, 136, 192), "bfloat16", 0, True, None, "gelu_tanh"),
+    ("m128k2", (130, 320, 320), "nvfp4", -1, True),
+    ("m128k2", (130, 192, 320), "nvfp4", 0, True),
+    ("m128k2", (16, 64, LAP_OF_K["blackwell"]), "float16", -1, False),
+    ("m128k2", (50, 200, 1536), "float16", 0, False),
+    ("m128k4", (40, 300, 1280), "bfloat16", -1, True, None, "gelu_tanh"),
+    ("m128k4", (1, 128, 64), "nvfp4", -1, False),
+    ("m128k4", (128, 128, 1280), "nvfp4", 0, True, None, "relu2"),
+    ("m128k4", (5, 75, 64), "bfloat16", 0, True),
+]
 # Other tiles with an A of 16 bits: it is arranged first, and multiplied as bf16 by some.
 HALVES = [
     ("m128n64", (70, 72, 192), "float16", 0, True, "float16"),
@@ -173,11 +186,15 @@ HALVES = [
 ]
 
 
+FEW_ROWS = {"hopper": [*NARROW, *HALVES], "blackwell": TRANSPOSED}
+
+
+@pytest.mark.parametrize("backend", FEW_ROWS)
 @pytest.mark.parametrize("mode", ["eager", *MODES])
-def test_few_rows_and_a_of_16_bits_are_right_and_clean(mode, tmp_path):
+def test_few_rows_and_a_of_16_bits_are_right_and_clean(backend, mode, tmp_path):
     """Each run in two of the modes."""
-    runs = [run for i, run in enumerate([*NARROW, *HALVES]) if (i - ["eager", *MODES].index(mode)) % 5 < 2]
-    wrong, report = simulate("hopper", mode, runs, tmp_path, PROGRAM)
+    runs = [run for i, run in enumerate(FEW_ROWS[backend]) if (i - ["eager", *MODES].index(mode)) % 5 < 2]
+    wrong, report = simulate(backend, mode, runs, tmp_path, PROGRAM)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
 
