@@ -148,6 +148,10 @@ struct shadow;
 void shadow_make(struct cta *cta); /* sets cta->shadow */
 void shadow_reset(struct shadow *shadow);
 void shadow_free(struct shadow *shadow);
+/* Call when all threads of the CTA have met at a barrier, none having ended: what any of them did before comes
+ * before what any does later.  Where nothing uses shared memory asynchronously or from another CTA, no later
+ * access can conflict with it. */
+void shadow_met(struct cta *cta);
 
 /* An access of the running warp: `bytes` at the offset of each lane. */
 void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,

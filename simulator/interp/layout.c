@@ -83,7 +83,9 @@ static const char *place_function(struct launch *launch, const struct function *
     launch->pred_bytes += round_up(function->pred_bytes, 16);
     launch->local_bytes += round_up(function->local_bytes, 16);
     for (uint32_t pc = function->first_pc; pc < function->end_pc; pc++) {
-        launch->uses_wgmma |= launch->module->code[pc].reg_async;
+        const struct insn *insn = &launch->module->code[pc];
+        launch->uses_wgmma |= insn->reg_async;
+        launch->asynchronous |= insn->cls >= CL_MBARRIER && insn->cls <= CL_TENSOR;
     }
     open[function->index] = 1;
     for (uint32_t i = 0; i < function->ncalls; i++) {

@@ -86,6 +86,7 @@ struct launch {
     enum sim_mode mode;
     uint64_t seed;
     bool checks, uses_wgmma, no_values;
+    bool asynchronous;  /* some instruction may use memory or registers asynchronously */
     bool reordered;     /* runs in the order of machine code, so that wgmma's PTX registers cannot be checked */
     uint64_t workspace; /* address of the workspace for grid-wide barriers of a cooperative launch; 0: none */
     bool clustered;     /* launched with a cluster dimension, even of one CTA */

@@ -343,6 +343,16 @@ static inline uint32_t lanes_with(const struct run *run, struct operand operand,
         }                                                                                                      \
     } while (0)
 
+/* True if the bytes of each lane follow those of the lane before. */
+#define IN_A_ROW(type, at, bytes)                                                                              \
+    __extension__({                                                                                            \
+        type apart_ = 0;                                                                                       \
+        for (uint32_t l_ = 0; l_ < LANES; l_++) {                                                              \
+            apart_ |= (type)(at)[l_] - (type)(at)[0] - l_ * (bytes);                                           \
+        }                                                                                                      \
+        apart_ == 0;                                                                                           \
+    })
+
 /* The coordinates of the element `number` of a box, x fastest. */
 static inline void unfold(uint64_t number, const uint32_t box[3], uint32_t at[3]) {
     at[0] = (uint32_t)(number % box[0]);

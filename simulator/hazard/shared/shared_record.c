@@ -10,8 +10,8 @@
 
 struct granule {
     _Alignas(64) uint16_t written; /* bytes that anything has written */
-    uint8_t count;
-    uint32_t spill; /* 1 + index of its spill; 0: none */
+    uint8_t count, meeting;        /* meeting: the last before its records, modulo 256 */
+    uint32_t spill;                /* 1 + index of its spill; 0: none */
     struct shadow_record records[RECORDS];
 };
 
@@ -25,6 +25,7 @@ struct spill {
 
 struct shadow {
     uint32_t count, nspills, spill_room;
+    uint8_t meeting; /* how often all threads have met, modulo 256 */
     struct granule *granules;
     struct spill *spills;
 };
@@ -54,6 +55,23 @@ void shadow_free(struct shadow *shadow) {
         free(shadow->spills);
         free(shadow->granules);
         free(shadow);
+    }
+}
+
+void shadow_met(struct cta *cta) {
+    if (cta->shadow != NULL && cta->cluster->nctas == 1 && !cta->cluster->launch->asynchronous) {
+        cta->shadow->meeting++;
+    }
+}
+
+/* Drops the records of a granule from before the last meeting of all threads. */
+static inline void forget_ordered(struct shadow *shadow, struct granule *granule) {
+    if (granule->meeting != shadow->meeting) {
+        granule->meeting = shadow->meeting;
+        granule->count = 0;
+        if (granule->spill != 0) {
+            shadow->spills[granule->spill - 1].count = shadow->spills[granule->spill - 1].writes = 0;
+        }
     }
 }
 
@@ -235,6 +253,7 @@ static bool read_once_more(const struct run *run, const struct shadow *shadow, s
 
 static void check_granule(struct run *run, struct shadow *shadow, struct granule *granule,
                           const struct touch *touch, unsigned flags, const struct epoch *epoch) {
+    forget_ordered(shadow, granule);
     if (read_again(run, shadow, granule, touch, flags, epoch) ||
         read_once_more(run, shadow, granule, touch, flags, epoch)) {
         return;
@@ -335,6 +354,17 @@ void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES
         FOR_LANES(rest, mask) {
             (void)hazard_range(run, cta, offsets[LANE(rest)], bytes, flags, &epoch);
         }
+        return;
+    }
+    const bool in_a_row = bytes == sizeof(uint32_t) && mask == ALL_LANES && offsets[0] % GRANULE == 0 &&
+                          IN_A_ROW(uint32_t, offsets, bytes);
+    for (uint32_t i = 0; in_a_row && i < LANES / WORDS; i++) {
+        const uint32_t granule = (offsets[0] >> GRANULE_SHIFT) + i;
+        touch =
+            (struct touch){(1u << GRANULE) - 1, 0x03020100u + 0x04040404u * i, granule << GRANULE_SHIFT, cta};
+        check_granule(run, cta->shadow, &cta->shadow->granules[granule], &touch, flags, &epoch);
+    }
+    if (in_a_row) {
         return;
     }
     /* Neighbouring lanes share a granule and are checked together. */

@@ -34,6 +34,8 @@ static void join_parts(const struct cta *cta, const struct named_barrier *bar, c
 static void complete(struct cta *cta, struct named_barrier *bar, const struct run *last) {
     if (bar->in_parts) {
         join_parts(cta, bar, last);
+    } else if (bar->arrived == cta->nthreads && bar->expected == 0) {
+        shadow_met(cta);
     }
     bar->in_parts = false;
     bar->arrived = bar->whole = 0;
@@ -101,7 +103,7 @@ static enum next arrive(struct run *run, const struct insn *insn, uint32_t mask,
             bar->released = vclock_make(run->cluster);
         }
         vclock_publish(run, bar->gathered);
-        bar->in_parts |= mask != run->warp->live;
+        bar->in_parts |= mask != run->warp->live || (insn->barrier.action == BAR_ARRIVE && threads == 0);
     }
     if (threads != 0 && bar->arrived > threads) {
         return sim_report(run, SIM_ERROR, "barrier-count", -1, "barrier %u expects %u threads and %u arrived",
