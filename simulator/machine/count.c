@@ -12,15 +12,12 @@ void count_global(struct run *run, const uint64_t *addresses, uint32_t mask, uin
         run->worker->footprint->bytes = bytes;
     }
     uint64_t sectors = 0, last = UINT64_MAX, total = (uint64_t)__builtin_popcount(mask) * bytes;
-    uint64_t apart = mask != ALL_LANES;
-    for (uint32_t lane = 0; mask == ALL_LANES && lane < LANES; lane++) {
-        apart |= addresses[lane] - addresses[0] - lane * bytes;
-    }
-    if (apart == 0) {
+    const bool in_a_row = mask == ALL_LANES && IN_A_ROW(uint64_t, addresses, bytes);
+    if (in_a_row) {
         sectors = ((addresses[0] + total - 1) >> SECTOR_SHIFT) - (addresses[0] >> SECTOR_SHIFT) + 1;
     }
     /* Neighbouring lanes share a sector; a sector that a later lane returns to counts again. */
-    FOR_LANES(rest, apart == 0 ? 0 : mask) {
+    FOR_LANES(rest, in_a_row ? 0 : mask) {
         uint64_t address = addresses[LANE(rest)], first = address >> SECTOR_SHIFT;
         uint64_t end = (address + bytes - 1) >> SECTOR_SHIFT;
         sectors += end - first + 1 - (first == last);
@@ -36,16 +33,15 @@ void count_shared(struct run *run, const uint32_t *offsets, uint32_t mask, uint3
     uint32_t words = bytes <= 4 ? 1 : bytes / 4, group = LANES / words;
     *(write ? &counters->shared_store_bytes : &counters->shared_load_bytes) +=
         (uint64_t)__builtin_popcount(mask) * bytes;
-    if (mask == ALL_LANES && bytes >= 4) { /* fast path: consecutive elements have no bank conflict */
-        uint32_t straight = 1;
-        for (uint32_t l = 1; l < LANES; l++) {
-            straight &= offsets[l] == offsets[0] + l * bytes;
-        }
-        if (straight) {
-            counters->shared_wavefronts += words;
-            counters->shared_ideal_wavefronts += words;
-            return;
-        }
+    uint32_t banks = 0;
+    for (uint32_t l = 0; l < LANES; l++) {
+        banks |= (mask >> l & 1) << offsets[l] / 4 % BANKS;
+    }
+    if (words == 1 ? __builtin_popcount(banks) == __builtin_popcount(mask)
+                   : mask == ALL_LANES && IN_A_ROW(uint32_t, offsets, bytes)) { /* no bank conflict */
+        counters->shared_wavefronts += words;
+        counters->shared_ideal_wavefronts += words;
+        return;
     }
     for (uint32_t first = 0; first < LANES; first += group) {
         uint32_t part = mask & (group == LANES ? ALL_LANES : ((1u << group) - 1) << first);

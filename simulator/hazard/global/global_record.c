@@ -236,14 +236,6 @@ static bool touch_row(struct access *access, struct run *run, uint64_t address, 
     return true;
 }
 
-static bool in_a_row(const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes) {
-    uint64_t apart = mask != ALL_LANES;
-    for (uint32_t lane = 0; mask == ALL_LANES && lane < LANES; lane++) {
-        apart |= addresses[lane] - addresses[0] - lane * bytes;
-    }
-    return apart == 0;
-}
-
 void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
                             unsigned flags) {
     const struct epoch epoch = warp_epoch(run, mask);
@@ -251,7 +243,7 @@ void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], ui
     uint64_t line = UINT64_MAX, masks[RECORD_WORDS];
     const uint32_t unwaited = run->launch->order.dependent ? run->warp->unwaited : 0;
     bool usable = false;
-    if (unwaited == 0 && in_a_row(addresses, mask, bytes) &&
+    if (unwaited == 0 && mask == ALL_LANES && IN_A_ROW(uint64_t, addresses, bytes) &&
         touch_row(&access, run, addresses[0], bytes, flags, &epoch)) {
         return;
     }

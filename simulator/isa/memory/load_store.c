@@ -51,7 +51,11 @@ static inline struct access access_of(const struct insn *insn) {
 /* Copies one element for all lanes. `bytes` is constant at each call, so that memcpy is one instruction. */
 static inline void element_in(const struct insn *insn, void *to, struct operand operand,
                               uint8_t *const at[LANES], uint32_t skip, uint32_t mask, const uint32_t bytes) {
-    FOR_LANES(rest, mask) {
+    const bool whole = bytes == sizeof(uint32_t) && !operand.wide;
+    FOR_LANES(rest, whole ? mask : 0) {
+        memcpy((uint32_t *)to + LANE(rest), at[LANE(rest)] + skip, sizeof(uint32_t));
+    }
+    FOR_LANES(rest, whole ? 0 : mask) {
         uint64_t value = 0;
         memcpy(&value, at[LANE(rest)] + skip, bytes);
         put(to, operand, LANE(rest), extend(value, insn->type), insn->memory.register_mask);
@@ -78,14 +82,11 @@ void quad_end(void) {
     atomic_flag_clear_explicit(&quad_taken, memory_order_release);
 }
 
-/* True if the lanes' places of 4 bytes follow each other in memory as their registers do. */
-static inline bool side_by_side(uint8_t *const at[LANES], uint32_t mask) {
-    uint64_t apart = mask != ALL_LANES;
-    for (uint32_t lane = 0; mask == ALL_LANES && lane < LANES; lane++) {
-        apart |= (uint64_t)(uintptr_t)at[lane] - (uint64_t)(uintptr_t)at[0] - lane * sizeof(uint32_t);
-    }
-    return apart == 0;
-}
+#define ELEMENT(bytes)                                                                                         \
+    case bytes:                                                                                                \
+        write ? element_out(lanes, operand, at, skip, mask, bytes)                                             \
+              : element_in(insn, lanes, operand, at, skip, mask, bytes);                                       \
+        break
 
 /* Copies between registers and memory; at[lane] is the lane's place. */
 static void transfer(struct run *run, const struct insn *insn, const struct access *a, uint8_t *const at[LANES],
@@ -93,7 +94,7 @@ static void transfer(struct run *run, const struct insn *insn, const struct acce
     /* HW: an aligned vector of 16 bytes is one access; CUB keeps a status and a value in one. */
     bool whole = insn->memory.strong && (insn->memory.quad || (a->vec > 1 && a->bytes <= QUAD_BYTES));
     if (a->bytes == sizeof(uint32_t) && a->vec == 1 && !insn->op[0].wide && !insn->op[0].sink &&
-        side_by_side(at, mask)) {
+        mask == ALL_LANES && IN_A_ROW(uintptr_t, at, sizeof(uint32_t))) {
         void *lanes = row(run, insn->op[0]);
         memcpy(write ? at[0] : lanes, write ? lanes : at[0], ROW32);
         return;
@@ -109,21 +110,10 @@ static void transfer(struct run *run, const struct insn *insn, const struct acce
             continue;
         }
         switch (a->element) {
-        case 1:
-            write ? element_out(lanes, operand, at, skip, mask, 1)
-                  : element_in(insn, lanes, operand, at, skip, mask, 1);
-            break;
-        case 2:
-            write ? element_out(lanes, operand, at, skip, mask, 2)
-                  : element_in(insn, lanes, operand, at, skip, mask, 2);
-            break;
-        case 4:
-            write ? element_out(lanes, operand, at, skip, mask, 4)
-                  : element_in(insn, lanes, operand, at, skip, mask, 4);
-            break;
-        default:
-            write ? element_out(lanes, operand, at, skip, mask, 8)
-                  : element_in(insn, lanes, operand, at, skip, mask, 8);
+            ELEMENT(1);
+            ELEMENT(2);
+            ELEMENT(4);
+            ELEMENT(8);
         }
     }
     if (whole) {
@@ -252,10 +242,7 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
         }
     }
     uint8_t *places[LANES];
-    FOR_LANES(rest, mask) {
-        int lane = LANE(rest);
-        places[lane] = (uint8_t *)(uintptr_t)addresses[lane];
-    }
+    LANEWISE(mask, places[l] = (uint8_t *)(uintptr_t)addresses[l]);
     const int twice = write && !insn->memory.strong && run->cluster->checks
                           ? lane_overwrites(run, insn, &a, addresses, mask)
                           : -1;
@@ -303,27 +290,50 @@ static void fill_values(const struct run *run, const struct new_values *values, 
     }
 }
 
+/* The lanes' offsets in the running CTA's shared memory, vectorised.  False if an address is not plainly in it:
+ * it is another CTA's, or a bad one. */
+static bool own_offsets(const struct run *run, const struct insn *insn, const struct access *a, uint32_t mask,
+                        uint32_t offsets[LANES]) {
+    const uint32_t first = run->cta->rank << RANK_SHIFT, floor = run->launch->shared_floor;
+    const uint32_t last = run->cta->shared_bytes - a->bytes, *narrow = row(run, a->base);
+    const uint64_t *wide = row(run, a->base), offset = (uint64_t)insn->offset;
+    uint32_t addresses[LANES], elsewhere = 0;
+    for (uint32_t l = 0; a->base.wide && l < LANES; l++) {
+        const uint64_t address = (wide[l] + offset) & ~WINDOW_MASK;
+        addresses[l] = address >> 32 == 0 ? (uint32_t)address : UINT32_MAX;
+    }
+    for (uint32_t l = 0; !a->base.wide && l < LANES; l++) {
+        addresses[l] = narrow[l] + (uint32_t)offset;
+    }
+    for (uint32_t l = 0; l < LANES; l++) {
+        const uint32_t lane = -(mask >> l & 1), place = (addresses[l] - first) & lane;
+        elsewhere |= ((place < floor) | (place > last) | (place & (a->bytes - 1))) & lane;
+        offsets[l] = place;
+    }
+    return elsewhere == 0 && run->cta->shared_bytes >= a->bytes;
+}
+
 static enum next shared_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint32_t offsets[LANES];
     struct cta *cta = run->cta;
     bool same = true, own_only = insn->space == SP_SHARED;
     struct cta *ctas[LANES];
-    FOR_LANES(rest, mask) {
+    uint8_t *places[LANES];
+    const bool own = own_offsets(run, insn, &a, mask, offsets);
+    for (uint32_t l = 0; own && l < LANES; l++) {
+        ctas[l] = cta;
+        places[l] = cta->shared + offsets[l];
+    }
+    FOR_LANES(rest, own ? 0 : mask) {
         int lane = LANE(rest);
         uint64_t address = lane_address(run, insn, &a, lane) & ~(a.base.wide ? WINDOW_MASK : 0);
-        uint32_t place = (uint32_t)address & RANK_MASK;
-        bool plain = address >> RANK_SHIFT == cta->rank && place >= run->launch->shared_floor &&
-                     place + a.bytes <= cta->shared_bytes && (place & (a.bytes - 1)) == 0;
-        ctas[lane] = cta;
-        offsets[lane] = place;
-        if (!plain) { /* another CTA's memory, or a bad address */
-            ctas[lane] = shared_cta(run, address, a.bytes, a.bytes, lane, own_only, &offsets[lane]);
-            if (ctas[lane] == NULL) {
-                return FAIL;
-            }
-            same &= ctas[lane] == cta;
+        ctas[lane] = shared_cta(run, address, a.bytes, a.bytes, lane, own_only, &offsets[lane]);
+        if (ctas[lane] == NULL) {
+            return FAIL;
         }
+        same &= ctas[lane] == cta;
+        places[lane] = ctas[lane]->shared + offsets[lane];
     }
     if (!same && run->worker->footprint != NULL) {
         run->worker->footprint->remote = a.bytes * (uint32_t)__builtin_popcount(mask);
@@ -339,10 +349,6 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     }
     run->values = NULL;
     run->warp->settled = write ? 0 : run->warp->settled;
-    uint8_t *places[LANES];
-    FOR_LANES(rest, mask) {
-        places[LANE(rest)] = ctas[LANE(rest)]->shared + offsets[LANE(rest)];
-    }
     transfer(run, insn, &a, places, mask, write);
     count_shared(run, offsets, mask, a.bytes, write);
     return NEXT;
