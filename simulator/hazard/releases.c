@@ -59,7 +59,7 @@ struct notes {
         uint32_t earlier; /* 1 + index of the note before about this cluster; 0: none */
     } *note;
     uint32_t count, room;
-    struct numbers latest; /* by cluster: 1 + index of its last note, which has its highest release */
+    uint32_t *latest; /* by cluster: 1 + index of its last note, which has its highest release */
     /* By index of a flag: how many of its rises this cluster has heard, and how many notes it has told it. */
     struct {
         uint32_t flag, heard, told; /* flag: 1 + index; 0: none */
@@ -291,25 +291,24 @@ void races_signalled(struct run *run, uint64_t address) {
 
 void heard_reset(struct heard *heard) {
     for (int i = 0; heard != NULL && i < BOOKS; i++) {
-        heard->from[i].count = 0;
-        numbers_clear(&heard->from[i].latest);
-        memset(heard->from[i].cursor, 0, sizeof heard->from[i].cursor);
+        struct notes *notes = &heard->from[i];
+        while (notes->count > 0) {
+            notes->latest[notes->note[--notes->count].cluster] = 0;
+        }
+        memset(notes->cursor, 0, sizeof notes->cursor);
     }
 }
 
 void heard_free(struct heard *heard) {
     for (int i = 0; heard != NULL && i < BOOKS; i++) {
         free(heard->from[i].note);
-        numbers_free(&heard->from[i].latest);
+        free(heard->from[i].latest);
     }
     free(heard);
 }
 
 static bool hear(struct notes *notes, uint32_t cluster, uint32_t release) {
-    uint32_t *latest = number_at(&notes->latest, cluster, ONE_WORD);
-    if (latest == NULL) {
-        return false;
-    }
+    uint32_t *latest = &notes->latest[cluster];
     if (*latest != 0 && notes->note[*latest - 1].release >= release) {
         return true;
     }
@@ -334,6 +333,10 @@ static uint32_t listen(struct run *run, int which, uint64_t address, bool *narro
         cluster->heard = run_take(run->worker, 1, sizeof *cluster->heard);
     }
     struct notes *notes = &cluster->heard->from[which];
+    if (notes->latest == NULL) { /* nearly all of it may stay untouched */
+        const uint32_t *const of = run->launch->clusters;
+        notes->latest = run_take(run->worker, (size_t)of[0] * of[1] * of[2], sizeof *notes->latest);
+    }
     (void)pthread_mutex_lock(&races->lock);
     uint32_t place = number_of(&book->flags, mixed(address), ONE_WORD);
     bool done = true;
@@ -377,7 +380,7 @@ static bool comes_after(const struct run *run, int which, uint32_t heard, uint32
         return false;
     }
     const struct notes *notes = &run->cluster->heard->from[which];
-    uint32_t last = number_of(&notes->latest, cluster, ONE_WORD);
+    uint32_t last = notes->latest[cluster];
     while (last > heard) { /* notes that this thread does not know */
         last = notes->note[last - 1].earlier;
     }

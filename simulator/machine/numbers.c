@@ -58,15 +58,6 @@ uint32_t *number_at(struct numbers *numbers, uint64_t major, uint64_t minor) {
     return &numbers->value[at];
 }
 
-void numbers_clear(struct numbers *numbers) {
-    if (numbers->count <= numbers->room / 8) {
-        numbers_free(numbers);
-        return;
-    }
-    memset(numbers->key, 0, numbers->room * sizeof *numbers->key);
-    numbers->count = 0;
-}
-
 void numbers_free(struct numbers *numbers) {
     free(numbers->key);
     free(numbers->value);

@@ -19,7 +19,5 @@ uint32_t number_of(const struct numbers *numbers, uint64_t major, uint64_t minor
 /* The place of a key's number; a new key is added with 0.  NULL: no memory. */
 uint32_t *number_at(struct numbers *numbers, uint64_t major, uint64_t minor);
 void numbers_free(struct numbers *numbers);
-void numbers_clear(
-    struct numbers *numbers); /* removes all keys; keeps the room unless little of it was in use */
 
 #endif
