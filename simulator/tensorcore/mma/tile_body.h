@@ -207,10 +207,12 @@ static inline __attribute__((always_inline)) void wide_lanes(const struct tc_mma
         i64h sign = significand >> 63, magnitude = (significand ^ sign) - sign;
         i64h right = i64_of_i32(HALF_OF(down, h)) - (c_left < 0 ? c_left : 0);
         i64h far = right > 62;
-        magnitude = ((magnitude << (c_left > 0 ? c_left : 0)) >> ((right & ~far) | (far & 62)));
+        magnitude =
+            (i64h)((u64h)(magnitude << (c_left > 0 ? c_left : 0)) >> (u64h)((right & ~far) | (far & 62)));
         sum[h] += f64_of_i64((magnitude ^ sign) - sign);
         i64h unit = i64_of_i32(HALF_OF(largest, h)) - rule->fraction_bits;
-        (rule->d == TC_F32 ? finish : finish_half)(rule, sum[h], unit, out + HALF * h);
+        rule->d == TC_F32 ? finish(rule, sum[h], unit, out + HALF * h)
+                          : finish_half(rule, sum[h], unit, out + HALF * h);
     }
     *redo = 0;
     if (__builtin_expect(a->special || any_i32(special), 0)) {

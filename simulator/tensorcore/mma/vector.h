@@ -33,6 +33,7 @@ typedef float f32v __attribute__((vector_size(4 * LANES)));
 typedef int32_t i32h __attribute__((vector_size(4 * HALF)));
 typedef float f32h __attribute__((vector_size(4 * HALF)));
 typedef int64_t i64h __attribute__((vector_size(8 * HALF)));
+typedef uint64_t u64h __attribute__((vector_size(8 * HALF))); /* its shifts need no sign, which AVX2 lacks */
 typedef double f64h __attribute__((vector_size(8 * HALF)));
 
 #define LOAD(type, from)                                                                                       \
@@ -108,8 +109,10 @@ static inline i64h i64_of_i32(i32h x) {
 static inline f32h f32_of_f64(f64h x) {
     return __builtin_convertvector(x, f32h);
 }
+/* Below 2^51: a sum with 1.5 * 2^52 has the integer in its low bits. */
 static inline f64h f64_of_i64(i64h x) {
-    return __builtin_convertvector(x, f64h);
+    const int64_t bits = 0x4338ll << 48;
+    return (f64h)(x + bits) - 0x1.8p52;
 }
 #endif
 /* 2^exponent for exponents of normal doubles. */
