@@ -181,3 +181,14 @@ def test_an_acquire_of_another_flag_orders_nothing():
     ]
     sim = run("mov.u64 %rd9, 0; mov.u64 %rd5, cell; cvta.shared.u64 %rd5, %rd5;", *generic)
     assert sim.verdict == "clean", sim.findings
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_barrier_does_not_order_what_a_warp_that_ended_before_it_stored(mode):
+    """Warp 1 stores and ends; warps 0 and 2 then meet, and warp 0 reads: nothing orders the two."""
+    store = (
+        "setp.eq.u32 %p1, %r3, 1; setp.eq.u32 %p2, %r1, 32; @%p2 st.shared.u32 [%r2], %r1; {} @%p1 exit; bar.sync 0;"
+    )
+    read = "setp.eq.u32 %p3, %r1, 0; @%p3 ld.shared.u32 %r5, [%r2];"
+    assert "read-after-write-race" in run(store.format(""), read, block=96, mode=mode).kinds
+    assert run(store.format("bar.sync 0;"), read, block=96, mode=mode).verdict == "clean"
