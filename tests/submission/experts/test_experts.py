@@ -251,7 +251,8 @@ def test_rows_of_16_bits_are_multiplied_as_they_are():
         options["counts"],
         OPTIONS["linear", "bfloat16", "apart"],
     )
-    assert set(torch.library.opcheck(operator, (*given[:7], given[7] | PLAIN), {"rows": rows}).values()) == {"SUCCESS"}
+    named = {"rows": rows[:3].contiguous()}  # all that counts has: what it leaves out is not written
+    assert set(torch.library.opcheck(operator, (*given[:7], given[7] | PLAIN), named).values()) == {"SUCCESS"}
     codes, sfa = quantize_nvfp4(a)
     for given, more, words in (
         ((codes, *experts), {}, "a has dtype torch.uint8; expected torch.float16 or torch.bfloat16, as sfa is None"),
