@@ -42,11 +42,6 @@ def grouped_names(backend: str) -> list[str]:
     return list(printed()[backend]["grouped_tiles"])
 
 
-def few_rows_names() -> list[str]:
-    """The names of the tiles for few rows of Blackwell's extended GEMM, in the library's order."""
-    return list(printed()["blackwell"]["few_rows_tiles"])
-
-
 def experts_tiles(backend: str) -> dict[str, dict[str, int]]:
     """Name of each of the experts' tiles -> the members of its struct."""
     return printed()[backend]["experts_tiles"]

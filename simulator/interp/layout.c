@@ -85,7 +85,8 @@ static const char *place_function(struct launch *launch, const struct function *
     for (uint32_t pc = function->first_pc; pc < function->end_pc; pc++) {
         const struct insn *insn = &launch->module->code[pc];
         launch->uses_wgmma |= insn->reg_async;
-        launch->asynchronous |= insn->cls >= CL_MBARRIER && insn->cls <= CL_TENSOR;
+        launch->asynchronous |=
+            insn->cls == CL_MBARRIER || insn->cls == CL_ASYNC_COPY || insn->cls == CL_TENSOR;
     }
     open[function->index] = 1;
     for (uint32_t i = 0; i < function->ncalls; i++) {

@@ -17,7 +17,7 @@ const struct blackwell_costs blackwell_costs = {
     .reduction_ps_per_kb = 56250,
     /* published:B200.  8 TB/s. */
     .memory_ps_per_kb = 128,
-    /* predicted:b200 (shark_tank/data/simulated_few_rows.json).  By tiles for few rows: how much longer a call
+    /* predicted:b200 (shark_tank/data/simulated_shared_k.json).  By tiles for few rows: how much longer a call
      * takes with each more CTA that has sums of the same outputs, and with each more part that a warp stores.
      */
     .sharer_ps = 500000,
@@ -121,12 +121,12 @@ int64_t blackwell_few_rows_columns(const struct blackwell_config *config, bool g
     return (int64_t)TILE_M * (gated ? 1 : config->ctas);
 }
 
-/* predicted:b200 (shark_tank/data/simulated_few_rows.json).  A shorter K gains nothing from shares, and more
+/* predicted:b200 (shark_tank/data/simulated_shared_k.json).  A shorter K gains nothing from shares, and more
  * rows cost these tiles more than the others. */
 #define FEW_ROWS_OF_K 32
 
 bool blackwell_has_few_rows(int64_t m, int64_t k) {
-    return m <= SCALE_TILE_ROWS && m * FEW_ROWS_OF_K <= k;
+    return m <= MOST_FEW_ROWS && m * FEW_ROWS_OF_K <= k;
 }
 
 int64_t blackwell_few_rows_cost_ps(const struct blackwell_config *config, bool gated, int64_t m, int64_t n,

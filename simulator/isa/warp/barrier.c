@@ -103,7 +103,7 @@ static enum next arrive(struct run *run, const struct insn *insn, uint32_t mask,
             bar->released = vclock_make(run->cluster);
         }
         vclock_publish(run, bar->gathered);
-        bar->in_parts |= mask != run->warp->live || (insn->barrier.action == BAR_ARRIVE && threads == 0);
+        bar->in_parts |= mask != run->warp->live;
     }
     if (threads != 0 && bar->arrived > threads) {
         return sim_report(run, SIM_ERROR, "barrier-count", -1, "barrier %u expects %u threads and %u arrived",
@@ -312,7 +312,7 @@ void decode_bar(struct decoder *d) {
         emit_dst(d, &d->op[at++], insn->type);
         last--;
     }
-    if (last - at < 1 || last - at > 2) {
+    if (last - at < (action == BAR_ARRIVE ? 2 : 1) || last - at > 2) { /* who arrives says how many meet */
         decode_fail(d, "%d operands", d->nop);
     }
     emit(d, src(d, &d->op[at], T_U32));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from heapq import heappop, heappush
 from itertools import permutations
 
 import pytest
@@ -56,10 +57,13 @@ def test_events_are_taken_in_order_however_they_came(heap, times):
 
 
 def test_events_that_come_between_takes_find_their_place(heap):
-    agenda, taken = Agenda(), []
-    for first in range(0, 60, 6):  # later ones come first, and each time two are taken
-        put(heap, agenda, [(at, at) for at in (first + 5, first + 1, first + 3)])
-        taken += [heap.event_take(ctypes.byref(agenda)).at for _ in range(2)]
-    taken += [heap.event_take(ctypes.byref(agenda)).at for _ in range(agenda.count)]
-    assert sorted(taken) == sorted(at for first in range(0, 60, 6) for at in (first + 1, first + 3, first + 5))
-    assert taken[-10:] == sorted(taken[-10:])
+    agenda, wanted, number = Agenda(), [], 0
+    for turn in range(200):  # more come than are taken, and late ones may be earlier
+        for at in (turn * 37 % 101, turn * 53 % 89, turn * 11 % 7):
+            put(heap, agenda, [(number, at)])
+            heappush(wanted, (at, number))
+            number += 1
+        for _ in range(2):
+            event = heap.event_take(ctypes.byref(agenda))
+            assert (event.at, event.number) == heappop(wanted)
+    assert agenda.count == len(wanted) == 200

@@ -89,6 +89,8 @@ STATEMENTS = {  # a kernel's statement: part of the message
     "atom.const.add.u32 %r1, [%rd1], 1;": "this state space",
     "bar.sync;": "operands",
     "bar.wait 0;": ".sync, .arrive or .red",
+    "bar.arrive 1;": "operands",
+    "barrier.arrive.aligned 1;": "operands",
     "barrier.cluster.aligned;": ".arrive or .wait",
     "griddepcontrol;": ".wait or .launch_dependents",
     "mbarrier.init.shared.b32 [%r1], 1;": "expected type .b64",

@@ -21,6 +21,39 @@ static __device__ __forceinline__ struct lane_column find_lane_column(const stru
                : lane_column{first + lane % EXPERTS_PIECE, EXPERTS_PIECE, half};
 }
 
+/* A lane's accumulators of gate or of up of TRANSPOSED_COLUMNS rows of C, to outputs: the lane with gate takes
+ * the first half of the rows, the lane with up the others.
+ */
+static __device__ __forceinline__ void finish_gated_rows(const struct extended_params &p,
+                                                         const struct lane_column &at,
+                                                         const struct column_outputs &outputs, int32_t row,
+                                                         const float (&acc)[TRANSPOSED_COLUMNS]) {
+    const bool has_up = (threadIdx.x & at.up_bit) != 0;
+    float values[OUTPUT_ROWS], tokens[OUTPUT_ROWS];
+    row += has_up ? OUTPUT_ROWS : 0;
+    token_scales(p, row, tokens);
+#pragma unroll
+    for (int i = 0; i < OUTPUT_ROWS; i++) {
+        const float own = has_up ? acc[OUTPUT_ROWS + i] : acc[i],
+                    given = has_up ? acc[i] : acc[OUTPUT_ROWS + i];
+        const float other = __uint_as_float(shfl_sync_bfly(__float_as_uint(given), at.up_bit));
+        const struct row_factors factors = {outputs.scale_gate * tokens[i], outputs.scale_up * tokens[i]};
+        values[i] = finish_gated(p, has_up ? other : own, has_up ? own : other, factors, outputs.bias);
+    }
+    store_outputs(p, at, outputs, row, values);
+}
+
+static __device__ __forceinline__ void finish_rows(const struct extended_params &p,
+                                                   const struct lane_column &at,
+                                                   const struct column_outputs &outputs, int32_t row,
+                                                   const float (&acc)[TRANSPOSED_COLUMNS]) {
+    if (p.plain) {
+        finish_plain_rows(p, at, outputs, row, acc);
+    } else {
+        finish_gated_rows(p, at, outputs, row, acc);
+    }
+}
+
 /* Epilogue warp, one tile.  Waits for `complete`; loads the next accumulators while it makes outputs of the
  * ones before; calls drained() after the last load. */
 template <class Drained>

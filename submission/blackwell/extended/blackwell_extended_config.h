@@ -7,11 +7,13 @@
 
 #include "../grouped/blackwell_grouped_config.h"
 
+#define MOST_FEW_ROWS 128 /* rows of A in a tile */
+
 /* Columns as in BLACKWELL_CONFIGS but for the last; the name has the most rows of A and the pairs. */
 #define BLACKWELL_FEW_ROWS_CONFIGS(X)                                                                          \
-    X(m128k1, 64, 5, 2, 0, 1)                                                                                  \
-    X(m128k2, 64, 5, 2, 0, 2)                                                                                  \
-    X(m128k4, 64, 5, 2, 0, 4)
+    X(m128k1, MOST_FEW_ROWS / 2, 5, 2, 0, 1)                                                                   \
+    X(m128k2, MOST_FEW_ROWS / 2, 5, 2, 0, 2)                                                                   \
+    X(m128k4, MOST_FEW_ROWS / 2, 5, 2, 0, 4)
 
 /* CTAs that have sums of the same outputs: the pairs, or all CTAs if each has sums of gate or of up. */
 static inline int blackwell_sharers(const struct blackwell_config *config, int gated) {
