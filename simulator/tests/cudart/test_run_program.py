@@ -129,6 +129,7 @@ def test_a_launch_of_one_cta_tells_its_progress_by_instructions(folder):
     told = re.findall(
         r"launch (\d), spin: 0 of 1 CTAs, ([\d.]+) M warp instructions \(([\d.]+) M a second\)(.*)", done.stderr
     )
+    told = [line for line in told if float(line[1]) > 1]  # a launch that has only begun has no rate yet
     first, second = ([line for line in told if line[0] == launch] for launch in "12")
     amounts = [float(line[1]) for line in first]
     assert amounts == sorted(set(amounts)) and len(amounts) > 1 and all(float(line[2]) > 0 for line in told), (
