@@ -62,11 +62,13 @@ void print_hopper_tiles(void) {
     printf("    }\n  }");
 }
 
-static void print_narrow_selection(const struct hopper_narrow_config *config,
-                                   const struct tile_question *question) {
+static void print_narrow_selection(int tile, const struct tile_question *question) {
+    const struct hopper_narrow_config *config = &hopper_narrow_configs[tile];
     int64_t m = question->m, n = question->n, l = question->l;
+    const struct hopper_narrow_question asked = {m, n, question->k, l, CUSTOM_KERNEL_A_NVFP4, 1};
+    const struct hopper_narrow_room room = hopper_narrow_room_of(question->sms);
     struct hopper_narrow_layout layout;
-    int64_t ps = hopper_narrow_layout(config, m, n, question->k, l, question->sms, &layout);
+    int64_t ps = hopper_narrow_layout(tile, &asked, &room, &layout);
     int64_t ctas = hopper_narrow_ctas_along_n(config, &layout, n) * ((m - 1) / config->tile_m + 1) * l;
     printf("{\"tile\": \"%s\", \"ctas\": %" PRId64 ", \"cost_ps\": %" PRId64
            ", \"split_k\": %d, \"warps_n\": %d, \"warps_k\": %d, \"phase_steps\": %d, \"sums_overlay\": %d, "
@@ -80,7 +82,7 @@ void print_hopper_selection(const struct tile_question *question) {
     int sms = question->sms;
     struct hopper_choice choice = hopper_select_tiles(m, n, k, l, sms);
     if (choice.tile >= HOPPER_TILES) {
-        print_narrow_selection(&hopper_narrow_configs[choice.tile - HOPPER_TILES], question);
+        print_narrow_selection(choice.tile - HOPPER_TILES, question);
         return;
     }
     const struct hopper_config *first = &hopper_configs[choice.tile];

@@ -87,8 +87,7 @@ int64_t hopper_plain_product_ps(const struct problem *group, int sms) {
     }
     const int64_t m = group->m, n = hopper_columns(&problem), k = group->k;
     if (choice.tile >= HOPPER_TILES) {
-        return hopper_narrow_call_ps(&hopper_narrow_configs[choice.tile - HOPPER_TILES], false, m, n, k, 1,
-                                     sms);
+        return hopper_narrow_call_ps(choice.tile - HOPPER_TILES, false, m, n, k, 1, sms);
     }
     const int64_t first_ps =
         hopper_tile_cost_ps(&hopper_configs[choice.tile], m, choice.first_columns, k, 1, sms);

@@ -57,9 +57,6 @@ static inline float hopper_correction(int32_t a_type) {
     return a_type == CUSTOM_KERNEL_A_NVFP4 ? 0x1p28f : a_type == CUSTOM_KERNEL_A_FP16 ? 0x1p14f : 0x1p8f;
 }
 
-/* Units of A that a thread holds: an element of 16 bits takes four times the registers. */
-#define NARROW_A_UNITS(a_type, a_units) ((a_type) != CUSTOM_KERNEL_A_NVFP4 && (a_units) > 2 ? 2 : (a_units))
-
 /* The kernel of configuration number `index` of HOPPER_CONFIGS for an A of type `a_type`, or NULL.  Its
  * parameters: the tensor maps of A in 16 bits, B1 and B2, of interleaved rows [piece][row][K], and struct
  * hopper_extended_params; for TILE_AFTER_TILE, struct hopper_extended_persistent_params, with a CTA

@@ -38,15 +38,15 @@ static struct narrow_columns columns_of(const struct extension *extension,
 
 int32_t hopper_run_extended_narrow(const struct problem *problem, int index, int sms) {
     const struct extension *extension = problem->extension;
-    struct hopper_narrow_config config = hopper_narrow_configs[index];
-    RETURN_IF_FAILED(hopper_narrow_check_limits(problem, &config));
-    config.a_units = NARROW_A_UNITS(extension->a_type, config.a_units);
-    const struct hopper_narrow_layout layout =
-        hopper_narrow_layout_of(problem, &config, index, NARROW_IN_PAIR, layout_columns(problem), sms);
+    const struct hopper_narrow_config *config = &hopper_narrow_configs[index];
+    RETURN_IF_FAILED(hopper_narrow_check_limits(problem, config));
+    const struct hopper_narrow_question question = {problem->m, layout_columns(problem), problem->k,
+                                                    problem->l, extension->a_type,       NARROW_IN_PAIR};
+    const struct hopper_narrow_layout layout = hopper_narrow_layout_of(problem->device, index, &question, sms);
     struct hopper_extended_narrow_params params = {
         .gemm = hopper_narrow_params_of(problem, &layout),
         .epilogue = extended_params_of(problem),
-        .columns = columns_of(extension, &config),
+        .columns = columns_of(extension, config),
         .interleave = extension->interleave,
         .correction = hopper_correction(extension->a_type),
     };
@@ -55,7 +55,7 @@ int32_t hopper_run_extended_narrow(const struct problem *problem, int index, int
         params.gemm.sfb2 = params.gemm.sfb1;
     }
     void *arguments[] = {&params};
-    return hopper_launch_narrow(problem, &config, &layout,
+    return hopper_launch_narrow(problem, config, &layout,
                                 hopper_extended_narrow_kernel(index, layout.split_k, extension->a_type),
                                 layout_columns(problem), arguments);
 }

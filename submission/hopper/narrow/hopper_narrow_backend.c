@@ -1,13 +1,13 @@
 #include "hopper_narrow_backend.h"
 
-#include <stdbool.h>
+#include <stdatomic.h>
 
 #include "../../gpu/gpu_backend.h"
 #include "../../gpu/gpu_cache.h"
 #include "../hopper_kernels.h"
-#include "hopper_narrow_selection.h"
 
-enum { MOST_A_UNITS = 64 }; /* of any configuration */
+enum { A_TYPES = CUSTOM_KERNEL_A_BF16 + 1 };
+enum { LARGEST_ASKED = 5 }; /* CTAs of a cluster */
 
 int32_t hopper_narrow_check_limits(const struct problem *problem, const struct hopper_narrow_config *config) {
     int64_t most_m = (int64_t)MAX_GRID_YZ * config->tile_m;
@@ -46,15 +46,47 @@ struct hopper_narrow_params hopper_narrow_params_of(const struct problem *proble
     };
 }
 
-struct hopper_narrow_layout hopper_narrow_layout_of(const struct problem *problem,
-                                                    const struct hopper_narrow_config *config, int index,
-                                                    int together, int64_t n, int sms) {
+/* The room of a device, whose driver alone knows which SMs share a GPC: it is asked once.  Clusters of more
+ * than LARGEST_ASKED keep the least room that any has: with more CTAs they take longer (measured:H200). */
+static struct hopper_narrow_room find_room(int32_t device, int sms) {
+    static atomic_int known[MAX_DEVICES][LARGEST_ASKED + 1]; /* 0: not asked yet */
+    struct hopper_narrow_room room = hopper_narrow_room_of(sms);
+    for (int split_k = NARROW_PAIR + 1; split_k <= LARGEST_ASKED; split_k++) {
+        int ctas = atomic_load(&known[device][split_k]);
+        if (ctas == 0) {
+            struct launch launch = {
+                .kernel = hopper_narrow_dual_gemm_kernel(0, split_k),
+                .grid = {split_k, 1, 1},
+                .threads = NARROW_MAX_WARPS * WARP_THREADS,
+                .cluster = split_k,
+                .shared_bytes = MAX_SHARED_BYTES,
+                .pdl_variable = HOPPER_PDL_VARIABLE,
+            };
+            const int clusters = gpu_allow_shared_memory(device, &launch) == CUSTOM_KERNEL_OK
+                                     ? gpu_clusters_at_once(&launch)
+                                     : -1;
+            ctas = clusters > 0 ? clusters * split_k : room.ctas[split_k];
+            atomic_store(&known[device][split_k], ctas);
+        }
+        room.ctas[split_k] = ctas;
+    }
+    return room;
+}
+
+struct hopper_narrow_layout hopper_narrow_layout_of(int32_t device, int index,
+                                                    const struct hopper_narrow_question *question, int sms) {
     static _Thread_local struct cache cache;
-    const int64_t m = problem->m, k = problem->k, l = problem->l;
-    const struct cache_key key = {m, n, k, l, sms, index, (int64_t)together * MOST_A_UNITS + config->a_units};
+    const struct cache_key key = {question->m,
+                                  question->n,
+                                  question->k,
+                                  question->l,
+                                  sms,
+                                  (int64_t)device * HOPPER_NARROW_TILES + index,
+                                  (int64_t)question->together * A_TYPES + question->a_type};
     struct hopper_narrow_layout layout = {0};
     if (!cache_find(&cache, &key, &layout, sizeof layout)) {
-        (void)hopper_narrow_layout_together(config, together, m, n, k, l, sms, &layout);
+        const struct hopper_narrow_room room = find_room(device, sms);
+        (void)hopper_narrow_layout(index, question, &room, &layout);
         cache_keep(&cache, &key, &layout, sizeof layout);
     }
     return layout;
@@ -63,8 +95,9 @@ struct hopper_narrow_layout hopper_narrow_layout_of(const struct problem *proble
 int32_t hopper_run_narrow(const struct problem *problem, int index, int sms) {
     const struct hopper_narrow_config *config = &hopper_narrow_configs[index];
     RETURN_IF_FAILED(hopper_narrow_check_limits(problem, config));
-    const struct hopper_narrow_layout layout =
-        hopper_narrow_layout_of(problem, config, index, 1, problem->n, sms);
+    const struct hopper_narrow_question question = {
+        problem->m, problem->n, problem->k, problem->l, CUSTOM_KERNEL_A_NVFP4, 1};
+    const struct hopper_narrow_layout layout = hopper_narrow_layout_of(problem->device, index, &question, sms);
     struct hopper_narrow_params params = hopper_narrow_params_of(problem, &layout);
     void *arguments[] = {&params};
     return hopper_launch_narrow(problem, config, &layout, hopper_narrow_dual_gemm_kernel(index, layout.split_k),

@@ -4,6 +4,7 @@
 
 #include "../../core/backend.h"
 #include "../hopper_kernels.h"
+#include "hopper_narrow_selection.h"
 
 /* Runs a problem with narrow tile number `index` on the current device, which has `sms` SMs. */
 int32_t hopper_run_narrow(const struct problem *problem, int index, int sms);
@@ -12,10 +13,9 @@ int32_t hopper_run_narrow(const struct problem *problem, int index, int sms);
 int32_t hopper_narrow_check_limits(const struct problem *problem, const struct hopper_narrow_config *config);
 struct hopper_narrow_params hopper_narrow_params_of(const struct problem *problem,
                                                     const struct hopper_narrow_layout *layout);
-/* The layout for n columns of a problem with tile number `index`, whose configuration may have been changed. */
-struct hopper_narrow_layout hopper_narrow_layout_of(const struct problem *problem,
-                                                    const struct hopper_narrow_config *config, int index,
-                                                    int together, int64_t n, int sms);
+/* The layout of a call with tile number `index` on device number `device`. */
+struct hopper_narrow_layout hopper_narrow_layout_of(int32_t device, int index,
+                                                    const struct hopper_narrow_question *question, int sms);
 /* n: columns that the layout was found for. */
 int32_t hopper_launch_narrow(const struct problem *problem, const struct hopper_narrow_config *config,
                              const struct hopper_narrow_layout *layout, const void *kernel, int64_t n,

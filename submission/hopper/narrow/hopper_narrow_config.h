@@ -6,6 +6,7 @@
 #ifndef HOPPER_NARROW_CONFIG_H
 #define HOPPER_NARROW_CONFIG_H
 
+#include "../../custom_kernel.h"
 #include "../hopper_config.h"
 
 #define NARROW_BLOCK_B_ROWS 8
@@ -25,14 +26,17 @@
     X(m16warps, 16, 2, 4, 2, 1)                                                                                \
     X(m32, 32, 2, 2, 1, NARROW_WARPGROUP)
 
-/* The SMs on which clusters of more than two CTAs, one an SM, run at once.  measured:H200: 96 of 132 take one
- * wave, 112 take two. */
+/* The SMs on which clusters of more than two CTAs, one an SM, run at once, where the driver does not say.
+ * measured:H200: 96 of 132 take one wave with any cluster; more do with some, and not on every chip. */
 #define SMS_OF_LARGE_CLUSTERS(sms) ((sms) * 3 / 4)
 
 /* i / split_k is i * NARROW_INVERSE(split_k) >> NARROW_INVERSE_BITS for i below 2^13: a kernel's division by a
  * run-time number takes some 20 instructions. */
 #define NARROW_INVERSE_BITS     16
 #define NARROW_INVERSE(split_k) (((1 << NARROW_INVERSE_BITS) + (split_k) - 1) / (split_k))
+
+/* Units of A that a thread holds: an element of 16 bits takes four times the registers. */
+#define NARROW_A_UNITS(a_type, a_units) ((a_type) != CUSTOM_KERNEL_A_NVFP4 && (a_units) > 2 ? 2 : (a_units))
 
 struct hopper_narrow_config {
     const char *name;

@@ -92,9 +92,10 @@ multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct
     uint32_t a = shared + NARROW_A_OFFSET, next_a = a + phase_steps * a_step_bytes;
     int32_t next_step = coord.first_step + coord.warp_k; /* the next step to load */
     struct packed_a<T> packed;
-    load_a<T>(packed, p, coord, coord.first_step,
-              min(phase_steps, coord.steps)); /* first, because it is needed first */
     for (int stage = 0; stage < T::ahead; stage++, next_step += warps_k) {
+        if (stage == T::steps_before_a) {
+            load_a<T>(packed, p, coord, coord.first_step, min(phase_steps, coord.steps));
+        }
         load_step<T>(ring + stage * T::stage_bytes, rows, p, coord, next_step);
     }
     store_a<T>(a, packed, coord, min(phase_steps, coord.steps));

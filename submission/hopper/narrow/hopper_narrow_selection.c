@@ -2,22 +2,16 @@
 
 #include "../../core/backend.h"
 
-/* measured:H200.  Fitted to time stamps in the kernel. */
-const struct hopper_narrow_costs hopper_narrow_costs = {
-    .step_ps = 190000,
-    .a_block_ps = 60000,
-    .phase_ps = 600000,
-    .overlay_ps = 800000,
-    .reduction_ps = 1100000,
-    .reduction_cta_ps = 250000,
-    .call_step_ps = 157000,
-    .call_row_ps = 7100,
-    .call_team_ps = 154000,
-    .call_a16_ps = 30000,
-    .call_ps = 4200000,
+/* measured:H200.  Fitted to calls in a CUDA graph with each layout forced, in the order of the members and of
+ * HOPPER_NARROW_CONFIGS. */
+const struct hopper_narrow_costs hopper_narrow_costs[HOPPER_NARROW_TILES] = {
+    {3595000, 185000, 335000, 561000, 356000, 67000, 550000, 39000, 13000},  /* m8 */
+    {3433000, 0, 0, 565000, 345000, 86000, 324000, 2000, 63000},             /* m16 */
+    {3556000, 426000, 746000, 484000, 333000, 113000, 669000, 44000, 41000}, /* m16warps */
+    {3506000, 0, 519000, 637000, 793000, 11000, 1263000, 0, 40000},          /* m32 */
 };
 
-enum { SCHEDULERS = 4, HIDDEN_WARPS = 2 };
+enum { SCHEDULERS = 4, FULL_SCHEDULER = 4 /* warps */ };
 enum { MOST_ROWS = 128 }; /* of A, up to which narrow tiles are tried */
 
 const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES] = {
@@ -35,12 +29,12 @@ int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_config *config,
 
 /* Places A's blocks, the rings and the partial sums in shared memory for phases of layout->phase_steps; false
  * if they do not fit. */
-static bool place(const struct hopper_narrow_config *config, int together, int64_t steps,
-                  struct hopper_narrow_layout *layout) {
+static bool place(const struct hopper_narrow_config *config, const struct hopper_narrow_question *question,
+                  int64_t steps, struct hopper_narrow_layout *layout) {
+    const int a_units = NARROW_A_UNITS(question->a_type, config->a_units), together = question->together;
     int blocks = config->tile_m / NARROW_A_ROWS, warps = layout->warps_n * layout->warps_k;
     int64_t resident = layout->phase_steps < steps ? 2 * layout->phase_steps : steps; /* steps */
-    if ((layout->phase_steps < steps ? layout->phase_steps : steps) * blocks >
-        (int64_t)config->a_units * warps) {
+    if ((layout->phase_steps < steps ? layout->phase_steps : steps) * blocks > (int64_t)a_units * warps) {
         return false;
     }
     int64_t a_bytes = resident * blocks * NARROW_A_BLOCK_BYTES;
@@ -64,13 +58,15 @@ static bool place(const struct hopper_narrow_config *config, int together, int64
 }
 
 /* Places the longest phases that fit; false if none does. */
-static bool place_longest(const struct hopper_narrow_config *config, int together, int64_t steps,
+static bool place_longest(const struct hopper_narrow_config *config,
+                          const struct hopper_narrow_question *question, int64_t steps,
                           struct hopper_narrow_layout *layout) {
-    int64_t turns = ceil_div(steps, layout->warps_k), most = (int64_t)config->a_units * layout->warps_n;
+    const int64_t most = (int64_t)NARROW_A_UNITS(question->a_type, config->a_units) * layout->warps_n;
+    int64_t turns = ceil_div(steps, layout->warps_k);
     for (turns = turns < most ? turns : most; turns > 0;
          turns--) { /* longer phases have more units of A than threads can hold */
         layout->phase_steps = (int32_t)(turns * layout->warps_k);
-        if (place(config, together, steps, layout)) {
+        if (place(config, question, steps, layout)) {
             return true;
         }
     }
@@ -79,92 +75,86 @@ static bool place_longest(const struct hopper_narrow_config *config, int togethe
 
 /* The fewest warps along the rows of B, in whole teams, that let all CTAs run at once, else as many as a CTA
  * may have; at least enough to dequantize a step of A in one turn. */
-static int warps_along_n(const struct hopper_narrow_config *config, int64_t n, int64_t ctas_of_a_column) {
-    int warps_n = (int)ceil_div(config->tile_m / NARROW_A_ROWS, config->a_units);
-    warps_n = (int)round_up(warps_n, config->team);
-    while (warps_n < NARROW_MAX_WARPS && tiles_n(config, n, warps_n) > ctas_of_a_column) {
+static int warps_along_n(const struct hopper_narrow_config *config,
+                         const struct hopper_narrow_question *question, int64_t ctas_of_a_column) {
+    const int a_units = NARROW_A_UNITS(question->a_type, config->a_units);
+    int warps_n = (int)round_up(ceil_div(config->tile_m / NARROW_A_ROWS, a_units), config->team);
+    while (warps_n < NARROW_MAX_WARPS && tiles_n(config, question->n, warps_n) > ctas_of_a_column) {
         warps_n += config->team;
     }
     return warps_n;
 }
 
-/* The sum over the CTAs that share K. */
-static int64_t reduction_ps(int split_k) {
-    const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
-    return split_k == 1 ? 0 : costs->reduction_ps + (split_k - NARROW_PAIR) * costs->reduction_cta_ps;
+/* The steps of the scheduler that has the most. */
+static int64_t most_steps(const struct hopper_narrow_layout *layout, int64_t steps) {
+    int64_t of[SCHEDULERS] = {0}, most = 0;
+    for (int warp = 0; warp < layout->warps_n * layout->warps_k; warp++) {
+        const int warp_k = warp / layout->warps_n;
+        int64_t *all = &of[warp % SCHEDULERS];
+        *all += steps > warp_k ? ceil_div(steps - warp_k, layout->warps_k) : 0;
+        most = *all > most ? *all : most;
+    }
+    return most;
 }
 
-static int64_t layout_ps(const struct hopper_narrow_config *config, const struct hopper_narrow_layout *layout,
-                         int64_t steps) {
-    const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
-    int64_t warps = ceil_div((int64_t)layout->warps_n * layout->warps_k, SCHEDULERS) + HIDDEN_WARPS;
-    return ceil_div(steps, layout->warps_k) * warps * costs->step_ps +
-           steps * (config->tile_m / NARROW_A_ROWS) * costs->a_block_ps +
+static int64_t wave_ps(int tile, bool a16, const struct hopper_narrow_layout *layout, int64_t steps) {
+    const struct hopper_narrow_costs *costs = &hopper_narrow_costs[tile];
+    const int a_blocks = hopper_narrow_configs[tile].tile_m / NARROW_A_ROWS;
+    const bool full = layout->warps_n * layout->warps_k > SCHEDULERS * (FULL_SCHEDULER - 1);
+    return (layout->split_k > 1 ? costs->split_ps : 0) +
            (ceil_div(steps, layout->phase_steps) - 1) * costs->phase_ps +
-           (layout->sums_overlay ? costs->overlay_ps : 0) + reduction_ps(layout->split_k);
+           (layout->sums_overlay ? costs->overlay_ps : 0) + ceil_div(steps, layout->warps_k) * costs->turn_ps +
+           most_steps(layout, steps) * costs->step_ps + (full ? costs->fourth_ps : 0) +
+           steps * layout->warps_n * costs->weights_ps + (a16 ? steps * a_blocks * costs->a16_ps : 0);
 }
 
-int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
-                             int64_t l, int sms, struct hopper_narrow_layout *layout) {
-    return hopper_narrow_layout_together(config, 1, m, n, k, l, sms, layout);
-}
-
-int64_t hopper_narrow_layout_together(const struct hopper_narrow_config *config, int together, int64_t m,
-                                      int64_t n, int64_t k, int64_t l, int sms,
-                                      struct hopper_narrow_layout *layout) {
-    int64_t columns = ceil_div(m, config->tile_m) * l, best_ps = INT64_MAX;
-    int best_warps = 0;
+struct hopper_narrow_room hopper_narrow_room_of(int sms) {
+    struct hopper_narrow_room room = {0};
     for (int split_k = 1; split_k <= NARROW_MAX_SPLIT_K; split_k++) {
-        int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), split_k);
-        int warps_n = warps_along_n(config, n, sms / split_k / columns);
+        room.ctas[split_k] =
+            (int)CTAS_AT_ONCE(split_k > NARROW_PAIR ? SMS_OF_LARGE_CLUSTERS(sms) : sms, split_k);
+    }
+    return room;
+}
+
+int64_t hopper_narrow_layout(int tile, const struct hopper_narrow_question *question,
+                             const struct hopper_narrow_room *room, struct hopper_narrow_layout *layout) {
+    const struct hopper_narrow_config *config = &hopper_narrow_configs[tile];
+    const int64_t columns = ceil_div(question->m, config->tile_m) * question->l;
+    const bool a16 = question->a_type != CUSTOM_KERNEL_A_NVFP4;
+    int64_t best_ps = INT64_MAX;
+    for (int split_k = 1; split_k <= NARROW_MAX_SPLIT_K; split_k++) {
+        const int64_t steps = ceil_div(ceil_div(question->k, NARROW_STEP_K), split_k);
+        const int warps_n = warps_along_n(config, question, room->ctas[split_k] / split_k / columns);
         for (int warps_k = 1; warps_n * warps_k <= NARROW_MAX_WARPS; warps_k++) {
             struct hopper_narrow_layout tried = {.split_k = split_k,
                                                  .split_inverse = NARROW_INVERSE(split_k),
                                                  .warps_n = warps_n,
                                                  .warps_k = warps_k};
-            if (!place_longest(config, together, steps, &tried)) {
+            if (!place_longest(config, question, steps, &tried)) {
                 continue;
             }
-            const int64_t ctas = hopper_narrow_ctas_along_n(config, &tried, n) * columns;
-            if (split_k > NARROW_PAIR && ctas > SMS_OF_LARGE_CLUSTERS(sms)) {
+            const int64_t ctas = hopper_narrow_ctas_along_n(config, &tried, question->n) * columns,
+                          waves = ceil_div(ctas, room->ctas[split_k]);
+            if (split_k > NARROW_PAIR && waves > 1) {
                 continue;
             }
-            int64_t waves = ceil_div(ctas, CTAS_AT_ONCE(sms, split_k));
-            int64_t ps = waves * layout_ps(config, &tried, steps);
-            if (ps < best_ps || (ps == best_ps && warps_n * warps_k > best_warps)) {
+            const int64_t ps = hopper_narrow_costs[tile].call_ps + waves * wave_ps(tile, a16, &tried, steps);
+            if (ps < best_ps) {
                 *layout = tried;
                 best_ps = ps;
-                best_warps = warps_n * warps_k;
             }
         }
     }
     return best_ps;
 }
 
-int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, bool a16, int64_t m, int64_t n,
-                              int64_t k, int64_t l, int sms) {
-    const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
+int64_t hopper_narrow_call_ps(int tile, bool a16, int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    const struct hopper_narrow_question question = {
+        m, n, k, l, a16 ? CUSTOM_KERNEL_A_BF16 : CUSTOM_KERNEL_A_NVFP4, 1};
+    const struct hopper_narrow_room room = hopper_narrow_room_of(sms);
     struct hopper_narrow_layout layout;
-    (void)hopper_narrow_layout(config, m, n, k, l, sms, &layout);
-    int64_t ctas = hopper_narrow_ctas_along_n(config, &layout, n) * ceil_div(m, config->tile_m) * l;
-    int64_t waves = ceil_div(ctas, CTAS_AT_ONCE(sms, layout.split_k));
-    int64_t warps = ceil_div((int64_t)layout.warps_n * layout.warps_k, SCHEDULERS) + HIDDEN_WARPS;
-    int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), layout.split_k);
-    int64_t step_ps =
-        config->team > 1 ? costs->call_team_ps : costs->call_step_ps + config->tile_m * costs->call_row_ps;
-    int64_t a_ps = a16 ? steps * (config->tile_m / NARROW_A_ROWS) * costs->call_a16_ps : 0;
-    return costs->call_ps + waves * (ceil_div(steps, layout.warps_k) * warps * step_ps + a_ps +
-                                     (layout.split_k > 1 ? costs->reduction_ps : 0));
-}
-
-/* True if the tile of single warps is faster than `teams`, a tile of warpgroups with as many rows. */
-static bool prefer_warps(const struct hopper_narrow_config *teams, const struct hopper_narrow_config *warps,
-                         int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    struct hopper_narrow_layout of_teams, of_warps;
-    (void)hopper_narrow_layout(teams, m, n, k, l, sms, &of_teams);
-    (void)hopper_narrow_layout(warps, m, n, k, l, sms, &of_warps);
-    return of_teams.warps_k == 1 ||
-           hopper_narrow_ctas_along_n(teams, &of_teams, n) < hopper_narrow_ctas_along_n(warps, &of_warps, n);
+    return hopper_narrow_layout(tile, &question, &room, &layout);
 }
 
 int hopper_select_narrow_tile(bool a16, int64_t m, int64_t n, int64_t k, int64_t l, int sms, int64_t wide_ps) {
@@ -176,8 +166,11 @@ int hopper_select_narrow_tile(bool a16, int64_t m, int64_t n, int64_t k, int64_t
     }
     if (tile == last) {
         const bool tried = m <= MOST_ROWS;
-        return tried && hopper_narrow_call_ps(&configs[last], a16, m, n, k, l, sms) <= wide_ps ? last : -1;
+        return tried && hopper_narrow_call_ps(last, a16, m, n, k, l, sms) <= wide_ps ? last : -1;
     }
-    bool two = configs[tile + 1].tile_m == configs[tile].tile_m;
-    return two && prefer_warps(&configs[tile], &configs[tile + 1], m, n, k, l, sms) ? tile + 1 : tile;
+    const bool two = configs[tile + 1].tile_m == configs[tile].tile_m;
+    return two && hopper_narrow_call_ps(tile + 1, a16, m, n, k, l, sms) <
+                       hopper_narrow_call_ps(tile, a16, m, n, k, l, sms)
+               ? tile + 1
+               : tile;
 }

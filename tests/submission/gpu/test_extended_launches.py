@@ -89,24 +89,6 @@ def test_the_tile_chosen_is_near_the_best_one_timed(fake, tiles, kind):
     assert sum(over) / len(over) <= 1.02 and max(over) <= 1.15
 
 
-def is_narrow(fake, *shape, **changes):
-    assert call(fake, *shape, **changes)[0] == OK
-    return any("narrow" in line[1] for line in fake.log("launch"))
-
-
-def test_an_a_of_16_bits_takes_wide_tiles_sooner_as_measured(fake):
-    """Times on an H200 by a narrow tile of 32 rows, and by a wide one, whose 48 rows take no less than 32 would."""
-    over = []
-    for size, times in measured.load("h200_between")["us"].items():
-        k, n = map(int, size.split("x"))
-        for name, shape, changes in (("bf16 A", (32, n, k), {}), ("bf16 A plain", (32, 2 * n, k), PLAIN)):
-            if is_narrow(fake, *shape, **changes):  # with an A of 4 bits, and with bf16 when it was timed
-                us = {True: times["32"][name], False: times["48"][name]}
-                over.append(us[is_narrow(fake, *shape, **BF16_A, **changes)] / min(us.values()))
-    assert len(over) >= 8
-    assert sum(over) / len(over) <= 1.02 and max(over) <= 1.1
-
-
 @pytest.mark.parametrize("rows", [range(1, 9), range(9, 17), range(17, 33)])
 @pytest.mark.parametrize("shape", [(768, 2048), (2048, 7168), (9216, 16384), (28672, 4096)])
 @pytest.mark.parametrize("changes", [{}, PLAIN, BF16_A], ids=["gated", "plain", "bf16 A"])

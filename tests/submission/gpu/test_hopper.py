@@ -29,17 +29,6 @@ def test_every_configuration_fits_a_cta_of_the_chip(tiles):
     assert max(found["shared_bytes"] for found in resources.values()) <= MAX_SHARED_BYTES
 
 
-@pytest.mark.parametrize(
-    ("n", "k", "layout"),
-    [(4096, 7168, (2, 4, 4)), (3072, 4096, (2, 3, 4)), (14336, 4096, (1, 7, 2)), (2048, 7168, (2, 2, 8))],
-)
-def test_few_rows_of_a_run_in_one_wave_that_fills_the_chip(tiles, n, k, layout):
-    """The layouts that were fastest on an H200 for up to eight rows (shark_tank, round 52)."""
-    selected = tiles.selected("hopper", SMS, 8, n, k)
-    assert (selected["tile"], selected["ctas"]) == ("m8", 128)
-    assert (selected["split_k"], selected["warps_n"], selected["warps_k"]) == layout
-
-
 @pytest.mark.parametrize(("n", "k"), [(768, 2048), (2048, 7168), (14336, 4096), (100, 64)])
 @pytest.mark.parametrize("rows", [range(1, 9), range(9, 17), range(17, 33)])
 def test_calls_of_few_rows_share_k_alike_so_that_a_row_keeps_its_bits(tiles, rows, n, k):
