@@ -4,6 +4,7 @@
 #include "../gpu/gpu_cache.h"
 #include "../gpu/gpu_scales.h"
 #include "../gpu/gpu_tuner.h"
+#include "narrow/hopper_narrow_backend.h"
 
 /* ---- choice ---- */
 
@@ -59,9 +60,12 @@ int32_t hopper_choose_tiles(const struct problem *problem, const struct hopper_g
     }
     const struct cache_key key = key_of(problem, sms);
     if (!cache_find(&choices, &key, choice, sizeof *choice)) {
+        const struct hopper_narrow_room room = problem->m <= NARROW_MOST_ROWS
+                                                   ? hopper_narrow_find_room(problem->device, sms)
+                                                   : hopper_narrow_room_of(sms);
         *choice =
             hopper_select_among(suitable_tiles(problem, kind), a_type_of(problem) != CUSTOM_KERNEL_A_NVFP4,
-                                problem->m, n, problem->k, problem->l, sms);
+                                problem->m, n, problem->k, problem->l, sms, &room);
         cache_keep(&choices, &key, choice, sizeof *choice);
     }
     return CUSTOM_KERNEL_OK;

@@ -3,7 +3,6 @@
 #include <stddef.h>
 
 #include "../core/backend.h"
-#include "narrow/hopper_narrow_selection.h"
 
 /* measured:H200.  Fitted to whole calls (shark_tank/data). */
 const struct hopper_costs hopper_costs = {
@@ -135,16 +134,17 @@ static struct hopper_choice with_rest(uint32_t allowed, int tile, int64_t m, int
 }
 
 struct hopper_choice hopper_select_among(uint32_t allowed, bool a16, int64_t m, int64_t n, int64_t k, int64_t l,
-                                         int sms) {
+                                         int sms, const struct hopper_narrow_room *room) {
     const int tile = cheapest_tile(allowed, m, n, k, l, sms);
-    const int narrow = hopper_select_narrow_tile(a16, m, n, k, l, sms,
+    const int narrow = hopper_select_narrow_tile(a16, m, n, k, l, room,
                                                  hopper_tile_cost_ps(&hopper_configs[tile], m, n, k, l, sms));
     return narrow >= 0 ? (struct hopper_choice){.tile = HOPPER_TILES + narrow, .first_columns = n}
                        : with_rest(allowed, tile, m, n, k, l, sms);
 }
 
 struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    return hopper_select_among((UINT32_C(1) << HOPPER_DUAL_TILES) - 1, false, m, n, k, l, sms);
+    const struct hopper_narrow_room room = hopper_narrow_room_of(sms);
+    return hopper_select_among((UINT32_C(1) << HOPPER_DUAL_TILES) - 1, false, m, n, k, l, sms, &room);
 }
 
 const char *hopper_tile_name(int index) {

@@ -6,6 +6,7 @@
 
 #include "../gpu/gpu_tiles.h"
 #include "hopper_config.h"
+#include "narrow/hopper_narrow_selection.h"
 
 enum {
     HOPPER_TILES = HOPPER_TILE_COUNT,
@@ -68,9 +69,10 @@ struct hopper_choice {
  * configuration (hopper_select_narrow_tile); its index is HOPPER_TILES plus its own. */
 struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
-/* The same among the configurations in `allowed`, bit i for tile i, for an A of 16 bits if a16. */
+/* The same among the configurations in `allowed`, bit i for tile i, for an A of 16 bits if a16, with the room
+ * that narrow tiles have. */
 struct hopper_choice hopper_select_among(uint32_t allowed, bool a16, int64_t m, int64_t n, int64_t k, int64_t l,
-                                         int sms);
+                                         int sms, const struct hopper_narrow_room *room);
 
 /* The name of tile number `index`, narrow tiles after the others, or NULL past the last one. */
 const char *hopper_tile_name(int index);

@@ -176,12 +176,13 @@ def test_a_claim_that_rounds_would_support_is_held_to_spans(tmp_path):
     path.write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom submission.submission import custom_kernel\n"
         "from tests.adversarial.reach import found\ncore = found('Worker')._borrower._core\nreal = core.round\n"
-        "core.round = lambda *given: (timed := real(*given))._replace(total_us=timed.total_us * 0.6)\n"
+        "core.round = lambda *given: (timed := real(*given))._replace(total_us=timed.total_us * 0.75)\n"
     )
     case, limits = BOARD_CASES[0], limits_for(gpu(), "benchmark")
     honest, hiding = (run_benchmark(each, case, gpu(), limits) for each in (OWN, path))
-    print(f"honest {honest.median_us:.2f} us; hiding 40 %: {told(hiding)}")
-    assert hiding.doubted == len(hiding.rounds_us) and hiding.median_us > 0.9 * honest.median_us, told(hiding)
+    print(f"honest {honest.median_us:.2f} us; hiding a quarter: {told(hiding)}")
+    assert honest.median_us > 0 and not hiding.rounds_us, told(hiding)
+    assert re.search(r"not measured: in (\d+) of \1 rounds the worker's clock", hiding.error)
 
 
 def test_a_canary_spoils_every_element_of_the_output():

@@ -3,7 +3,7 @@
 #include "../../gpu/gpu_scales.h"
 #include "../hopper_plan.h"
 #include "../hopper_run.h"
-#include "../narrow/hopper_narrow_selection.h"
+#include "../narrow/hopper_narrow_backend.h"
 #include "hopper_extended_kernels.h"
 #include "hopper_extended_narrow_backend.h"
 
@@ -87,7 +87,8 @@ int64_t hopper_plain_product_ps(const struct problem *group, int sms) {
     }
     const int64_t m = group->m, n = hopper_columns(&problem), k = group->k;
     if (choice.tile >= HOPPER_TILES) {
-        return hopper_narrow_call_ps(choice.tile - HOPPER_TILES, false, m, n, k, 1, sms);
+        const struct hopper_narrow_room room = hopper_narrow_find_room(group->device, sms);
+        return hopper_narrow_call_ps(choice.tile - HOPPER_TILES, false, m, n, k, 1, &room);
     }
     const int64_t first_ps =
         hopper_tile_cost_ps(&hopper_configs[choice.tile], m, choice.first_columns, k, 1, sms);

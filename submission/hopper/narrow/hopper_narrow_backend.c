@@ -48,7 +48,7 @@ struct hopper_narrow_params hopper_narrow_params_of(const struct problem *proble
 
 /* The room of a device, whose driver alone knows which SMs share a GPC: it is asked once.  Clusters of more
  * than LARGEST_ASKED keep the least room that any has: with more CTAs they take longer (measured:H200). */
-static struct hopper_narrow_room find_room(int32_t device, int sms) {
+struct hopper_narrow_room hopper_narrow_find_room(int32_t device, int sms) {
     static atomic_int known[MAX_DEVICES][LARGEST_ASKED + 1]; /* 0: not asked yet */
     struct hopper_narrow_room room = hopper_narrow_room_of(sms);
     for (int split_k = NARROW_PAIR + 1; split_k <= LARGEST_ASKED; split_k++) {
@@ -85,7 +85,7 @@ struct hopper_narrow_layout hopper_narrow_layout_of(int32_t device, int index,
                                   (int64_t)question->together * A_TYPES + question->a_type};
     struct hopper_narrow_layout layout = {0};
     if (!cache_find(&cache, &key, &layout, sizeof layout)) {
-        const struct hopper_narrow_room room = find_room(device, sms);
+        const struct hopper_narrow_room room = hopper_narrow_find_room(device, sms);
         (void)hopper_narrow_layout(index, question, &room, &layout);
         cache_keep(&cache, &key, &layout, sizeof layout);
     }

@@ -14,9 +14,10 @@
 #define NARROW_STEP_BYTES   (NARROW_STEP_K / 2)
 #define NARROW_MAX_WARPS    16 /* warps of a CTA: four for each of an SM's schedulers */
 #define NARROW_MAX_SPLIT_K  MAX_CLUSTER_CTAS
-#define NARROW_PAIR         2 /* CTAs of the smallest cluster: its pairs fill all SMs */
-#define NARROW_A_ROWS       8 /* rows of a block of A: mma.sync's N, and a core matrix's rows */
-#define NARROW_WARPGROUP    4 /* warps of a team that multiplies by wgmma */
+#define NARROW_MOST_ROWS    128 /* of A, up to which narrow tiles are tried */
+#define NARROW_PAIR         2   /* CTAs of the smallest cluster: its pairs fill all SMs */
+#define NARROW_A_ROWS       8   /* rows of a block of A: mma.sync's N, and a core matrix's rows */
+#define NARROW_WARPGROUP    4   /* warps of a team that multiplies by wgmma */
 
 /* name (a tile's rows of A), rows of A, stages of a warp's ring, units of A that a thread dequantizes, blocks
  * of a warp, warps of a team */

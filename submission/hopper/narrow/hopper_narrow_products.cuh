@@ -32,7 +32,7 @@ template <int tile_m_, int stages_, int a_units_, int blocks_, int team_, bool s
     static constexpr bool by_warpgroup = team_ == NARROW_WARPGROUP;
     static constexpr int ahead = stages_ - (stages_ > 2 ? 1 : 0); /* stages being copied */
     /* Steps of B whose copies a thread starts before it loads A, which is needed first. */
-    static constexpr int steps_before_a = by_warpgroup && a_blocks == 2 ? 0 : 1;
+    static constexpr int steps_before_a = 0;
     static constexpr int a_type = CUSTOM_KERNEL_A_NVFP4;
     static_assert(tile_m_ % NARROW_A_ROWS == 0, "a tile's rows of A are whole blocks");
     static_assert(SCALE_TILE_ROWS % warp_rows == 0, "a scale tile's rows are those of whole warps");

@@ -42,10 +42,11 @@ struct hopper_narrow_question {
 /* The index of the narrow tile for a problem, whose A has 16 bits if a16: the one with the fewest rows that
  * holds all rows of A; the largest only, and for up to 128 rows, if its predicted time is at most `wide_ps`,
  * that of the other kernels; else -1. Two tiles hold 16 rows: the one of less predicted time is taken. */
-int hopper_select_narrow_tile(bool a16, int64_t m, int64_t n, int64_t k, int64_t l, int sms, int64_t wide_ps);
+int hopper_select_narrow_tile(bool a16, int64_t m, int64_t n, int64_t k, int64_t l,
+                              const struct hopper_narrow_room *room, int64_t wide_ps);
 
-/* Finds the layout of least predicted time of a call with tile number `tile`, the first among equals, and
- * returns that time.
+/* Finds the layout of least predicted time of a call with tile number `tile`, among equals the one with more
+ * warps, then the first, and returns that time.
  *
  * A CTA takes the rows of warps_n warps of B1 and B2 and a share of K, whose steps its warps_k warps along K
  * take in turn; warps belong to an SM's schedulers in turn.  One CTA fits an SM, so waves of as many CTAs as
@@ -55,8 +56,9 @@ int hopper_select_narrow_tile(bool a16, int64_t m, int64_t n, int64_t k, int64_t
 int64_t hopper_narrow_layout(int tile, const struct hopper_narrow_question *question,
                              const struct hopper_narrow_room *room, struct hopper_narrow_layout *layout);
 
-/* The predicted time of a call, in picoseconds, on a chip whose driver is not asked. */
-int64_t hopper_narrow_call_ps(int tile, bool a16, int64_t m, int64_t n, int64_t k, int64_t l, int sms);
+/* The predicted time of a call, in picoseconds. */
+int64_t hopper_narrow_call_ps(int tile, bool a16, int64_t m, int64_t n, int64_t k, int64_t l,
+                              const struct hopper_narrow_room *room);
 
 /* CTAs that a layout launches for each tile of rows of A. */
 int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_config *config,

@@ -10,13 +10,23 @@ import pytest
 from scripts.common import measured
 from tests.submission.cpu_kit import BLOCKED, OK, UNSUPPORTED
 from tests.submission.extended.test_extended_abi import ExtendedArgs
-from tests.submission.gpu.fake_gpu import BLACKWELL, CHIPS, HOPPER, NUMBERS, template_numbers, up, with_tile
+from tests.submission.gpu.fake_gpu import (
+    BLACKWELL,
+    CHIPS,
+    HOPPER,
+    NUMBERS,
+    round_up,
+    template_numbers,
+    up,
+    with_tile,
+)
 
 POINTERS = {name: (i + 1) << 56 for i, name in enumerate(("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c"))}
 PLAIN = {"products": 1, "b2": None, "sfb2": None, "limit": 0.0, "alpha": 0.0}
 BF16_A = {"a_type": 1, "sfa": None}
 SMS = CHIPS[HOPPER][1]
 MOST = (2**31 - 1) // 8
+H200_CLUSTERS = {3: 38, 4: 28, 5: 22}  # of so many CTAs that run at once, as timed
 
 
 def interleaved(rows):
@@ -87,6 +97,40 @@ def test_the_tile_chosen_is_near_the_best_one_timed(fake, tiles, kind):
         over.append(us / min(us for name, us in times.items() if name != "bf16"))
     assert len(over) >= 45
     assert sum(over) / len(over) <= 1.02 and max(over) <= 1.15
+
+
+def narrow_layout(fake, table, columns):
+    """Tile of the last call's narrow kernel, and its layout: CTAs that share K, warps along N, warps along K."""
+    (launch,) = fake.log("launch")
+    numbers, grid, warps, split = template_numbers(launch[1], 5), launch[2], launch[5] // 32, launch[10]
+    (tile,) = [name for name, row in table.items() if tuple(row.values()) == numbers]
+    units = round_up(columns, 128) // (8 * table[tile]["blocks"])
+    along_n = {wn for wn in range(1, warps + 1) if warps % wn == 0 and up(units, wn) * split == grid}
+    return tile, {f"{split} {wn} {warps // wn}" for wn in along_n}
+
+
+def test_the_layout_for_few_rows_is_near_the_best_one_timed(fake, tiles):
+    """Times on an H200 with each layout forced, of both tiles of 16 rows, and of wide tiles where these were chosen."""
+    for cluster, count in H200_CLUSTERS.items():
+        fake.clusters[cluster] = count
+    over = []
+    for kind, cells in measured.load("h200_narrow_layouts")["us"].items():
+        for shape, times in cells.items():
+            m, n, k = map(int, shape.split("x"))
+            if kind == "dual GEMM":
+                assert fake.call(HOPPER, None, m, n, k, 1)[0] == OK
+            else:
+                changes = {**(PLAIN if "plain" in kind else {}), **(BF16_A if "bf16" in kind else {})}
+                assert call(fake, m, n, k, **changes)[0] == OK
+            found = list(times.get("wide", {}).values())
+            if "narrow" in fake.log("launch")[-1][1]:
+                columns = n // 2 if "plain" in kind else n
+                tile, layouts = narrow_layout(fake, tiles.table[HOPPER]["narrow_tiles"], columns)
+                found = [us for layout, us in times[tile].items() if layout in layouts]
+                assert found, f"{shape}: {layouts} of {tile} took more than 1.3 of the best one's time"
+            over += [us / min(us for each in times.values() for us in each.values()) for us in found]
+    assert len(over) >= 75
+    assert sum(over) / len(over) <= 1.03 and max(over) <= 1.26
 
 
 @pytest.mark.parametrize("rows", [range(1, 9), range(9, 17), range(17, 33)])
