@@ -111,8 +111,8 @@ static int64_t wave_ps(int tile, bool a16, const struct hopper_narrow_layout *la
 struct hopper_narrow_room hopper_narrow_room_of(int sms) {
     struct hopper_narrow_room room = {0};
     for (int split_k = 1; split_k <= NARROW_MAX_SPLIT_K; split_k++) {
-        room.ctas[split_k] =
-            (int)CTAS_AT_ONCE(split_k > NARROW_PAIR ? SMS_OF_LARGE_CLUSTERS(sms) : sms, split_k);
+        room.ctas[split_k] = split_k > NARROW_PAIR ? SMS_OF_LARGE_CLUSTERS(sms) / split_k * split_k
+                                                   : (int)CTAS_AT_ONCE(sms, split_k);
     }
     return room;
 }
@@ -125,6 +125,9 @@ int64_t hopper_narrow_layout(int tile, const struct hopper_narrow_question *ques
     int64_t best_ps = INT64_MAX;
     int best_warps = 0;
     for (int split_k = 1; split_k <= NARROW_MAX_SPLIT_K; split_k++) {
+        if (room->ctas[split_k] == 0) {
+            continue; /* no cluster of so many CTAs fits */
+        }
         const int64_t steps = ceil_div(ceil_div(question->k, NARROW_STEP_K), split_k);
         const int warps_n = warps_along_n(config, question, room->ctas[split_k] / split_k / columns);
         for (int warps_k = 1; warps_n * warps_k <= NARROW_MAX_WARPS; warps_k++) {

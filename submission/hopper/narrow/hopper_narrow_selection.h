@@ -24,7 +24,7 @@ struct hopper_narrow_costs {
 };
 extern const struct hopper_narrow_costs hopper_narrow_costs[HOPPER_NARROW_TILES];
 
-/* The CTAs, one an SM, that run at once, by how many share K. */
+/* The CTAs, one an SM, that run at once, by how many share K; 0 if no such cluster fits. */
 struct hopper_narrow_room {
     int ctas[NARROW_MAX_SPLIT_K + 1];
 };
