@@ -47,7 +47,7 @@ struct hopper_narrow_params hopper_narrow_params_of(const struct problem *proble
 }
 
 /* The room of a device, whose driver alone knows which SMs share a GPC: it is asked once.  Clusters of more
- * than LARGEST_ASKED keep the least room that any has: with more CTAs they take longer (measured:H200). */
+ * than LARGEST_ASKED keep the room that all chips seen have. */
 struct hopper_narrow_room hopper_narrow_find_room(int32_t device, int sms) {
     static atomic_int known[MAX_DEVICES][LARGEST_ASKED + 1]; /* 0: not asked yet */
     struct hopper_narrow_room room = hopper_narrow_room_of(sms);

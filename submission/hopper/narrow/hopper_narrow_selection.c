@@ -2,10 +2,23 @@
 
 #include "../../core/backend.h"
 
+/* The predicted times behind the choice, in picoseconds: a row for each tile, all fitted to whole calls. */
+struct narrow_costs {
+    int64_t call_ps;    /* everything else */
+    int64_t split_ps;   /* partial sums from other CTAs, and the start of a cluster */
+    int64_t phase_ps;   /* another phase of A: a wait for its bytes, and for all warps */
+    int64_t overlay_ps; /* a wait for the cluster, before partial sums overwrite what they read */
+    int64_t turn_ps;    /* a step of a warp: latency that no other warp hides */
+    int64_t step_ps;    /* a step of the scheduler that has the most */
+    int64_t fourth_ps;  /* a fourth warp of a scheduler */
+    int64_t weights_ps; /* the weights of a step, for each warp along N */
+    int64_t a16_ps;     /* what a block of A of 16 bits adds to a CTA's step */
+};
+
 /* measured:H200.  Fitted to calls in a CUDA graph with each layout forced, in the order of the members and of
  * HOPPER_NARROW_CONFIGS (shark_tank/data/h200_narrow_layouts.json).  m32's are 5 % more: the fit is low where K
  * is large, and there wide tiles may be faster. */
-const struct hopper_narrow_costs hopper_narrow_costs[HOPPER_NARROW_TILES] = {
+static const struct narrow_costs narrow_costs[HOPPER_NARROW_TILES] = {
     {3658000, 106000, 448000, 496000, 179000, 166000, 249000, 23000, 12000}, /* m8 */
     {3304000, 196000, 165000, 376000, 261000, 109000, 290000, 1000, 51000},  /* m16 */
     {4102000, 147000, 692000, 374000, 126000, 185000, 485000, 38000, 37000}, /* m16warps */
@@ -27,11 +40,17 @@ int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_config *config,
     return tiles_n(config, n, layout->warps_n) * layout->split_k;
 }
 
+/* Units of A that a thread holds. */
+static int a_units_of(const struct hopper_narrow_config *config,
+                      const struct hopper_narrow_question *question) {
+    return NARROW_A_UNITS(question->a_type, config->a_units);
+}
+
 /* Places A's blocks, the rings and the partial sums in shared memory for phases of layout->phase_steps; false
  * if they do not fit. */
 static bool place(const struct hopper_narrow_config *config, const struct hopper_narrow_question *question,
                   int64_t steps, struct hopper_narrow_layout *layout) {
-    const int a_units = NARROW_A_UNITS(question->a_type, config->a_units), together = question->together;
+    const int a_units = a_units_of(config, question), together = question->together;
     int blocks = config->tile_m / NARROW_A_ROWS, warps = layout->warps_n * layout->warps_k;
     int64_t resident = layout->phase_steps < steps ? 2 * layout->phase_steps : steps; /* steps */
     if ((layout->phase_steps < steps ? layout->phase_steps : steps) * blocks > (int64_t)a_units * warps) {
@@ -61,7 +80,7 @@ static bool place(const struct hopper_narrow_config *config, const struct hopper
 static bool place_longest(const struct hopper_narrow_config *config,
                           const struct hopper_narrow_question *question, int64_t steps,
                           struct hopper_narrow_layout *layout) {
-    const int64_t most = (int64_t)NARROW_A_UNITS(question->a_type, config->a_units) * layout->warps_n;
+    const int64_t most = (int64_t)a_units_of(config, question) * layout->warps_n;
     int64_t turns = ceil_div(steps, layout->warps_k);
     for (turns = turns < most ? turns : most; turns > 0;
          turns--) { /* longer phases have more units of A than threads can hold */
@@ -77,8 +96,8 @@ static bool place_longest(const struct hopper_narrow_config *config,
  * may have; at least enough to dequantize a step of A in one turn. */
 static int warps_along_n(const struct hopper_narrow_config *config,
                          const struct hopper_narrow_question *question, int64_t ctas_of_a_column) {
-    const int a_units = NARROW_A_UNITS(question->a_type, config->a_units);
-    int warps_n = (int)round_up(ceil_div(config->tile_m / NARROW_A_ROWS, a_units), config->team);
+    const int64_t warps = ceil_div(config->tile_m / NARROW_A_ROWS, a_units_of(config, question));
+    int warps_n = (int)round_up(warps, config->team);
     while (warps_n < NARROW_MAX_WARPS && tiles_n(config, question->n, warps_n) > ctas_of_a_column) {
         warps_n += config->team;
     }
@@ -98,7 +117,7 @@ static int64_t most_steps(const struct hopper_narrow_layout *layout, int64_t ste
 }
 
 static int64_t wave_ps(int tile, bool a16, const struct hopper_narrow_layout *layout, int64_t steps) {
-    const struct hopper_narrow_costs *costs = &hopper_narrow_costs[tile];
+    const struct narrow_costs *costs = &narrow_costs[tile];
     const int a_blocks = hopper_narrow_configs[tile].tile_m / NARROW_A_ROWS;
     const bool full = layout->warps_n * layout->warps_k > SCHEDULERS * (FULL_SCHEDULER - 1);
     return (layout->split_k > 1 ? costs->split_ps : 0) +
@@ -143,7 +162,7 @@ int64_t hopper_narrow_layout(int tile, const struct hopper_narrow_question *ques
             if (split_k > NARROW_PAIR && waves > 1) {
                 continue;
             }
-            const int64_t ps = hopper_narrow_costs[tile].call_ps + waves * wave_ps(tile, a16, &tried, steps);
+            const int64_t ps = narrow_costs[tile].call_ps + waves * wave_ps(tile, a16, &tried, steps);
             if (ps < best_ps || (ps == best_ps && warps_n * warps_k > best_warps)) {
                 *layout = tried;
                 best_ps = ps;

@@ -10,20 +10,6 @@
 enum { HOPPER_NARROW_TILES = GPU_COUNT_TILES(HOPPER_NARROW_CONFIGS) };
 extern const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES];
 
-/* The predicted times behind the choice, in picoseconds: a row for each tile, all fitted to whole calls. */
-struct hopper_narrow_costs {
-    int64_t call_ps;    /* everything else */
-    int64_t split_ps;   /* partial sums from other CTAs, and the start of a cluster */
-    int64_t phase_ps;   /* another phase of A: a wait for its bytes, and for all warps */
-    int64_t overlay_ps; /* a wait for the cluster, before partial sums overwrite what they read */
-    int64_t turn_ps;    /* a step of a warp: latency that no other warp hides */
-    int64_t step_ps;    /* a step of the scheduler that has the most */
-    int64_t fourth_ps;  /* a fourth warp of a scheduler */
-    int64_t weights_ps; /* the weights of a step, for each warp along N */
-    int64_t a16_ps;     /* what a block of A of 16 bits adds to a CTA's step */
-};
-extern const struct hopper_narrow_costs hopper_narrow_costs[HOPPER_NARROW_TILES];
-
 /* The CTAs, one an SM, that run at once, by how many share K; 0 if no such cluster fits. */
 struct hopper_narrow_room {
     int ctas[NARROW_MAX_SPLIT_K + 1];

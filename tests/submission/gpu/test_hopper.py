@@ -36,6 +36,14 @@ def test_calls_of_few_rows_share_k_alike_so_that_a_row_keeps_its_bits(tiles, row
     assert len(ways) == 1
 
 
+@pytest.mark.parametrize("sms", [2, 3, 4, 6, 16, 78, SMS])
+@pytest.mark.parametrize("shape", [(1, 128, 7168), (16, 128, 7168), (1, 768, 2048), (16, 768, 2048)])
+def test_no_more_ctas_share_k_of_few_rows_than_there_are_sms(tiles, sms, shape):
+    selected = tiles.selected("hopper", sms, *shape)
+    assert selected["split_k"] <= sms
+    assert selected["split_k"] <= 2 or selected["ctas"] <= sms, "clusters of more than two run in one wave"
+
+
 def test_no_source_holds_the_word_the_leaderboard_refuses(root):
     """Checks the sources that a bundle holds, which are not the package's Python files and operators."""
     for path in (root / "submission").rglob("*"):
