@@ -2,6 +2,7 @@
 #ifndef SIM_CLI_H
 #define SIM_CLI_H
 
+#include <signal.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -28,6 +29,9 @@ void cli_warn_of_limit(void);
 int cli_read_rules(struct sim *sim, const char *path);
 /* `ptxsim run [OPTION...] -- PROGRAM [ARGUMENT...]`; argv[0] is "run". */
 int cli_run(int argc, char **argv);
+/* Before the program is forked: holds the signals that cli_wait takes, none of which may end ptxsim alone.  The
+ * program gets back those held `before`. */
+void cli_hold_signals(sigset_t *before);
 /* Waits until the program ends, and returns what waitpid tells.  Passes signals on to the program.  After
  * `first` seconds (0: never), then ever more seldom, one line on stderr says how far the running launch has
  * come (cli/progress.c). */

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -12,7 +11,14 @@
 
 #define MOST_BETWEEN   300 /* seconds between two lines */
 #define PAST_PART      0.5 /* of the CTAs must have ended: what is left is then at most what it took */
+#define NEVER          1e9 /* seconds */
 #define NS_OF_A_SECOND 1000000000u
+
+static double seconds_now(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / NS_OF_A_SECOND;
+}
 
 static void print_duration(double seconds) {
     static const struct {
@@ -41,11 +47,7 @@ static bool print_launch(const struct run_status *status) {
                   (unsigned long long)atomic_load(&status->launches) + 1,
                   sim_short_name(kernel, name, sizeof name), (unsigned long long)ended,
                   (unsigned long long)ctas, done / 1e6);
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    const double took =
-        (double)((uint64_t)now.tv_sec * NS_OF_A_SECOND + (uint64_t)now.tv_nsec - progress->began_ns) /
-        NS_OF_A_SECOND;
+    const double took = seconds_now() - (double)progress->began_ns / NS_OF_A_SECOND;
     /* CTAs that run at once all end at the end: then the launch before tells more.  Where this one has done
      * more than that, few ended CTAs would tell of a time that grows. */
     const double before = (double)progress->expected;
@@ -86,51 +88,47 @@ void cli_print_interruption(const struct run_status *status) {
     (void)fputc('\n', stderr);
 }
 
-static void set_alarm(double seconds) {
-    const time_t whole = (time_t)seconds;
-    const struct itimerval time = {.it_value = {whole, (suseconds_t)((seconds - (double)whole) * 1e6)}};
-    (void)setitimer(ITIMER_REAL, &time, NULL);
-}
-
-static volatile sig_atomic_t due;
-
-static void woken(int number) {
-    (void)number;
-    due = 1;
-}
-
-static pid_t program;
-
-/* A terminal sends its signals to the program, too. */
-static void pass_on(int number, siginfo_t *info, void *context) {
-    (void)context;
-    if (info->si_code != SI_KERNEL) {
-        (void)kill(program, number);
+/* SIGCHLD, and the signals for the program. */
+static sigset_t waited_for(void) {
+    static const int numbers[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGALRM};
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        (void)sigaddset(&set, numbers[i]);
     }
+    return set;
+}
+
+void cli_hold_signals(sigset_t *before) {
+    const sigset_t held = waited_for();
+    (void)signal(SIGCHLD, SIG_DFL); /* where it is ignored, nothing is left to wait for */
+    (void)sigprocmask(SIG_BLOCK, &held, before);
+}
+
+/* The next of these signals, 0 once it is `end`; a terminal sends its signals to the program, too. */
+static int next_signal(double end, bool *for_program) {
+    const sigset_t set = waited_for();
+    const double left = fmax(end - seconds_now(), 0);
+    const struct timespec time = {(time_t)left, (long)((left - floor(left)) * NS_OF_A_SECOND)};
+    siginfo_t info;
+    const int number = sigtimedwait(&set, &info, &time);
+    *for_program = number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL;
+    return number < 0 && errno == EAGAIN ? 0 : number;
 }
 
 int cli_wait(const struct run_status *status, pid_t child, double first) {
-    static const int passed[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+    const double began = seconds_now();
+    double told = first > 0 ? first : NEVER; /* seconds until the next line */
     int waited = 0;
-    double seconds = 0, next = first;
-    const struct sigaction interrupt = {.sa_handler = woken},
-                           pass = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO};
-    program = child;
-    (void)sigaction(SIGALRM, &interrupt, NULL);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
-        (void)sigaction(passed[i], &pass, NULL);
-    }
-    set_alarm(next);
-    while (waitpid(child, &waited, 0) < 0 && errno == EINTR) {
-        if (!due) {
-            continue;
+    while (waitpid(child, &waited, WNOHANG) == 0) {
+        bool for_program;
+        const int number = next_signal(began + told, &for_program);
+        if (for_program) {
+            (void)kill(child, number);
+        } else if (number == 0) {
+            print_progress(status, told);
+            told += told < MOST_BETWEEN ? told : MOST_BETWEEN;
         }
-        due = 0;
-        seconds += next;
-        print_progress(status, seconds);
-        next = seconds < MOST_BETWEEN ? seconds : MOST_BETWEEN;
-        set_alarm(next);
     }
-    set_alarm(0);
     return waited;
 }

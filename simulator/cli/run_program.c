@@ -115,13 +115,14 @@ static void prepend(const char *variable, const char *value) {
     (void)setenv(variable, text, 1);
 }
 
-static void execute(const struct run *run, char **arguments) {
+static void execute(const struct run *run, char **arguments, const sigset_t *signals) {
     char library[PATH_MAX];
     cli_warn_of_limit();
     (void)snprintf(library, sizeof library, "%.4000s/%s", run->folder, SHIM);
     prepend("LD_PRELOAD", library);
     prepend("LD_LIBRARY_PATH", run->folder);
     (void)setenv("NVFP4_SIMULATE_STATUS", run->status_path, 1);
+    (void)sigprocmask(SIG_SETMASK, signals, NULL);
     (void)execv(run->program, arguments);
     (void)fprintf(stderr, "ptxsim: %s: %s\n", run->program, strerror(errno));
     _exit(EXIT_NOT_RUN);
@@ -260,12 +261,14 @@ static int start(struct run *run, char **arguments) {
     if (run->rules != NULL && cli_read_rules(run->sim, run->rules) != 0) {
         return EXIT_NOT_RUN;
     }
+    sigset_t signals;
+    cli_hold_signals(&signals);
     if (make_status(run) != 0) {
         return EXIT_NOT_RUN;
     }
     pid_t child = fork();
     if (child == 0) {
-        execute(run, arguments);
+        execute(run, arguments, &signals);
     }
     const int waited = child > 0 ? cli_wait(run->status, child, run->progress) : 0;
     (void)unlink(run->status_path);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -68,14 +69,26 @@ def start(folder: Path, way: str, *options: str, **settings) -> subprocess.Popen
     return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, **settings)
 
 
+IN_LAUNCH = r"launch 2, racy: 0 of 1 CTAs, (?!0\.0 )"  # which has done more than to begin
+
+
 def read_until(running: subprocess.Popen[str], wanted: str) -> str:
-    """What it prints until a line has `wanted`."""
+    """What it prints until a line has `wanted`, a pattern."""
     text = ""
     for line in running.stderr:
         text += line
-        if wanted in line:
+        if re.search(wanted, line):
             break
     return text
+
+
+def wait_for_work(running: subprocess.Popen[str], seconds: float) -> None:
+    """Until it has used so many seconds of a CPU, or has ended."""
+    used = 0.0
+    while used < seconds and running.poll() is None:
+        time.sleep(0.05)
+        stat = Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()
+        used = int(stat[11]) / os.sysconf("SC_CLK_TCK")
 
 
 def finish(running: subprocess.Popen[str], text: str, folder: Path) -> tuple[int, str, dict]:
@@ -86,7 +99,7 @@ def finish(running: subprocess.Popen[str], text: str, folder: Path) -> tuple[int
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_a_launch_keeps_what_was_found(folder, number):
     running = start(folder, "long")
-    text = read_until(running, "launch 2, racy: 0 of 1 CTAs")
+    text = read_until(running, IN_LAUNCH)
     running.send_signal(number)
     status, output, text, report = finish(running, text, folder)
     assert (status, output) == (6, ""), text
@@ -122,7 +135,7 @@ def test_the_limit_of_cpu_time_is_a_signal_that_comes_in_time(folder):
 
 def test_the_timeline_says_that_it_is_incomplete(folder):
     running = start(folder, "long", "--time", "h200", "--timeline", "spans.json")
-    text = read_until(running, "launch 2, racy: 0 of 1 CTAs")
+    text = read_until(running, IN_LAUNCH)
     running.send_signal(signal.SIGTERM)
     status, _, text, report = finish(running, text, folder)
     spans = json.loads((folder / "spans.json").read_text())
@@ -143,9 +156,21 @@ def test_a_program_that_was_interrupted_before_its_first_launch_is_told_apart(fo
     assert "verdict" not in text
 
 
+def test_a_signal_right_after_the_start_ends_the_program_too(folder):
+    """Its output ends when both processes have ended."""
+    for _ in range(30):
+        running = subprocess.Popen([built("ptxsim"), "run", "--", "sleep", "1000"], stderr=subprocess.PIPE, text=True)
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        while running.poll() is None and not children.read_text():
+            pass
+        running.send_signal(signal.SIGTERM)
+        _, text = running.communicate(timeout=100)
+        assert running.returncode == 4, text
+
+
 def test_a_programs_own_handler_runs_once_its_launch_has_ended(folder):
     running = start(folder, "handled")
-    text = read_until(running, "launch 2, racy: 0 of 1 CTAs")
+    text = read_until(running, IN_LAUNCH)
     running.send_signal(signal.SIGINT)
     status, output, text, report = finish(running, text, folder)
     assert (status, output) == (6, "mine\ncudaErrorLaunchFailure\n"), text
@@ -164,7 +189,7 @@ def test_one_kernel_of_a_file_is_interrupted_in_the_same_way(tmp_path):
     compile_cuda(PROGRAM, tmp_path)
     command = [built("ptxsim"), "kernel.ptx", "_Z4racyPil", "--block", "64", "--json", "--", "buf:256", f"i64:{10**10}"]
     running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, preexec_fn=with_signals)
-    time.sleep(1)
+    wait_for_work(running, 1)
     running.send_signal(signal.SIGINT)
     output, _ = running.communicate(timeout=100)
     report = json.loads(output)
