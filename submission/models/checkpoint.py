@@ -30,7 +30,7 @@ _MERGED = "gate_up_proj"
 _FACTORS, _BIAS = "weight_scale", "bias"
 _DIVISORS = ("weight_packed", "weight_global_scale", "input_global_scale")  # compressed-tensors
 _MULTIPLIERS = ("weight", "weight_scale_2", "input_scale")  # ModelOpt
-_OF_CACHE = ("k_scale", "v_scale")  # of a cache of this layer's outputs
+OF_CACHE = ("k_scale", "v_scale")  # of a cache of this layer's outputs
 _CODES = (_DIVISORS[0], _MULTIPLIERS[0])
 _FIELDS = (*_DIVISORS, *_MULTIPLIERS, _FACTORS, _BIAS)
 # A tensor of all experts, "experts.NAME", "experts.NAME_FIELD" or "experts.NAME.FIELD".
@@ -51,8 +51,11 @@ def _files(path: Path, prefix: str) -> list[Path]:
         raise FileNotFoundError(f"{path} does not exist; expected a safetensors file or a folder with some")
     files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
     if (path / _INDEX).is_file():
-        places = json.loads((path / _INDEX).read_text())["weight_map"]
-        files = [path / name for name in sorted({file for name, file in places.items() if name.startswith(prefix)})]
+        try:
+            places = dict(json.loads((path / _INDEX).read_text())["weight_map"])
+            files = [path / name for name in sorted({file for name, file in places.items() if name.startswith(prefix)})]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path / _INDEX} has no weight_map with a file for each tensor: {error}") from error
         missing = [file for file in files if not file.exists()]
         if missing:
             raise FileNotFoundError(f"{missing[0]} does not exist; {path / _INDEX} places {prefix}* in it")
@@ -61,17 +64,28 @@ def _files(path: Path, prefix: str) -> list[Path]:
     return files
 
 
+def refuse_twice(names: Iterable[str], file: str | Path, places: dict[str, str | Path]) -> None:
+    """Notes in `places` that these tensors are in a file.  Raises ValueError for one that another file has, too."""
+    for name in names:
+        if name in places:
+            raise ValueError(f"{name} is in {places[name]} and in {file}; expected it in one of them")
+        places[name] = file
+
+
 def _safetensors(source: str | Path, prefix: str) -> dict[str, torch.Tensor]:
     """The tensors with that prefix of a file, or of a folder's files."""
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
         raise ImportError("a checkpoint's files need the package safetensors: pip install safetensors") from None
-    found = {}
+    found: dict[str, torch.Tensor] = {}
+    places: dict[str, Path] = {}
     for file in _files(Path(source), prefix):
         try:
             with safe_open(file, framework="pt") as tensors:
-                found |= {name: tensors.get_tensor(name) for name in tensors.keys() if name.startswith(prefix)}  # noqa: SIM118
+                names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
+                refuse_twice(names, file, places)
+                found |= {name: tensors.get_tensor(name) for name in names}
         except SafetensorError as error:
             raise ValueError(f"{file} is no whole safetensors file: {error}") from error
     return found
@@ -143,7 +157,7 @@ class Tensors:
         names = [at + one for one in (_DIVISORS if divisors else _MULTIPLIERS)]
         names.insert(1, at + _FACTORS)
         shown = [self.shown(one) for one in names]
-        self._read |= {self.prefix + one for one in (names[3], *(at + one for one in _OF_CACHE)) if one in self}
+        self._read |= {self.prefix + one for one in (names[3], *(at + one for one in OF_CACHE)) if one in self}
         codes = self.read(names[0])
         check_codes(codes, shown[0], k_name)
         factors, scale = self.read(names[1]), number_of(shown[2], self.read(names[2]), codes.device)

@@ -18,7 +18,7 @@ K_MULTIPLE = 64  # calls copy nothing where K is a multiple of it
 
 _CODE_DTYPES = (torch.uint8, torch.float4_e2m1fn_x2)
 _FACTOR_DTYPES = (torch.float8_e4m3fn, torch.uint8)
-_E4M3_NAN = 0x7F  # the sign apart
+_E4M3_NAN, _E4M3_MINUS_ZERO = 0x7F, 0x80  # the former without its sign
 _LEAST_INPUT = 1e-30  # _LARGEST_PRODUCT over it is a float32
 _LARGEST_PRODUCT = 6.0 * 448.0  # of an e2m1 code and an e4m3 scale factor
 _LEAST_SCALE = torch.finfo(torch.float32).tiny  # its reciprocal is finite, and that of a reciprocal
@@ -60,7 +60,8 @@ def number_of(name: str, value: torch.Tensor | float, device: torch.device) -> t
     """A scale as a float32 tensor of one number in memory of its own.  Raises ValueError for another one."""
     found = torch.as_tensor(value, dtype=torch.float32, device=device).detach().reshape(-1).clone()
     if found.numel() != 1 or not _is_scale(found):
-        raise ValueError(f"{name} is {found.tolist()}; expected one positive finite number with such a reciprocal")
+        shown = found.tolist() if found.numel() < 5 else f"{found.numel()} numbers"
+        raise ValueError(f"{name} is {shown}; expected one positive finite number with such a reciprocal")
     return found
 
 
@@ -76,18 +77,25 @@ def product_scale(linear: QuantizedLinear, names: Sequence[str]) -> torch.Tensor
 
 
 def check_factors(factors: torch.Tensor, name: str) -> None:
-    """Raises ValueError if there is a NaN among the scale factors."""
+    """Raises ValueError if there is a NaN among the scale factors, or a negative one, whose sign the kernels ignore."""
     bits = factors.view(torch.uint8)
-    if _has_numbers(bits) and (bits & _E4M3_NAN == _E4M3_NAN).any():
+    if not _has_numbers(bits):
+        return
+    if (bits & _E4M3_NAN == _E4M3_NAN).any():
         raise ValueError(f"{name} has NaN among its scale factors; expected numbers")
+    if (bits > _E4M3_MINUS_ZERO).any():
+        raise ValueError(f"{name} has negative numbers among its scale factors; expected positive ones")
 
 
 def check_codes(codes: torch.Tensor, name: str, k_name: str) -> None:
     """Raises ValueError unless these can be a weight's codes."""
     shape = tuple(codes.shape)
     if codes.dtype not in _CODE_DTYPES or len(shape) != 2:
-        hint = ": these are not quantized, which quantize_linear() does" if codes.dtype.is_floating_point else ""
+        floats = codes.dtype.is_floating_point and codes.dtype.itemsize > 1
+        hint = ": these are not quantized, which quantize_linear() does" if floats else ""
         raise ValueError(f"{name} has dtype {codes.dtype} and shape {shape}; expected uint8 (N, K/2){hint}")
+    if shape[0] == 0:
+        raise ValueError(f"{name} has shape {shape}; expected at least one row")
     check_width(k_name, 2 * shape[1], f"{name} has shape {shape}, K/2 the last: ")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -112,11 +113,17 @@ def test_tensors_of_other_layers_do_not_matter(tmp_path):
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"hidden_act": "silu", "hidden_activation": "quick_gelu"}, "hidden_activation 'quick_gelu'"),
         ({"text_config": {"hidden_act": "relu"}, "hidden_act": "silu"}, "hidden_act 'relu'"),
+        ({"hidden_act": ["silu", "gelu"]}, r"hidden_act \['silu', 'gelu'\]; expected one of silu"),
+        ({"ffn_act_fn": {"name": "silu"}}, "ffn_act_fn {'name': 'silu'}; expected one of silu"),
+        ({"mlp_activation": "gelu"}, "mlp_activation 'gelu'"),
         ({"swiglu_limit": 7.0}, "swiglu_limit 7.0; expected alpha= and beta="),
+        ({"swiglu_limit": [7.0, 0.0]}, r"swiglu_limit \[7.0, 0.0\]; expected one number, or limit="),
+        ({"clamp_limit": 1.0}, "clamp_limit 1.0"),
         ({"swiglu_limits": [0.0, 7.0]}, r"swiglu_limits \[0.0, 7.0\]"),
         ({"mlp_multipliers": [0.5, 1.0]}, r"mlp_multipliers \[0.5, 1.0\]"),
         ({"activation_sparsity_pattern": [0.95]}, r"activation_sparsity_pattern \[0.95\]"),
         ({"quantization_config": {"transform_config": {"config_groups": {}}}}, "transform_config"),
+        ({"quantization_config": {"online_rotation": {"size": 16}}}, "online_rotation"),
     ],
 )
 def test_an_option_that_a_layer_cannot_honour_is_refused_by_name(config, words, tmp_path):
@@ -155,7 +162,10 @@ def test_options_are_read_unless_they_are_given(tmp_path):
     [
         ({"scoring_func": "sigmoid"}, "scoring_func 'sigmoid'"),
         ({"moe_router_activation_func": "sigmoid"}, "moe_router_activation_func 'sigmoid'"),
+        ({"gating_function": "sigmoid"}, "gating_function 'sigmoid'"),
         ({"n_group": 8, "topk_group": 4}, "n_group 8"),
+        ({"moe_router_num_groups": 8}, "moe_router_num_groups 8"),
+        ({"num_limited_groups": 2}, "num_limited_groups 2"),
         ({"num_expert_group": 2}, "num_expert_group 2"),
         ({"topk_method": "noaux_tc"}, "topk_method 'noaux_tc'"),
         ({"routed_scaling_factor": 2.5}, r"routed_scaling_factor 2\.5"),
@@ -164,9 +174,12 @@ def test_options_are_read_unless_they_are_given(tmp_path):
         ({"router_use_sigmoid": True}, "router_use_sigmoid True"),
         ({"expert_weights_scale": 2.5}, r"expert_weights_scale 2\.5"),
         ({"route_scale": 2.0}, r"route_scale 2\.0"),
+        ({"moe_scaling_factor": 2.0}, r"moe_scaling_factor 2\.0"),
+        ({"router_temperature": 2.0}, r"router_temperature 2\.0"),
         ({"use_routing_bias": True}, "use_routing_bias True"),
         ({"use_expert_bias": True}, "use_expert_bias True"),
         ({"router_logit_softcapping": 30.0}, "router_logit_softcapping 30"),
+        ({"model_type": "flint", "norm_topk_prob": True}, "model_type 'flint'; expected a router with softmax, or ign"),
         ({"model_type": "phimoe"}, "no norm_topk_prob, model_type 'phimoe'; expected normalize="),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
     ],
@@ -175,6 +188,19 @@ def test_a_routers_option_is_refused_by_name(config, words, tmp_path):
     folder = folder_of(tmp_path, mixture(), **config)
     with pytest.raises(ValueError, match=rf"config\.json has {words}"):
         MoE.load(folder, PREFIX, 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({}, r"top_k is None and not in .*config\.json; expected top_k="),
+        ({"moe_topk": [2, 2]}, r"config\.json has moe_topk \[2, 2\]; expected one whole number, or top_k="),
+        ({"num_experts_per_tok": 2.0}, r"config\.json has num_experts_per_tok 2\.0; expected one whole number"),
+    ],
+)
+def test_a_number_of_choices_that_is_none(config, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        MoE.load(folder_of(tmp_path, mixture(), **config), PREFIX)
 
 
 def test_a_routers_options_are_read_unless_they_are_given(tmp_path):
@@ -272,9 +298,12 @@ def test_scales_with_infinite_reciprocals_and_nan_factors_are_refused_by_name(na
         with pytest.raises(ValueError, match=rf"{PREFIX}{name} is \[.*\]; expected one positive finite number"):
             GatedMLP.load(tensors | {PREFIX + name: torch.tensor(wrong)}, PREFIX)
     factors = tensors[f"{PREFIX}up_proj.weight_scale"].view(torch.uint8).clone()
-    factors[3, 5] = 0xFF
-    with pytest.raises(ValueError, match=rf"{PREFIX}up_proj\.weight_scale has NaN among its scale factors"):
-        GatedMLP.load(tensors | {f"{PREFIX}up_proj.weight_scale": factors.view(torch.float8_e4m3fn)}, PREFIX)
+    for wrong, words in ((0xFF, "NaN"), (0x81, "negative numbers")):  # the least below zero
+        factors[3, 5] = wrong
+        with pytest.raises(ValueError, match=rf"{PREFIX}up_proj\.weight_scale has {words} among its scale factors"):
+            GatedMLP.load(tensors | {f"{PREFIX}up_proj.weight_scale": factors.view(torch.float8_e4m3fn)}, PREFIX)
+    factors[3, 5] = 0x80  # a zero
+    GatedMLP.load(tensors | {f"{PREFIX}up_proj.weight_scale": factors}, PREFIX)
 
 
 def test_a_shard_that_is_missing_or_broken_is_named(tmp_path):
@@ -290,6 +319,39 @@ def test_a_shard_that_is_missing_or_broken_is_named(tmp_path):
         GatedMLP.load(tmp_path, PREFIX)
     save_file({names[0]: tensors[names[0]]}, tmp_path / "b.safetensors")
     assert GatedMLP.load(tmp_path, PREFIX).hidden == HIDDEN
+
+
+def test_a_tensor_in_two_files_is_refused(tmp_path):
+    tensors, _ = tensors_of(7, "modelopt")
+    name = f"{PREFIX}up_proj.weight"
+    save_file(tensors, tmp_path / "a.safetensors")
+    save_file({name: 255 - tensors[name]}, tmp_path / "b.safetensors")
+    with pytest.raises(
+        ValueError, match=rf"{name} is in \S+a\.safetensors and in \S+b\.safetensors; expected it in one"
+    ):
+        GatedMLP.load(tmp_path, PREFIX)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"weight_map": 3}', f'{{"weight_map": {{"{PREFIX}up_proj.weight": 3}}}}'])
+def test_an_index_without_files_is_refused(text, tmp_path):
+    (tmp_path / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(ValueError, match=r"index\.json has no weight_map with a file for each tensor"):
+        GatedMLP.load(tmp_path, PREFIX)
+
+
+@pytest.mark.parametrize(
+    ("field", "one", "words"),
+    [
+        ("weight", torch.zeros(0, HIDDEN // 2).byte(), r"has shape \(0, 64\); expected at least one row"),
+        ("weight", torch.zeros(192, HIDDEN).to(torch.float8_e4m3fn), r"float8_e4m3fn .*; expected uint8 \(N, K/2\)$"),
+        ("weight_scale_2", torch.ones(192), "is 192 numbers; expected one positive finite number"),
+    ],
+)
+def test_tensors_of_other_forms_are_refused_in_few_words(field, one, words):
+    tensors, _ = tensors_of(7, "modelopt")
+    with pytest.raises(ValueError, match=rf"{PREFIX}up_proj\.{field} (is|has) .*") as error:
+        GatedMLP.load(tensors | {f"{PREFIX}up_proj.{field}": one}, PREFIX)
+    assert re.search(words, str(error.value))
 
 
 def test_a_mixture_without_scales_of_inputs_takes_other_activations():
