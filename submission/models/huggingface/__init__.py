@@ -44,6 +44,7 @@ auto.AUTO_QUANTIZER_MAPPING[QUANT_METHOD] = Nvfp4GemmQuantizer
 for _method, _configuration in (
     (QUANT_METHOD, Nvfp4GemmConfig),
     ("modelopt", Nvfp4GemmConfig),
+    ("modelopt_fp4", Nvfp4GemmConfig),
     (_COMPRESSED_TENSORS, _CompressedTensors),
 ):
     auto.AUTO_QUANTIZATION_CONFIG_MAPPING[_method] = _configuration

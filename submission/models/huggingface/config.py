@@ -9,6 +9,8 @@ from typing import Any
 
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from ..checkpoint import beginnings
+from ..config import transform_of
 from ..weights import CALIBRATED, TOKEN
 
 QUANT_METHOD = "nvfp4_gemm"
@@ -39,26 +41,31 @@ def is_ignored(name: str, patterns: Iterable[str]) -> bool:
     around = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
     for pattern in patterns:
         if pattern.startswith("re:"):
-            if re.match(pattern[3:], name):
+            try:
+                found = re.match(pattern[3:], name)
+            except re.error as error:
+                raise ValueError(f"ignore has {pattern!r}, which is no regular expression: {error}") from error
+            if found:
                 return True
         elif any(fnmatchcase(one, pattern) for one in around):
             return True
     return False
 
 
-def _weights(group: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    weights = group.get("weights") or {}
-    return weights.get("num_bits"), weights.get("type"), weights.get("group_size")
+def _format(numbers: Mapping[str, Any] | None) -> tuple[Any, Any, Any]:
+    """Of a group's weights or activations."""
+    numbers = numbers or {}
+    return numbers.get("num_bits"), numbers.get("type"), numbers.get("group_size")
 
 
 def has_nvfp4(published: Mapping[str, Any]) -> bool:
     """True if the quantization_config of a config.json says that some weights are NVFP4."""
     groups = (published.get("config_groups") or {}).values()
-    return any(_weights(group) == (_BITS, "float", _GROUP) for group in groups if isinstance(group, Mapping))
+    return any(_format(one.get("weights")) == (_BITS, "float", _GROUP) for one in groups if isinstance(one, Mapping))
 
 
 def _kind_of_group(name: str, group: Mapping[str, Any]) -> str | None:
-    bits, kind, size = _weights(group)
+    bits, kind, size = _format(group.get("weights")) if isinstance(group, Mapping) else (None,) * 3
     if (bits, kind) == (8, "float"):
         return None  # the tensors say whether their FP8 is one that can be read
     if (bits, kind, size) != (_BITS, "float", _GROUP):
@@ -69,13 +76,20 @@ def _kind_of_group(name: str, group: Mapping[str, Any]) -> str | None:
     inputs = group.get("input_activations")
     if not inputs:
         return SIXTEEN_BIT
+    bits, kind, size = _format(inputs)
+    if (bits, kind, size or _GROUP) != (_BITS, "float", _GROUP):
+        raise ValueError(
+            f"quantization_config.config_groups.{name} has input_activations of {bits} bits, type {kind}, in groups of "
+            f"{size}; expected none, or {_BITS}, float, {_GROUP} (NVFP4)"
+        )
     return TOKEN if inputs.get("dynamic") is True else CALIBRATED
 
 
 def _kinds(published: Mapping[str, Any]) -> set[str]:
     """The kinds of activations that the layers of a published checkpoint have."""
-    if published.get("transform_config"):
-        raise ValueError("quantization_config has a transform_config; expected none: inputs are not transformed")
+    transform = transform_of(published)
+    if transform:
+        raise ValueError(f"quantization_config has a {transform[0]}; expected none: inputs are not transformed")
     groups = published.get("config_groups")
     if groups:
         found = {_kind_of_group(name, group) for name, group in groups.items()}
@@ -111,7 +125,7 @@ class Nvfp4GemmConfig(QuantizationConfigMixin):
         self.quant_method = others.pop("quant_method", QUANT_METHOD)
         if others:
             raise TypeError(f"{sorted(others)[0]} is given; expected activations or ignore")
-        self.activations, self.ignore = activations, list(ignore)
+        self.activations, self.ignore = activations, list(beginnings(ignore))
         self.published: dict[str, Any] | None = None  # None: a 16-bit model
         self.kinds: set[str] = set()
 

@@ -96,6 +96,8 @@ def read_experts(module: torch.nn.Module, parts: Mapping[str, torch.Tensor], hid
         )
         biases.append(tensors.biases(at, order) if gated else [tensors.bias(one) for one in apart])
     tensors.refuse_others()
+    if (k := 2 * layers[0][0].codes.shape[1]) != hidden:
+        raise ValueError(f"{name} has weights of K {k}; expected {hidden}, as config.json says")
     install(module, layers, kind, name, biases)
 
 

@@ -13,10 +13,11 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, apply_converters, rename_source_key
 
+from ..checkpoint import OF_CACHE, refuse_twice
 from .experts import HELD, is_experts, parameter_names, width_of
 
 _DTYPES = {
@@ -28,7 +29,7 @@ _DTYPES = {
     "F64": torch.float64,
 }
 PACKED = {"U8", "F8_E4M3"}  # what no float layer stores
-_FP8_PARTS = {"weight", "weight_scale", "input_scale", "k_scale", "v_scale"}
+_FLOATS = ("F16", "BF16", "F32", "F64")
 _PARTS = "weight|weight_packed|weight_scale|weight_scale_2|weight_global_scale|input_scale|input_global_scale"
 _OF_ALL_EXPERTS = re.compile(rf"(gate_up_proj|gate_proj|up_proj|down_proj)(?:[._]({_PARTS}))?")
 _IN_TRAINING = "outproj_weight="  # of a kernel that fuses a layer of Mamba, for training alone
@@ -46,14 +47,19 @@ class Stored(NamedTuple):
 
 def stored_tensors(files: Iterable[str]) -> list[Stored]:
     """The tensors of safetensors files."""
-    found = []
+    found, places = [], {}
     for file in files:
         if not str(file).endswith(".safetensors"):
             raise ValueError(f"{file} is no safetensors file; expected a checkpoint in safetensors files")
-        with safe_open(file, framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118
-                one = tensors.get_slice(name)
-                found.append(Stored(name, one.get_dtype(), tuple(one.get_shape())))
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                names = list(tensors.keys())
+                refuse_twice(names, file, places)
+                for name in names:
+                    one = tensors.get_slice(name)
+                    found.append(Stored(name, one.get_dtype(), tuple(one.get_shape())))
+        except SafetensorError as error:
+            raise ValueError(f"{file} is no whole safetensors file: {error}") from error
     return found
 
 
@@ -69,7 +75,7 @@ class Held(torch.nn.Module):
                 raise ValueError(f"{one.key} has dtype {one.dtype}; expected one of {', '.join(_DTYPES)}")
             self.register_buffer(self.parts[part], torch.empty(one.shape, dtype=_DTYPES[one.dtype], device="meta"))
         self.bias = bias
-        self.is_fp8 = parts.keys() <= _FP8_PARTS and "weight" in parts and parts["weight"].dtype == "F8_E4M3"
+        self.is_fp8 = "weight" in parts and parts["weight"].dtype == "F8_E4M3"
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """The loaded tensors, by their names within the layer."""
@@ -123,6 +129,17 @@ def _owner(name: str, base: str, layers: Mapping[str, torch.nn.Module]) -> tuple
 
 def _is_quantized(parts: Mapping[str, Stored]) -> bool:
     return any(one.dtype in PACKED for one in parts.values())
+
+
+def _refuse_unless_floats(layer: torch.nn.Module, parts: Mapping[str, Stored]) -> None:
+    """Raises ValueError for a tensor that a layer of floats would leave out or misread."""
+    own = dict(layer.named_parameters())
+    for part, one in parts.items():
+        last = part.rpartition(".")[2]
+        if one.dtype not in _FLOATS:
+            raise ValueError(f"{one.key} has dtype {one.dtype}; expected NVFP4, FP8 (F8_E4M3) or floats")
+        if part not in own and last not in OF_CACHE and ("scale" in last or type(layer) is torch.nn.Linear):
+            raise ValueError(f"{one.key} is there, which a layer of floats would leave out; expected {', '.join(own)}")
 
 
 def _expert_parts(module: torch.nn.Module, parts: Mapping[str, Stored]) -> dict[str, Stored]:
@@ -185,6 +202,7 @@ def hold(model: torch.nn.Module, stored: Iterable[Stored]) -> tuple[Places, list
     for name, parts in found.items():
         layer = layers[name]
         if not _is_quantized(parts):
+            _refuse_unless_floats(layer, parts)
             if type(layer) is torch.nn.Linear:
                 floats.append(parts["weight"].key.removesuffix(".weight") if "weight" in parts else name)
             continue
@@ -201,9 +219,13 @@ def hold(model: torch.nn.Module, stored: Iterable[Stored]) -> tuple[Places, list
                     setattr(layer, f"{one}_bias", None)
             layer._is_hf_initialized = True  # its parameters are gone when transformers would initialize them
         elif type(layer) is torch.nn.Linear:
+            if layer.bias is None and "bias" in parts:
+                raise ValueError(f"{parts['bias'].key} is there, which {name} would leave out; expected no bias")
             parts = {part: one for part, one in parts.items() if part != "bias"}
             refuse_if_read(model, name)
             held, at = Held(parts, layer.bias), name
+            held.weight = torch.empty_like(layer.weight, device="meta")  # some models initialize a child's weight,
+            held.weight._is_hf_initialized = True  # which this prevents
             model.set_submodule(name, held)
         else:
             raise ValueError(

@@ -9,7 +9,7 @@ from transformers.core_model_loading import ConversionOps
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils import logging
 
-from ..checkpoint import PROJECTIONS
+from ..checkpoint import OF_CACHE, PROJECTIONS
 from ..experts import Experts
 from ..linear import Linear
 from ..weights import CALIBRATED, TOKEN, QuantizedLinear
@@ -160,15 +160,27 @@ class Nvfp4GemmQuantizer(HfQuantizer):
             return next(iter(config.kinds))
         if any(part.endswith(_INPUTS) for part in parts):
             return CALIBRATED
+        if {TOKEN, SIXTEEN_BIT} <= config.kinds:  # tensors alone do not tell which
+            raise ValueError(
+                "quantization_config has groups with dynamic input_activations and others without; expected one, or "
+                f"{type(config).__name__}(activations=)"
+            )
         return TOKEN if TOKEN in config.kinds else SIXTEEN_BIT
 
     def _linear(self, model: torch.nn.Module, name: str, held: Held) -> torch.nn.Module:
         parts = held.tensors()
         if held.is_fp8:
-            return _from_fp8(parts, held.bias, name, model.dtype)
-        bias = {} if held.bias is None else {f"{name}.bias": held.bias.detach()}
-        source = {f"{name}.{part}": tensor for part, tensor in parts.items()} | bias
-        return Linear.load(source, name, **options_of(self._kind(parts)))
+            found = _from_fp8(parts, held.bias, name, model.dtype)
+        else:
+            bias = {} if held.bias is None else {f"{name}.bias": held.bias.detach()}
+            source = {f"{name}.{part}": tensor for part, tensor in parts.items()} | bias
+            found = Linear.load(source, name, **options_of(self._kind(parts)))
+        if (found.out_features, found.in_features) != held.weight.shape:
+            raise ValueError(
+                f"{name} has a weight of {found.out_features} rows and K {found.in_features}; expected "
+                f"{tuple(held.weight.shape)}, as config.json says"
+            )
+        return found
 
     def _process_model_after_weight_loading(self, model: torch.nn.Module, **others: object) -> None:
         for name, module in list(model.named_modules()):
@@ -243,11 +255,14 @@ def _from_fp8(
 ) -> torch.nn.Linear:
     """A linear layer of the model's dtype from an FP8 weight with one scale, or one for each row."""
     weight, scale = parts["weight"], parts.get("weight_scale")
-    if scale is None or scale.numel() not in (1, weight.shape[0]):
+    if scale is None or (scale.numel() > 1 and scale.shape not in ((len(weight),), (len(weight), 1))):
         shape = "missing" if scale is None else f"of shape {tuple(scale.shape)}"
-        raise ValueError(
-            f"{name}.weight_scale is {shape}; expected 1 or {weight.shape[0]} numbers beside an FP8 weight"
-        )
+        raise ValueError(f"{name}.weight_scale is {shape}; expected 1 or {len(weight)} numbers beside an FP8 weight")
+    if not (scale.isfinite() & (scale > 0)).all():
+        raise ValueError(f"{name}.weight_scale is not above zero and finite everywhere; expected such numbers")
+    others = sorted(parts.keys() - {"weight", "weight_scale", "input_scale", *OF_CACHE})
+    if others:
+        raise ValueError(f"{name}.{others[0]} is there, which an FP8 layer would leave out; expected its scales alone")
     linear = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
     numbers = weight.float() * scale.float().reshape(-1, 1)
     linear.weight = torch.nn.Parameter(numbers.to(dtype), requires_grad=False)

@@ -136,6 +136,15 @@ def test_a_folder_whose_config_does_not_speak_of_quantization(tmp_path):
     assert torch.equal(logits(again), logits(whole))
 
 
+def test_a_family_that_initializes_the_weights_of_a_blocks_layers(tmp_path):
+    published = Published(tmp_path, "recurrent_gemma")
+    file = published.folder / "config.json"
+    file.write_text(file.read_text().replace('"modelopt"', '"modelopt_fp4"'))  # as some name the format
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    errors = errors_of_layers(model, published.reference())
+    assert max(errors.values()) < 4e-4 and "model.layers.1.temporal_block.linear_out" in errors
+
+
 def test_a_configuration_chooses_16_bit_activations(tmp_path):
     published = Published(tmp_path, "llama")
     model = AutoModelForCausalLM.from_pretrained(

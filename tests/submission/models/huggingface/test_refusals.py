@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -42,6 +43,9 @@ def say(folder, **changes):
 
 LAYER = "model.layers.1.mlp.up_proj"
 PACKED = torch.ones(256, 64, dtype=torch.uint8)
+FACTORS = torch.ones(256, 8).to(torch.float8_e4m3fn)
+SCALES = {f"{LAYER}.weight_scale", f"{LAYER}.weight_scale_2", f"{LAYER}.input_scale"}
+INT8, FLOATS = (torch.ones(192, 128, dtype=one) for one in (torch.int8, torch.bfloat16))
 
 
 @pytest.mark.parametrize(
@@ -51,6 +55,17 @@ PACKED = torch.ones(256, 64, dtype=torch.uint8)
         ({}, {f"{LAYER}.input_scale"}, KeyError, f"{LAYER}.input_scale is missing"),
         ({f"{LAYER}.pre_quant_scale": torch.ones(128)}, (), ValueError, f"{LAYER}.pre_quant_scale is there"),
         ({f"{LAYER}.weight_scale_2": torch.tensor(1e-42)}, (), ValueError, f"{LAYER}.weight_scale_2 is .*expected one"),
+        ({f"{LAYER}.weight": INT8}, SCALES, ValueError, f"{LAYER}.weight has dtype I8; expected NVFP4, FP8"),
+        ({f"{LAYER}.weight": INT8.to(torch.float8_e5m2)}, SCALES, ValueError, f"{LAYER}.weight has dtype F8_E5M2; exp"),
+        (
+            {f"{LAYER}.weight": FLOATS, f"{LAYER}.pre_quant_scale": torch.ones(128)},
+            SCALES, ValueError, f"{LAYER}.pre_quant_scale is there, which a layer of floats would leave out; expected",
+        ),
+        ({f"{LAYER}.bias": torch.ones(192)}, (), ValueError, f"{LAYER}.bias is there, which {LAYER} would leave out"),
+        (
+            {f"{LAYER}.weight": PACKED, f"{LAYER}.weight_scale": FACTORS},
+            (), ValueError, rf"{LAYER} has a weight of 256 rows and K 128; expected \(192, 128\), as config.json says",
+        ),
         ({"model.layers.7.mlp.up_proj.weight": PACKED}, (), ValueError, "model.layers.7.mlp.up_proj.weight is quanti"),
         ({"model.embed_tokens.weight": PACKED}, (), ValueError, "model.embed_tokens.weight is quantized"),
     ],
@@ -62,6 +77,9 @@ def test_tensors(tmp_path, changes, without, error, message):
         load(folder)
 
 
+NVFP4 = {"num_bits": 4, "type": "float", "group_size": 16}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -71,12 +89,57 @@ def test_tensors(tmp_path, changes, without, error, message):
             {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 128}}}},
             "config_groups.group_0 has weights of 4 bits, type int, in groups of 128; expected 4, float, 16",
         ),
+        (
+            {"config_groups": {"group_0": {"weights": NVFP4, "input_activations": {"num_bits": 8, "type": "float"}}}},
+            "config_groups.group_0 has input_activations of 8 bits, type float, in groups of None; expected none, or 4",
+        ),
+        ({"config_groups": {"group_0": None}}, "config_groups.group_0 has weights of None bits"),
+        ({"rotation_config": {"size": 16}}, "rotation_config; expected none: inputs are not transformed"),
+        ({"ignore": ["re:*lm_head"]}, "ignore has 're:.*lm_head', which is no regular expression"),
     ],
 )
 def test_quantization_configs(tmp_path, changes, message):
     folder = Published(tmp_path, "llama").folder
     say(folder, **changes)
     with pytest.raises(ValueError, match=message):
+        load(folder)
+
+
+def test_layers_that_quantize_their_inputs_beside_others_that_do_not(tmp_path):
+    folder = Published(tmp_path, "llama", modelopt=False, inputs=False).folder
+    of_tokens = {"weights": NVFP4, "input_activations": NVFP4 | {"dynamic": True}}
+    say(folder, config_groups={"group_0": of_tokens, "group_1": {"weights": NVFP4}})
+    with pytest.raises(ValueError, match="groups with dynamic input_activations and others without; expected one, or"):
+        load(folder)
+    load(folder, quantization_config=Nvfp4GemmConfig(activations="16bit"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weight_scale": torch.ones(2, 64)}, r"weight_scale is of shape \(2, 64\); expected 1 or 128 numbers"),
+        ({"weight_scale": torch.tensor(float("nan"))}, "weight_scale is not above zero and finite everywhere"),
+        ({"pre_quant_scale": torch.ones(128)}, "pre_quant_scale is there, which an FP8 layer would leave out"),
+        ({"weight": torch.ones(64, 128).to(torch.float8_e4m3fn)}, "o_proj has a weight of 64 rows and K 128; expected"),
+    ],
+)
+def test_fp8_layers(tmp_path, changes, message):
+    folder = Published(tmp_path, "llama", fp8=lambda key: "o_proj" in key).folder
+    change(folder, {f"model.layers.0.self_attn.o_proj.{part}": one for part, one in changes.items()})
+    with pytest.raises(ValueError, match=message):
+        load(folder)
+
+
+def test_files_that_are_broken_or_have_a_tensor_twice(tmp_path):
+    folder = Published(tmp_path, "llama").folder
+    one, other = sorted(folder.glob("*.safetensors"))
+    tensors = load_file(other)
+    name = next(iter(load_file(one)))
+    save_file(tensors | {name: torch.ones(1)}, other, {"format": "pt"})
+    with pytest.raises(ValueError, match=f"{name} is in {one} and in {other}; expected it in one of them"):
+        load(folder)
+    other.write_bytes(other.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=f"{other} is no whole safetensors file: "):
         load(folder)
 
 
@@ -107,6 +170,28 @@ def test_experts_that_are_not_all_there(tmp_path):
     published = Published(tmp_path, "qwen3_moe")
     change(published.folder, {}, {f"{at}.3.up_proj.weight"})
     with pytest.raises(KeyError, match=f"{at}.3.up_proj.weight is missing"):
+        load(published.folder)
+
+
+def test_experts_of_another_width(tmp_path):
+    published = Published(tmp_path, "qwen3_moe")
+    first = [name for name in published.tensors if re.search(r"layers\.0\S+experts\S+(gate|up)_proj\.weight", name)]
+    down = [name for name in published.tensors if re.search(r"layers\.0\S+experts\S+down_proj\.weight", name)]
+    half = {name: one[:, : one.shape[1] // 2] for name in first if (one := published.tensors[name]).dim() == 2}
+    half |= {name: one[: len(one) // 2] for name in down if (one := published.tensors[name]).dim() == 2}
+    change(published.folder, {name: one.contiguous() for name, one in half.items()})
+    with pytest.raises(
+        ValueError, match=r"model.layers.0.mlp.experts has weights of K 64; expected 128, as config.json"
+    ):
+        load(published.folder)
+
+
+def test_int8_experts(tmp_path):
+    published = Published(tmp_path, "qwen3_moe")
+    parts = [name for name in published.tensors if ".experts." in name]
+    weights = {name: published.tensors[name].char().repeat(1, 2) for name in parts if name.endswith(".weight")}
+    change(published.folder, weights, set(parts))
+    with pytest.raises(ValueError, match=r"experts\.\d\.\w+\.weight has dtype I8; expected NVFP4, FP8"):
         load(published.folder)
 
 
