@@ -121,8 +121,11 @@ class Tensors:
                 f"{self.prefix}{name} is missing; expected it, as compressed-tensors or ModelOpt name tensors, "
                 f"beside {there[0] if there else 'those that were read'}"
             )
+        found = self._tensors[self.prefix + name]
+        if not isinstance(found, torch.Tensor):
+            raise TypeError(f"{self.shown(name)} is a {type(found).__name__}; expected a torch.Tensor")
         self._read.add(self.prefix + name)
-        return self._tensors[self.prefix + name]
+        return found
 
     def shown(self, name: str) -> str:
         """A tensor's name in its file."""

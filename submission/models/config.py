@@ -56,6 +56,8 @@ def _read(source: Source, prefix: str) -> tuple[Path | None, dict[str, Any]]:
         found = json.loads(path.read_text())
     except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is a {type(found).__name__}; expected an object of JSON")
     others = [name for name, of in _OF_OTHERS.items() if of.search(prefix)]
     while parts := [found[name] for name in others or _OF_LANGUAGE if isinstance(found.get(name), dict)]:
         found = {key: value for key, value in found.items() if key not in (*others, *_OF_LANGUAGE)} | parts[0]

@@ -55,10 +55,10 @@ class MoE(Layer):
         how = {"activation": activation, "limit": limit, "alpha": alpha, "beta": beta}
         self.experts = Experts(experts, biases, activation=how, quantize=quantize, scale=scale)
         self.intermediate, self.hidden = self.experts.intermediate, self.experts.hidden
-        if router.shape[1:] != (self.hidden,) or not router.is_floating_point():
+        if router.shape[1:] != (self.hidden,) or not router.is_floating_point() or router.dtype.itemsize == 1:
             raise ValueError(
                 f"router has dtype {router.dtype} and shape {tuple(router.shape)}; expected floating-point "
-                f"{(len(experts), self.hidden)}"
+                f"{(len(experts), self.hidden)} of 16 bits or more"
             )
         self.top_k, self.normalize = top_k, normalize
         self.register_buffer("router", router.clone())
@@ -85,6 +85,8 @@ class MoE(Layer):
         options = Config(source, prefix, ignore).of_mixture({"top_k": top_k, **options})
         tensors = Tensors(source, prefix, ignore)
         router = tensors.read("gate.weight")
+        if router.dim() != 2:
+            raise ValueError(f"{tensors.shown('gate.weight')} has shape {tuple(router.shape)}; expected (E, hidden)")
         tensors.split_experts("experts.", *router.shape)
         inputs = takes_input_scale(**options)
         experts = [tensors.projections(f"experts.{number}.", inputs, weights) for number in range(router.shape[0])]

@@ -156,6 +156,15 @@ def _expert_parts(module: torch.nn.Module, parts: Mapping[str, Stored]) -> dict[
     return taken
 
 
+def _refuse_without_biases(module: torch.nn.Module, name: str, parts: Mapping[str, Stored]) -> None:
+    """Raises ValueError for experts that have biases, of which the checkpoint lacks those of a projection."""
+    of_each = {part.split(".")[1] for part in parts if part.endswith(".bias")}  # "3.up_proj.bias"
+    for one in parameter_names(module) if getattr(module, "has_bias", False) else ():
+        firsts = {"gate_proj", "up_proj"} if one == "gate_up_proj" else {one}
+        if f"{one}_bias" not in parts and not of_each >= firsts:
+            raise ValueError(f"{name}.{one}_bias is missing; expected it, as {type(module).__name__} has biases")
+
+
 def _float_part(part: str) -> str:
     """What a part of a layer, or of all experts, is called where it is not quantized."""
     match = _OF_ALL_EXPERTS.fullmatch(part)
@@ -209,6 +218,7 @@ def hold(model: torch.nn.Module, stored: Iterable[Stored]) -> tuple[Places, list
         if f"{name}.weight" in tied:
             raise ValueError(f"{name} is quantized and its weight is tied to another one; expected a float weight")
         if is_experts(layer):
+            _refuse_without_biases(layer, name, parts)
             parts = _expert_parts(layer, parts)
             held, at = Held(parts), f"{name}.{HELD}"
             held.hidden = width_of(layer)
@@ -219,8 +229,9 @@ def hold(model: torch.nn.Module, stored: Iterable[Stored]) -> tuple[Places, list
                     setattr(layer, f"{one}_bias", None)
             layer._is_hf_initialized = True  # its parameters are gone when transformers would initialize them
         elif type(layer) is torch.nn.Linear:
-            if layer.bias is None and "bias" in parts:
-                raise ValueError(f"{parts['bias'].key} is there, which {name} would leave out; expected no bias")
+            if (layer.bias is None) == ("bias" in parts):
+                wrong = "missing; expected it" if layer.bias is not None else "there; expected none"
+                raise ValueError(f"{name}.bias is {wrong}, as config.json says")
             parts = {part: one for part, one in parts.items() if part != "bias"}
             refuse_if_read(model, name)
             held, at = Held(parts, layer.bias), name

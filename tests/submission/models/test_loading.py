@@ -321,6 +321,30 @@ def test_a_shard_that_is_missing_or_broken_is_named(tmp_path):
     assert GatedMLP.load(tmp_path, PREFIX).hidden == HIDDEN
 
 
+@pytest.mark.parametrize(
+    ("router", "words"),
+    [
+        (torch.ones(EXPERTS), r"gate\.weight has shape \(4,\); expected \(E, hidden\)"),
+        (
+            torch.ones(EXPERTS, HIDDEN).to(torch.float8_e4m3fn),
+            r"router has dtype torch\.float8_e4m3fn .*of 16 bits or more",
+        ),
+    ],
+)
+def test_routers_of_other_forms_are_refused(router, words):
+    with pytest.raises(ValueError, match=words):
+        MoE.load(mixture() | {f"{PREFIX}gate.weight": router}, PREFIX, 2)
+
+
+def test_what_is_no_tensor_and_no_object_of_json_is_refused(tmp_path):
+    name = f"{PREFIX}up_proj.weight"
+    with pytest.raises(TypeError, match=f"{name} is a ndarray; expected a torch.Tensor"):
+        Linear.load({name: torch.zeros(4, 8).byte().numpy()}, f"{PREFIX}up_proj")
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"config\.json is a list; expected an object of JSON"):
+        Linear.load(tmp_path, f"{PREFIX}up_proj")
+
+
 def test_a_tensor_in_two_files_is_refused(tmp_path):
     tensors, _ = tensors_of(7, "modelopt")
     name = f"{PREFIX}up_proj.weight"

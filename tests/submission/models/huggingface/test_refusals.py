@@ -61,7 +61,7 @@ INT8, FLOATS = (torch.ones(192, 128, dtype=one) for one in (torch.int8, torch.bf
             {f"{LAYER}.weight": FLOATS, f"{LAYER}.pre_quant_scale": torch.ones(128)},
             SCALES, ValueError, f"{LAYER}.pre_quant_scale is there, which a layer of floats would leave out; expected",
         ),
-        ({f"{LAYER}.bias": torch.ones(192)}, (), ValueError, f"{LAYER}.bias is there, which {LAYER} would leave out"),
+        ({f"{LAYER}.bias": torch.ones(192)}, (), ValueError, f"{LAYER}.bias is there; expected none, as config"),
         (
             {f"{LAYER}.weight": PACKED, f"{LAYER}.weight_scale": FACTORS},
             (), ValueError, rf"{LAYER} has a weight of 256 rows and K 128; expected \(192, 128\), as config.json says",
@@ -170,6 +170,25 @@ def test_experts_that_are_not_all_there(tmp_path):
     published = Published(tmp_path, "qwen3_moe")
     change(published.folder, {}, {f"{at}.3.up_proj.weight"})
     with pytest.raises(KeyError, match=f"{at}.3.up_proj.weight is missing"):
+        load(published.folder)
+
+
+def test_biases_that_are_missing(tmp_path):
+    folder = Published(tmp_path, "qwen2").folder
+    change(folder, {}, {"model.layers.0.self_attn.q_proj.bias"})
+    with pytest.raises(
+        ValueError, match=r"layers.0.self_attn.q_proj.bias is missing; expected it, as config.json says"
+    ):
+        load(folder)
+
+
+@pytest.mark.parametrize("modelopt", [True, False])
+def test_biases_of_experts_that_are_missing(tmp_path, modelopt):
+    published = Published(tmp_path, "gpt_oss", modelopt=modelopt)
+    change(published.folder, {}, {one for one in published.tensors if re.search(r"layers\.0\S+down_proj[._]bias", one)})
+    with pytest.raises(
+        ValueError, match=r"layers.0.mlp.experts.down_proj_bias is missing; expected it, as GptOssExperts"
+    ):
         load(published.folder)
 
 
