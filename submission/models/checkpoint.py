@@ -148,6 +148,8 @@ class Tensors:
                 raise ValueError(f"{shown} has shape {tuple(one.shape)}; expected {experts} experts first")
             for number in range(experts):
                 part = f"{self.prefix}{at}{number}.{name}.{field}"
+                if part in self._tensors:
+                    raise ValueError(f"{part} is in {shown} and by itself; expected one of them")
                 self._tensors[part] = one if one.numel() == 1 else one[number]
                 self._shown[part] = f"{shown}[{number}]"
 

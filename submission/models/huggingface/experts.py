@@ -20,7 +20,7 @@ from ..checkpoint import PROJECTIONS, Tensors
 from ..experts import Experts
 from ..weights import CALIBRATED, QuantizedLinear, quantize_linear
 from .config import options_of
-from .fusion import ACTIVATIONS, known_activation
+from .fusion import ACTIVATIONS, known_activation, numbers_to_try
 
 IMPLEMENTATION = "nvfp4_gemm"  # config._experts_implementation
 HELD = "nvfp4"  # the child of an experts module that has its weights
@@ -67,7 +67,7 @@ def _activation(module: torch.nn.Module) -> dict[str, object] | None:
     if not _trait(module, "has_gate"):
         name = known_activation(module.act_fn)
         return None if name is None else {"activation": name}
-    gate = torch.linspace(-20, 20, 161, dtype=torch.float64, device="cpu")
+    gate = numbers_to_try()
     up = gate.roll(57) - 0.3
     try:
         wanted = _between(module, [gate, up])

@@ -60,9 +60,15 @@ class _Tracer(fx.Tracer):
         return True
 
 
+def numbers_to_try() -> torch.Tensor:
+    """What tells activations apart: where they differ, and far from zero, where some have a limit."""
+    near = torch.linspace(-20, 20, 161, dtype=torch.float64, device="cpu")
+    return torch.cat((near, near.new_tensor([-1e4, -500.0, -50.0, 50.0, 500.0, 1e4])))
+
+
 def known_activation(module: torch.nn.Module) -> str | None:
     """The name of ACTIVATIONS whose numbers a module without weights gives."""
-    x = torch.linspace(-20, 20, 81, dtype=torch.float64, device="cpu")
+    x = numbers_to_try()
     try:
         found = module(x)
     except Exception:  # a module of another kind, such as one with weights

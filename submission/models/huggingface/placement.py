@@ -70,16 +70,19 @@ class Held(torch.nn.Module):
         """parts: by their names within the layer.  bias: the layer's own, which is loaded as ever."""
         super().__init__()
         self.parts = {part: f"part_{number}" for number, part in enumerate(parts)}
+        self.dtypes = {part: _DTYPES.get(one.dtype) for part, one in parts.items()}
         for part, one in parts.items():
             if one.dtype not in _DTYPES:
                 raise ValueError(f"{one.key} has dtype {one.dtype}; expected one of {', '.join(_DTYPES)}")
-            self.register_buffer(self.parts[part], torch.empty(one.shape, dtype=_DTYPES[one.dtype], device="meta"))
+            self.register_buffer(self.parts[part], torch.empty(one.shape, dtype=self.dtypes[part], device="meta"))
         self.bias = bias
         self.is_fp8 = "weight" in parts and parts["weight"].dtype == "F8_E4M3"
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """The loaded tensors, by their names within the layer."""
-        return {part: getattr(self, buffer) for part, buffer in self.parts.items()}
+        """The loaded tensors, by their names within the layer.  Where a model keeps modules in float32, transformers
+        has widened the scale factors of their layers.
+        """
+        return {part: getattr(self, buffer).to(self.dtypes[part]) for part, buffer in self.parts.items()}
 
 
 @cache
@@ -137,7 +140,7 @@ def _refuse_unless_floats(layer: torch.nn.Module, parts: Mapping[str, Stored]) -
     for part, one in parts.items():
         last = part.rpartition(".")[2]
         if one.dtype not in _FLOATS:
-            raise ValueError(f"{one.key} has dtype {one.dtype}; expected NVFP4, FP8 (F8_E4M3) or floats")
+            raise ValueError(f"{one.key} has dtype {one.dtype}; expected U8 (NVFP4), F8_E4M3 or floats")
         if part not in own and last not in OF_CACHE and ("scale" in last or type(layer) is torch.nn.Linear):
             raise ValueError(f"{one.key} is there, which a layer of floats would leave out; expected {', '.join(own)}")
 

@@ -267,6 +267,10 @@ def test_experts_in_one_tensor(convention, join, weights, transposed):
         MoE.load(fused | {name: torch.tensor([1.0, 1.0, 0.0, 1.0])}, PREFIX, 2, weights=weights)
     with pytest.raises(ValueError, match=rf"{name} has shape \(3,\); expected 4 experts first"):
         MoE.load(fused | {name: torch.ones(3)}, PREFIX, 2, weights=weights)
+    with pytest.raises(
+        ValueError, match=r"experts\.0\.down_proj\.\w+ is in \S+down_proj\S* and by itself; expected one"
+    ):
+        MoE.load(tensors | fused, PREFIX, 2, weights=weights)
     blocks = {
         f"{PREFIX}gate.weight": tensors[f"{PREFIX}gate.weight"],
         f"{PREFIX}experts.gate_up_proj_blocks": torch.ones(EXPERTS),

@@ -74,6 +74,17 @@ def test_experts_with_an_activation_of_no_known_name(tmp_path, kind):
     assert max(errors.values()) < (1e-3 if kind == "16bit" else 0.03), errors
 
 
+def test_experts_with_a_limit_that_few_numbers_reach(tmp_path):
+    published = Published(tmp_path, "deepseek_v4", inputs=False, swiglu_limit=30.0, **MODELS["mixtral"])
+    model = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
+    x, ids = 60 * torch.randn(6, 128).half(), torch.arange(12).reshape(6, 2) % 8
+    found, wanted = (
+        one.get_submodule("model.layers.0.mlp.experts")(x.to(one.dtype), ids, torch.ones(6, 2, dtype=one.dtype))
+        for one in (model, published.reference())
+    )
+    assert relative(found, wanted) < 1e-3
+
+
 @pytest.mark.parametrize(
     ("name", "changes"), [("llama", {"mlp_bias": True, "attention_bias": True}), ("phi3", {}), ("gemma3_text", {})]
 )
