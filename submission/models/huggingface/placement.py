@@ -30,6 +30,7 @@ _DTYPES = {
 }
 PACKED = {"U8", "F8_E4M3"}  # what no float layer stores
 _FLOATS = ("F16", "BF16", "F32", "F64")
+_UNNEEDED = {*OF_CACHE, "input_scale", "input_global_scale"}  # where inputs and a cache stay floats
 _PARTS = "weight|weight_packed|weight_scale|weight_scale_2|weight_global_scale|input_scale|input_global_scale"
 _OF_ALL_EXPERTS = re.compile(rf"(gate_up_proj|gate_proj|up_proj|down_proj)(?:[._]({_PARTS}))?")
 _IN_TRAINING = "outproj_weight="  # of a kernel that fuses a layer of Mamba, for training alone
@@ -141,7 +142,7 @@ def _refuse_unless_floats(layer: torch.nn.Module, parts: Mapping[str, Stored]) -
         last = part.rpartition(".")[2]
         if one.dtype not in _FLOATS:
             raise ValueError(f"{one.key} has dtype {one.dtype}; expected U8 (NVFP4), F8_E4M3 or floats")
-        if part not in own and last not in OF_CACHE and ("scale" in last or type(layer) is torch.nn.Linear):
+        if part not in own and last not in _UNNEEDED and ("scale" in last or type(layer) is torch.nn.Linear):
             raise ValueError(f"{one.key} is there, which a layer of floats would leave out; expected {', '.join(own)}")
 
 

@@ -15,6 +15,7 @@ from tests.submission.models.huggingface.published_kit import (
     AutoModelForCausalLM,
     Nvfp4GemmConfig,
     Published,
+    logits,
     random_model,
     transformers,
 )
@@ -171,6 +172,14 @@ def test_experts_that_are_not_all_there(tmp_path):
     change(published.folder, {}, {f"{at}.3.up_proj.weight"})
     with pytest.raises(KeyError, match=f"{at}.3.up_proj.weight is missing"):
         load(published.folder)
+
+
+def test_scales_that_a_float_layer_does_not_need(tmp_path):
+    folder = Published(tmp_path, "llama", ignore=lambda key: "self_attn" in key).folder
+    wanted = logits(load(folder))
+    names = "o_proj.input_scale", "k_proj.k_scale", "v_proj.v_scale"
+    change(folder, {f"model.layers.0.self_attn.{one}": torch.tensor(0.5) for one in names})
+    assert torch.equal(logits(load(folder)), wanted)
 
 
 def test_biases_that_are_missing(tmp_path):
