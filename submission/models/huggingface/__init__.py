@@ -9,8 +9,8 @@ After the import, from_pretrained() takes checkpoints of ModelOpt and of compres
 with quantization_config=Nvfp4GemmConfig() it quantizes a 16-bit model.  Linear layers become this package's Linear;
 gate and up of an MLP become one product; experts go through transformers' interface for experts.  FP8 layers are
 dequantized to the model's dtype, float layers stay.  What the package cannot compute is refused by name.
-save_pretrained() writes the names of compressed-tensors.  A folder whose config.json does not speak of quantization, as
-ModelOpt's older ones, needs quantization_config=Nvfp4GemmConfig() too.
+save_pretrained() writes the names of compressed-tensors.  A folder in which neither config.json nor ModelOpt's
+hf_quant_config.json speaks of quantization needs quantization_config=Nvfp4GemmConfig() too.
 
 Needs transformers 5.24 or later: pip install nvfp4-gemm[transformers].
 """
@@ -21,6 +21,7 @@ from typing import Any
 
 from transformers.quantizers import auto
 
+from . import sidecar
 from .config import QUANT_METHOD, Nvfp4GemmConfig, has_nvfp4
 from .quantizer import Nvfp4GemmQuantizer
 
@@ -49,3 +50,4 @@ for _method, _configuration in (
 ):
     auto.AUTO_QUANTIZATION_CONFIG_MAPPING[_method] = _configuration
 auto.LOADING_ATTRIBUTES_CONFIG_TYPES = (*auto.LOADING_ATTRIBUTES_CONFIG_TYPES, Nvfp4GemmConfig)
+sidecar.install()

@@ -131,16 +131,27 @@ def test_the_base_model_of_a_causal_checkpoint(tmp_path):
         assert torch.equal(base(tokens).last_hidden_state, whole.model(tokens).last_hidden_state)
 
 
-def test_a_folder_whose_config_does_not_speak_of_quantization(tmp_path):
+MODELOPTS = {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}
+
+
+@pytest.mark.parametrize(
+    ("beside", "given"),
+    [
+        (None, {"quantization_config": Nvfp4GemmConfig()}),
+        ({"producer": {"name": "modelopt", "version": "0.33"}, "quantization": MODELOPTS}, {}),
+    ],
+    ids=["nowhere", "in ModelOpt's own file"],
+)
+def test_a_folder_whose_config_does_not_speak_of_quantization(tmp_path, beside, given):
     published = Published(tmp_path, "llama")
     whole = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16)
     file = published.folder / "config.json"
     config = json.loads(file.read_text())
     del config["quantization_config"]
     file.write_text(json.dumps(config))
-    older = AutoModelForCausalLM.from_pretrained(
-        published.folder, dtype=torch.float16, quantization_config=Nvfp4GemmConfig()
-    )
+    if beside is not None:
+        (published.folder / "hf_quant_config.json").write_text(json.dumps(beside))
+    older = AutoModelForCausalLM.from_pretrained(published.folder, dtype=torch.float16, **given)
     assert torch.equal(logits(older), logits(whole))
     older.save_pretrained(tmp_path / "again")
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "again", dtype=torch.float16)

@@ -106,6 +106,23 @@ def test_quantization_configs(tmp_path, changes, message):
         load(folder)
 
 
+@pytest.mark.parametrize(
+    ("beside", "message"),
+    [
+        ({"quantization": {"quant_algo": "W4A8_AWQ"}}, "quant_algo W4A8_AWQ; expected NVFP4 or"),
+        ([], "hf_quant_config.json has no object quantization"),
+    ],
+)
+def test_modelopts_own_file(tmp_path, beside, message):
+    folder = Published(tmp_path, "llama").folder
+    config = json.loads((folder / "config.json").read_text())
+    del config["quantization_config"]
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "hf_quant_config.json").write_text(json.dumps(beside))
+    with pytest.raises(ValueError, match=message):
+        load(folder)
+
+
 def test_layers_that_quantize_their_inputs_beside_others_that_do_not(tmp_path):
     folder = Published(tmp_path, "llama", modelopt=False, inputs=False).folder
     of_tokens = {"weights": NVFP4, "input_activations": NVFP4 | {"dynamic": True}}
