@@ -266,48 +266,40 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
     return runtime_result(cudaSuccess);
 }
 
-static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, size_t offset, bool to_symbol) {
+/* A copy to the symbol, or from it to `other`, of which the other is NULL. */
+static cudaError_t copy_symbol(const void *symbol, void *other, const void *from, size_t bytes, size_t offset,
+                               enum cudaMemcpyKind kind, cudaStream_t queue, bool wait) {
     size_t room = 0;
     struct sim *sim = runtime_lock();
     RETURN_IF_NO_MEMORY(sim);
     cudaError_t error;
     char *at = registry_variable(sim, symbol, &room, &error);
-    if (at != NULL && (offset > room || bytes > room - offset)) {
-        error = cudaErrorInvalidSymbol;
-    }
-    if (error == cudaSuccess) {
-        sim_queue_select(sim, 0);
-        int status =
-            to_symbol ? sim_write(sim, at + offset, host, bytes) : sim_read(sim, host, at + offset, bytes);
-        status = status == SIM_OK ? sim_queue_synchronize(sim, 0) : status;
-        error = result_of(status, cudaErrorInvalidSymbol);
-    }
     runtime_unlock();
-    return runtime_result(error);
+    if (at == NULL || offset > room || bytes > room - offset) {
+        return runtime_result(at == NULL ? error : cudaErrorInvalidSymbol);
+    }
+    return copy(from != NULL ? at + offset : other, from != NULL ? from : at + offset, bytes, kind, queue,
+                wait);
 }
 
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset,
                                enum cudaMemcpyKind kind) {
-    (void)kind;
-    return copy_symbol(symbol, (void *)(uintptr_t)from, bytes, offset, true);
+    return copy_symbol(symbol, NULL, from, bytes, offset, kind, NULL, true);
 }
 
 cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset,
                                  enum cudaMemcpyKind kind) {
-    (void)kind;
-    return copy_symbol(symbol, to, bytes, offset, false);
+    return copy_symbol(symbol, to, NULL, bytes, offset, kind, NULL, true);
 }
 
 cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes, size_t offset,
                                     enum cudaMemcpyKind kind, cudaStream_t queue) {
-    (void)queue;
-    return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
+    return copy_symbol(symbol, NULL, from, bytes, offset, kind, queue, false);
 }
 
 cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes, size_t offset,
                                       enum cudaMemcpyKind kind, cudaStream_t queue) {
-    (void)queue;
-    return cudaMemcpyFromSymbol(to, symbol, bytes, offset, kind);
+    return copy_symbol(symbol, to, NULL, bytes, offset, kind, queue, false);
 }
 
 cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {

@@ -21,6 +21,8 @@ __global__ void early(const int *x, int *y) {
     y[threadIdx.x] = x[threadIdx.x];
 }
 __global__ void get(const int *x, int *y) { y[threadIdx.x] = x[threadIdx.x]; }
+__device__ int symbol[32];
+__global__ void get_symbol(int *y) { y[threadIdx.x] = symbol[threadIdx.x]++; }
 static int *x, *y, host[32];
 static cudaStream_t one, two, first_blocking, second_blocking;
 static cudaEvent_t event;
@@ -45,6 +47,7 @@ static void pdl(cudaStream_t queue) {
 #define CASE(name, ...) begin(); __VA_ARGS__; end(name)
 #define PUT(queue) put<<<1, 32, 0, queue>>>(x)
 #define GET(queue) get<<<1, 32, 0, queue>>>(x, y)
+#define TO_SYMBOL(queue) cudaMemcpyToSymbolAsync(symbol, host, sizeof host, 0, cudaMemcpyHostToDevice, queue)
 int main() {
     cudaMalloc(&x, sizeof host);
     cudaMalloc(&y, sizeof host);
@@ -74,6 +77,9 @@ int main() {
     CASE("copy in the same stream", PUT(one); cudaMemcpyAsync(host, x, sizeof host, cudaMemcpyDeviceToHost, one));
     CASE("fill under a kernel", GET(one); cudaMemsetAsync(x, 0, sizeof host, two));
     CASE("copy that the host waits for", PUT(0); cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost); GET(two));
+    CASE("symbol set in another stream", TO_SYMBOL(two); get_symbol<<<1, 32, 0, one>>>(y));
+    CASE("symbol in one stream", TO_SYMBOL(one); get_symbol<<<1, 32, 0, one>>>(y);
+         cudaMemcpyFromSymbolAsync(host, symbol, sizeof host, 0, cudaMemcpyDeviceToHost, one));
     CASE("dependent launch", PUT(one); pdl(one));
     CASE("dependent launch after a fill", PUT(one); cudaMemsetAsync(y, 0, sizeof host, one); pdl(one));
     CASE("dependent launch after a wait of the host", PUT(one); cudaStreamSynchronize(one); pdl(one));
@@ -117,6 +123,8 @@ EXPECTED = {
     "copy in the same stream": "clean",
     "fill under a kernel": RACE,
     "copy that the host waits for": "clean",
+    "symbol set in another stream": RACE,
+    "symbol in one stream": "clean",
     "dependent launch": WAIT,
     "dependent launch after a fill": "clean",
     "dependent launch after a wait of the host": "clean",
