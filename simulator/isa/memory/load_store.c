@@ -181,37 +181,40 @@ static bool leaves_memory(const struct run *run, uint64_t address, const uint64_
     return same;
 }
 
-/* The first lane that stores other values to the address of an earlier lane; -1: none.  Aligned accesses of one
- * size coincide or lie apart. */
-static int lane_overwrites(const struct run *run, const struct insn *insn, const struct access *a,
-                           const uint64_t addresses[LANES], uint32_t mask) {
+/* Reports a lane that stores other values to the place of an earlier lane.  Aligned accesses of one size
+ * coincide or lie apart. */
+static void check_lanes_apart(struct run *run, const struct insn *insn, const struct access *a,
+                              uint8_t *const places[LANES], uint32_t mask) {
     enum { SLOTS = 64 };
-    uint64_t last = 0, taken = 0;
+    const uint8_t *last = NULL;
+    uint64_t taken = 0;
     bool rising = true;
     uint8_t slot_lane[SLOTS];
     FOR_LANES(rest, mask) { /* mostly each lane's address is higher than the one before */
-        rising = rising && addresses[LANE(rest)] > last;
-        last = addresses[LANE(rest)];
+        rising = rising && places[LANE(rest)] > last;
+        last = places[LANE(rest)];
     }
     FOR_LANES(rest, rising ? 0 : mask) {
         const int lane = LANE(rest);
-        const uint32_t slot = (uint32_t)(addresses[lane] / a->bytes) % SLOTS;
+        const uint32_t slot = (uint32_t)((uintptr_t)places[lane] / a->bytes) % SLOTS;
         int before = taken >> slot & 1 ? slot_lane[slot] : -1;
-        if (before >= 0 && addresses[before] != addresses[lane]) {
+        if (before >= 0 && places[before] != places[lane]) {
             before = -1;
             FOR_LANES(earlier, mask & ((1u << lane) - 1)) {
-                before = addresses[LANE(earlier)] == addresses[lane] ? LANE(earlier) : before;
+                before = places[LANE(earlier)] == places[lane] ? LANE(earlier) : before;
             }
         }
         for (uint32_t i = 0; before >= 0 && i < a->vec; i++) {
-            if (lane_u64(run, insn->op[i], lane) != lane_u64(run, insn->op[i], before)) {
-                return lane;
+            const uint64_t differ = lane_u64(run, insn->op[i], lane) ^ lane_u64(run, insn->op[i], before);
+            if (differ << (64 - 8 * a->element) != 0) {
+                (void)sim_report_pair(run, SIM_ERROR, "lane-race", lane, NULL,
+                                      "two lanes of a warp store different values to one address");
+                return;
             }
         }
         taken |= (uint64_t)1 << slot;
         slot_lane[slot] = (uint8_t)lane;
     }
-    return -1;
 }
 
 static enum next global_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
@@ -243,13 +246,8 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
     }
     uint8_t *places[LANES];
     LANEWISE(mask, places[l] = (uint8_t *)(uintptr_t)addresses[l]);
-    const int twice = write && !insn->memory.strong && run->cluster->checks
-                          ? lane_overwrites(run, insn, &a, addresses, mask)
-                          : -1;
-    if (twice >= 0) {
-        (void)sim_report_pair(run, SIM_ERROR, "lane-race", twice, NULL,
-                              "two lanes of a warp store different values to one address of global memory");
-    }
+    const bool plain = write && !insn->memory.strong && run->cluster->checks;
+    check_lanes_apart(run, insn, &a, places, plain ? mask : 0);
     run->leaves_memory = write && !insn->memory.strong ? leaves_memory : NULL;
     touch_global_lanes(run, addresses, mask, a.bytes, access_flags(run, insn, write, false));
     run->warp->settled = write ? 0 : run->warp->settled;
@@ -340,6 +338,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     }
     struct store_values values = {{fill_values}, &a, ctas, offsets, mask};
     run->values = write && !insn->memory.strong ? &values.common : NULL;
+    check_lanes_apart(run, insn, &a, places, run->values != NULL && run->cluster->checks ? mask : 0);
     if (same && run->cluster->checks) {
         hazard_lanes(run, cta, offsets, mask, a.bytes, access_flags(run, insn, write, true));
         mbarrier_untouched(run, cta, offsets, mask, a.bytes, write);

@@ -145,7 +145,8 @@ RACE = "st.shared.u32 [%r2+{}], %r3;"
 def test_an_error_after_a_full_list_of_reviews_is_listed_and_counts(reviews, tmp_path):
     """Each load is a separate finding; the list holds 1000."""
     text = entry(
-        ".reg .b32 %r<8>; .shared .align 16 .b8 tile[16384]; mov.u32 %r2, tile; mov.u32 %r3, %tid.x;",
+        ".reg .b32 %r<8>; .shared .align 16 .b8 tile[16384]; mov.u32 %r2, tile;"
+        "mov.u32 %r3, %tid.x; shr.u32 %r3, %r3, 5;",
         *(f"ld.shared.u32 %r4, [%r2+{4 * i}];" for i in range(reviews)),
         "st.shared.u32 [%r2+16100], %r3;",
     )

@@ -29,7 +29,7 @@ def test_each_of_many_readers_has_to_precede_a_write(readers, mode):
             f"setp.eq.u32 %p2, %r3, {readers}; setp.eq.u32 %p3, %r3, {silent}; @%p2 bra SIGNAL; //",
             "ld.shared.u32 %r5, [%r2]; //READ",
             f"SIGNAL: @%p3 bra END; bar.sync 1, {32 * (readers + (silent > readers))}; {LATE}",
-            "@%p2 st.shared.u32 [%r2], %r1; //WRITE",
+            "@%p2 st.shared.u32 [%r2], %r3; //WRITE",
             "END:",
             block=32 * (readers + 1),
             mode=mode,

@@ -1,4 +1,4 @@
-"""What the lanes of a warp do to each other through global memory, lanes that pass by the instruction at which others
+"""What the lanes of a warp do to each other through memory, lanes that pass by the instruction at which others
 wait for them, and device memory that nobody has written: each fault beside its correct twin, in every mode."""
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from simulator.tests.sim_kit import MODES, Sim, body
 
 PAIRS = "shr.u32 %r7, %r1, 1; mul.wide.u32 %rd5, %r7, 4; add.s64 %rd5, %rd1, %rd5;"
 NEIGHBOUR = "xor.b32 %r7, %r1, 1; mul.wide.u32 %rd5, %r7, 4; add.s64 %rd5, %rd1, %rd5;"
+SHARED = "shr.u32 %r7, %r1, 1; mad.lo.u32 %r12, %r7, 4, %r10; shl.b32 %r8, %r1, 8;"
 SHIFTED = "add.u32 %r7, %r1, 1; mul.wide.u32 %rd5, %r7, 4; add.s64 %rd5, %rd1, %rd5;"
 UPPER = "and.b32 %r7, %r1, 16; setp.ne.u32 %p4, %r7, 0;"  # lanes 16 to 31
 KERNELS = {
     "two lanes store different values to a word": ((PAIRS, "st.global.u32 [%rd5], %r1;"), "error", "lane-race"),
     "two lanes store equal values to a word": ((PAIRS, "st.global.u32 [%rd5], %r7;"), "clean", ""),
+    "to a word of shared memory": ((SHARED, "st.shared.u32 [%r12], %r1;"), "error", "lane-race"),
+    "equal bytes of different registers": ((SHARED, "st.shared.u8 [%r12], %r8;"), "clean", ""),
     "each lane stores to its own word": ((NEIGHBOUR, "st.global.u32 [%rd5], %r1;"), "clean", ""),
     "a lane loads what its neighbour stored": (
         ("st.global.u32 [%rd4], %r1;", SHIFTED, "setp.lt.u32 %p4, %r1, 31; @%p4 ld.global.u32 %r8, [%rd5];"),

@@ -87,7 +87,7 @@ def test_every_reader_has_to_precede_a_write(readers):
         sim = run(
             "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], %r1; bar.sync 0;",
             f"setp.eq.u32 %p2, %r3, {readers}; setp.eq.u32 %p3, %r3, {silent}; @!%p2 ld.shared.u32 %r5, [%r2];",
-            f"@%p3 bra END; bar.sync 1, {32 * readers}; {LATE} @%p2 st.shared.u32 [%r2], %r1;",
+            f"@%p3 bra END; bar.sync 1, {32 * readers}; {LATE} @%p2 st.shared.u32 [%r2], %r3;",
             "END:",
             block=32 * (readers + 1),
         )
