@@ -144,6 +144,12 @@ static inline bool both_bare(unsigned a, unsigned b) {
     return (a & b & ACCESS_ATOMIC) != 0 && !both_strong(a, b);
 }
 
+/* True if something can race with an access of the flags `before`, but not with a later one of `flags`. */
+static inline bool hides(unsigned before, unsigned flags) {
+    return (flags & ACCESS_ATOMIC) != 0 &&
+           ((before & ACCESS_ATOMIC) == 0 || (before & ~flags & ACCESS_OF_CTA) != 0);
+}
+
 struct shadow;
 void shadow_make(struct cta *cta); /* sets cta->shadow */
 void shadow_reset(struct shadow *shadow);

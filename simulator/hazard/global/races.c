@@ -360,7 +360,7 @@ static inline bool meet(const struct line_access *access, const struct line_use 
     /* A later access ordered after this write is ordered after the uses that it covers, too.  Equal stores
      * without an order both stay: a third may differ from either. */
     return !((conflict || mine) && write && within(use->mask, access->mask)) ||
-           (wrote && verdict == SIM_REVIEW && roomy);
+           (wrote && verdict == SIM_REVIEW && roomy) || (order == ORDERED && hides(use->flags, access->flags));
 }
 
 static void report_forgotten(const struct line_access *access, uint64_t bytes[RECORD_WORDS]) {

@@ -170,15 +170,16 @@ static inline uint32_t meet(struct run *run, struct shadow_record *records, uint
         bool conflict = (record->bytes & touch->bytes) && (write || record->flags & ACCESS_WRITE) &&
                         !both_strong(record->flags, flags);
         bool same_index = record->clock_index == epoch->clock_index;
-        if (conflict && !plainly_ordered(run, record, touch, flags, epoch)) {
-            *quiet &= !check_conflict(run, record, touch, flags, epoch);
-        }
+        const bool told = conflict && !plainly_ordered(run, record, touch, flags, epoch) &&
+                          check_conflict(run, record, touch, flags, epoch);
+        *quiet &= !told;
         *varied |= conflict && same_index && varies(run, record, touch, flags, epoch);
         /* Drop the bytes of a record for which an order after the new access implies an order after it.  A
          * clock reaches the values of one index in order. */
         bool implied =
             write ? conflict || same_index || epoch->clock->acquired[record->clock_index] >= record->value
                   : !(record->flags & ACCESS_WRITE) && same_index;
+        implied &= (told && !is_own_index(run->warp, record->clock_index)) || !hides(record->flags, flags);
         const uint16_t left = (uint16_t)(implied ? record->bytes & ~touch->bytes : record->bytes);
         if (left != 0) {
             if (kept != i) {

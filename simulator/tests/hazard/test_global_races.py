@@ -163,6 +163,22 @@ def test_races_without_an_effect_on_chips_are_reviews():
     assert run(("ld.global.u32 %r5, [%rd4];",)) == ("clean", set())
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_an_atomic_does_not_hide_what_its_own_thread_did_before(mode):
+    """One thread sets a word and adds to it; another adds at any time."""
+    late = "@%p1 bra NOW; L: add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 3000; @%p3 bra L; NOW:"
+    add = late + " @!{1} bra END; red.relaxed.{0}.add.u32 [{2}], 1;"
+    lanes = "and.b32 %r8, %r1, 31; setp.eq.u32 %p6, %r8, 0; setp.eq.and.u32 %p5, %r1, 0, %p2; mov.u32 %r6, 0;"
+    over = add.format("gpu.global", "%p1", "%rd1"), add.format("cta.shared", "%p6", "%r10")
+    for lines, found in (
+        ("@%p5 st.global.u32 [%rd1], %r9;" + over[0], ("review", {"global-race"})),
+        ("@%p5 st.relaxed.gpu.global.u32 [%rd1], %r9;" + over[0], ("clean", set())),
+        ("@%p1 st.shared.u32 [%r10], %r9;" + over[1], ("review", {"write-race"})),
+        ("@%p1 st.shared.u32 [%r10], %r9; bar.sync 0;" + over[1], ("clean", set())),
+    ):
+        assert run((lanes, lines), mode) == found, lines
+
+
 ALONE = "setp.ne.u32 %p4, %r1, 0; @%p4 bra END;"  # one thread of each CTA
 
 

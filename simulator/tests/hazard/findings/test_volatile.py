@@ -76,6 +76,24 @@ EXTERN exchange(int *out) {  /* between warps of a block, as ordinary data */
     SYNC_BLOCK;
     out[64 * blockIdx.x + threadIdx.x] = room[63 - threadIdx.x];
 }
+EXTERN sequence(int *out) {  /* odd while the data change; read without one, and read again */
+    volatile int *number = out, *data = out + 32;
+    if (threadIdx.x != 0) return;
+    for (int i = 1; blockIdx.x == 0 && i < 4; i++) {
+        *number = 2 * i - 1;
+        FENCE;
+        *data = i;
+        FENCE;
+        *number = 2 * i;
+    }
+    for (int before = -1, after = 0; blockIdx.x == 1 && (before != after || after != 6);) {
+        before = *number;
+        FENCE;
+        out[64] = *data;
+        FENCE;
+        after = *number;
+    }
+}
 EXTERN signal(int *out) {  /* a flag behind a barrier and a fence, polled before it is set: right in both */
     __shared__ volatile int full;
     if (threadIdx.x == 0) full = 0;
@@ -93,6 +111,7 @@ FAULTS = {  # kernel: the kinds of its reviews
     "unlock": {"global-race"},
     "mailbox": {"global-race"},
     "flag": {"read-after-write-race", "write-after-read-race"},
+    "sequence": {"global-race"},
     "exchange": {"uninitialised-read", "read-after-write-race", "write-after-read-race"},
 }
 
