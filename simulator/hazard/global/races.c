@@ -439,7 +439,8 @@ static void note_fetch(struct line_access *access, struct line_uses *uses) {
     for (uint32_t i = 0; i < uses->count && !uses->stale; i++) {
         const struct line_use *use = use_at(uses, i);
         uses->stale = (use->flags & ACCESS_WRITE) && use->time.cluster + 1 != own &&
-                      !comes_after(access, &use->time) && !noticed(access, &use->time);
+                      !comes_after(access, &use->time) && !noticed(access, &use->time) &&
+                      !((use->flags & ACCESS_ATOMIC) && comes_later(access, &use->time));
     }
     access->stale = uses->stale;
 }

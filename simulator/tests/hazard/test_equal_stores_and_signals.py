@@ -44,6 +44,11 @@ KERNELS = {
         2,
         "review",
     ),
+    "the count lies in the line itself": (
+        [line.replace("[%rd2]", "[%rd1+124]") for line in (*TELL, SINGLE, "ld.global.u32 %r5, [%rd1];")],
+        2,
+        "review",
+    ),
     "a load after the poll, without a barrier": (
         (*TELL, "@!%p1 bra END;", POLL.format("", "relaxed", 1), "ld.global.u32 %r5, [%rd1];"),
         2,
