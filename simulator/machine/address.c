@@ -51,10 +51,10 @@ uint8_t *global_memory(struct run *run, uint64_t address, uint64_t bytes, int la
                          write ? "write" : "read", (unsigned long long)bytes);
     } else if (near != NULL && address - near->base < near->bytes + ((uint64_t)1 << 20)) {
         (void)sim_report(run, SIM_ERROR, "out-of-bounds", lane,
-                         "%s of %llu bytes at offset %llu of '%s', which has %llu bytes",
+                         "%s of %llu bytes at offset %llu of '%s', which has %llu bytes%s",
                          write ? "write" : "read", (unsigned long long)bytes,
                          (unsigned long long)(address - near->base), near->name,
-                         (unsigned long long)near->bytes);
+                         (unsigned long long)near->bytes, near->freed_bytes > 0 ? ": it has been freed" : "");
     } else {
         (void)sim_report(run, SIM_ERROR, "out-of-bounds", lane,
                          "%s of %llu bytes at global address %#llx, which belongs to no allocation",

@@ -112,7 +112,7 @@ static const struct advice {
      "take one element twice or a wrong one",
      "follow the rule of the element type, in the lanes or columns that the selector names"},
     {"out-of-bounds", "ld, st, copies: inside an allocation", "fault, or touch something else",
-     "correct the index or the size"},
+     "correct the index or the size, or free the memory later"},
     {"misaligned", "operands: aligned to the size of the access", "fault",
      "align the address, or use a narrower access"},
     {"bad-address", "state spaces: an address belongs to one", "fault", "use cvta, mapa or the right space"},
