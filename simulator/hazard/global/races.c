@@ -144,13 +144,16 @@ static struct judgement judge(const struct line_access *access, const struct lin
                               "nothing orders the two: no barrier, and no release and acquire of a flag"};
 }
 
+static bool is_own(const struct run *run, const struct line_use *use) {
+    return use->time.cluster == (uint32_t)run->cluster->number && use->warp == run->warp->number;
+}
+
 static enum sim_verdict report(const struct line_access *access, const struct line_use *use, enum order order) {
     struct run *run = access->run;
     const unsigned flags = access->flags;
     const uint64_t both[RECORD_WORDS] = {use->mask[0] & access->mask[0], use->mask[1] & access->mask[1]};
     const int byte = both[0] != 0 ? __builtin_ctzll(both[0]) : 64 + __builtin_ctzll(both[1]);
     const struct insn *other = &run->launch->module->code[use->pc];
-    const bool both_write = (flags & ACCESS_WRITE) && (use->flags & ACCESS_WRITE);
     const struct judgement judgement = judge(access, use, order, both);
     if (judgement.verdict == SIM_CLEAN) {
         return SIM_CLEAN;
@@ -158,9 +161,11 @@ static enum sim_verdict report(const struct line_access *access, const struct li
     const bool lost = releases_lost(run->launch) || flags_lost(run->cluster);
     char message[300];
     (void)snprintf(message, sizeof message, "%s global memory that %s %s: %s%s",
-                   flags & ACCESS_WRITE ? both_write ? "overwrites" : "writes" : "reads",
-                   use->time.cluster == run->cluster->number ? "another warp of the cluster"
-                                                             : "another cluster of the grid",
+                   flags & ACCESS_WRITE ? use->flags & ACCESS_WRITE ? "overwrites" : "writes" : "reads",
+                   is_own(run, use)
+                       ? use->flags & ACCESS_ASYNC ? "a bulk store of this warp" : "a store of this warp"
+                   : use->time.cluster == run->cluster->number ? "another warp of the cluster"
+                                                               : "another cluster of the grid",
                    use->flags & ACCESS_WRITE ? "writes" : "reads", judgement.why,
                    lost ? "; not judged: the launch uses more flags than the checks can follow" : "");
     const enum sim_verdict verdict = lost ? SIM_INCOMPLETE : judgement.verdict;
@@ -344,7 +349,10 @@ static inline bool meet(const struct line_access *access, const struct line_use 
                         bool roomy) {
     const struct run *run = access->run;
     const bool write = access->flags & ACCESS_WRITE, wrote = use->flags & ACCESS_WRITE;
-    const bool mine = use->time.cluster == (uint32_t)run->cluster->number && use->warp == run->warp->number;
+    /* Program order reaches neither from one proxy to the other nor from a bulk store to a bulk load. */
+    const bool mine =
+        is_own(run, use) &&
+        !(wrote && ((use->flags ^ access->flags) & ACCESS_ASYNC || (use->flags & ACCESS_ASYNC && !write)));
     const bool both = (write || wrote) && overlap(use->mask, access->mask);
     if (both && mine && !both_strong(use->flags, access->flags)) {
         check_lanes(access, use);

@@ -40,6 +40,24 @@ FAULTS = {
         "",
         "global-race",
     ),
+    "a lane reads its own bulk store": (
+        (BULK_STORE, "FIX ld.global.u32 %r5, [%rd1]; STORED:"),
+        "cp.async.bulk.wait_group 0;",
+        "cp.async.bulk.wait_group.read 0;",
+        "global-race",
+    ),
+    "a lane copies its own bulk store": (
+        (BULK_STORE, "FIX STORED:", BULK_LOAD),
+        "cp.async.bulk.wait_group 0;",
+        "cp.async.bulk.wait_group.read 0;",
+        "global-race",
+    ),
+    "a lane copies its own ordinary store": (
+        ("@%p1 st.global.u32 [%rd1], %r9; FIX", BULK_LOAD),
+        "fence.proxy.async;",
+        "",
+        "missing-proxy-fence",
+    ),
     "only the thread that polls comes after": (
         (FIRST, STORE, "bar.sync 0;", SET, OTHERS, WAIT, "FIX", LOAD),
         "bar.sync 0;",
@@ -129,6 +147,10 @@ FAULTS = {
 LAUNCH = {
     "two warps of a CTA": {"grid": 1},
     "a barrier before the last store, none after it": {"grid": 1},
+    **{
+        f"a lane {what} store": {"grid": 1}
+        for what in ("reads its own bulk", "copies its own bulk", "copies its own ordinary")
+    },
     "two CTAs of a cluster": {"cluster": 2},
     "ordinary stores, then a bulk copy": {"grid": 1},
     "the last of all adds up, but nothing orders the others' parts": {"grid": 4},
