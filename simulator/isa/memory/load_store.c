@@ -186,13 +186,12 @@ static bool leaves_memory(const struct run *run, uint64_t address, const uint64_
 static void check_lanes_apart(struct run *run, const struct insn *insn, const struct access *a,
                               uint8_t *const places[LANES], uint32_t mask) {
     enum { SLOTS = 64 };
-    const uint8_t *last = NULL;
     uint64_t taken = 0;
-    bool rising = true;
+    bool rising = mask == ALL_LANES;
     uint8_t slot_lane[SLOTS];
-    FOR_LANES(rest, mask) { /* mostly each lane's address is higher than the one before */
-        rising = rising && places[LANE(rest)] > last;
-        last = places[LANE(rest)];
+    for (int l = 1; mask == ALL_LANES && l < LANES;
+         l++) { /* mostly each lane's address is above the last one's */
+        rising &= places[l] > places[l - 1];
     }
     FOR_LANES(rest, rising ? 0 : mask) {
         const int lane = LANE(rest);
