@@ -203,7 +203,7 @@ def test_only_a_releasing_arrival_waits_for_stores_to_the_other_cta():
     room += "setp.eq.u32 %p1, %r4, 0;"
 
     def cycles(stores: int, order: str) -> int:
-        store = "@%p1 st.shared::cluster.v4.u32 [%r3], {%r1, %r1, %r1, %r1};" * stores
+        store = "@%p1 st.shared::cluster.v4.u32 [%r3], {%r2, %r2, %r2, %r2};" * stores
         meet = f"barrier.cluster.arrive{order}.aligned; barrier.cluster.wait.aligned;"
         sync = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; mov.u64 %rd2, %clock64;"
         return span(room, sync, store, meet, registers=SHARED, grid=2, cluster=2)

@@ -22,7 +22,7 @@ ADD = body(
     params=".param .u64 p, .param .u32 n",
 )
 RACE = body(
-    "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; st.shared.u32 [%r2], %r1;",
+    "mov.u32 %r1, %tid.x; shr.u32 %r1, %r1, 5; mov.u32 %r2, cell; st.shared.u32 [%r2], %r1;",
     registers=".shared .align 8 .b8 cell[8];",
 )
 

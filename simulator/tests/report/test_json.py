@@ -79,7 +79,7 @@ AWKWARD = 'a "quoted" back\\slash,\ta tab,\na line and \x01'
 FOUND = body(
     '.file 1 "first.cu"\n.file 2 "second.cuh"\n',
     "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; setp.lt.u32 %p1, %r1, 32;\n.loc 1 11 3",
-    "@%p1 st.shared.u32 [%r2], %r1;\n.loc 2 22 5",
+    "@%p1 st.shared.u32 [%r2], %r2;\n.loc 2 22 5",
     "@!%p1 ld.shared.u32 %r3, [%r2];",
     registers=".shared .align 8 .b8 cell[8];",
 ).replace('.file 1 "first.cu"\n.file 2 "second.cuh"\n', "")
@@ -103,7 +103,7 @@ def test_every_member_of_a_finding_is_in_the_report(tmp_path):
     assert (found["ptx_line"], found["other_ptx_line"]) == (at, other)
     assert (found["source"], found["other_source"]) == ("second.cuh:22", "first.cu:11")
     assert found["ptx"] == "@!%p1 ld.shared.u32 %r3, [%r2];"
-    assert found["other_ptx"] == "@%p1 st.shared.u32 [%r2], %r1;"
+    assert found["other_ptx"] == "@%p1 st.shared.u32 [%r2], %r2;"
     assert (found["warp"], found["lane"], found["offset"], found["times"]) == (1, -1, 1024, 7)
     assert found["cta"] == [0, 0, 0]
     assert report["verdict"] == "error"
