@@ -83,9 +83,9 @@ def restrict(folder: Path, opened: int, on_cuda: bool) -> str:
     where = _separate(with_user=not on_cuda)
     _mount("none", Path("/"), "none", _RECURSIVE_PRIVATE, "")
     copies = {folder: _copy(folder, opened)}
-    if not on_cuda:
-        copies |= {_DEVICE_FOLDER / name: _copy(_DEVICE_FOLDER / name) for name in DEVICES}
     _set_attributes(Path("/"), _RECURSIVE, set=_READ_ONLY)
+    if not on_cuda:  # read-only too, which keeps their modes and times; a device itself can be written to all the same
+        copies |= {_DEVICE_FOLDER / name: _copy(_DEVICE_FOLDER / name) for name in DEVICES}
     for path in (Path("/proc"), SHARED_MEMORY) if on_cuda else ():
         with contextlib.suppress(kernel.Refused):  # not a mount of its own, or read-only from the start
             _set_attributes(path, 0, clear=_READ_ONLY)

@@ -220,6 +220,7 @@ TRIED = {
     "make a folder elsewhere": lambda: (elsewhere / "folder").mkdir(),
     "link elsewhere": lambda: (elsewhere / "link").symlink_to("/"),
     "change a mode of the kernel's": lambda: Path("/proc/uptime").chmod(0o444),
+    "change a mode of a device's": lambda: Path("/dev/null").chmod(0o666),
     "change a flag of its folder": lambda: change_flags(scratch),
     "take a name from others' sockets": take_name,
     "write a core": lambda: 1 / (resource.getrlimit(resource.RLIMIT_CORE)[1] > 1),  # 1: not to a program either
