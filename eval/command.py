@@ -13,6 +13,7 @@ import contextlib
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -221,7 +222,7 @@ def main(arguments: list[str]) -> int:
         return _judge(options, closed)
     except outlets.OutletError as error:  # standard output takes nothing
         tell(error.strerror)
-        outlets.abandon_stdout()
+        outlets.abandon(sys.stdout)
         return protocol.EXIT_USAGE
     finally:
         if options.record is not None:

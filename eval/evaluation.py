@@ -259,7 +259,7 @@ def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) 
             sys.stdout.flush()
         except OSError as error:
             tell(f"standard output: {error.strerror}: the report is lost")
-            outlets.abandon_stdout()
+            outlets.abandon(sys.stdout)
     elif out.broken is not None:
         tell(f"{protocol.FD_VARIABLE}: {out.broken.strerror}: results are lost")
         return protocol.EXIT_NO_DESCRIPTOR

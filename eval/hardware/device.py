@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from eval.output.outlets import whisper
 from reference.device import default_device
 from reference.problems import PROBLEMS
 
@@ -71,9 +72,8 @@ def device_for(submission: Path) -> torch.device:
         return torch.device("cpu")  # these backends take tensors in host memory
     if asked != "auto" or not (reasons := why_no_gpu(submission)):
         return device
-    print(
+    whisper(
         f"nvfp4 eval: NO BACKEND RUNS ON THIS GPU ({torch.cuda.get_device_name()}), so the CPU is used\n{reasons}\n"
-        "  `--device cpu` uses the CPU without this message; `--device cuda` tries the GPU anyway",
-        file=sys.stderr,
+        "  `--device cpu` uses the CPU without this message; `--device cuda` tries the GPU anyway"
     )
     return torch.device("cpu")

@@ -11,15 +11,22 @@ import stat
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from eval.output.text import TOLD_CHARACTERS, one_line, shortened
 
 
+def whisper(line: str) -> None:
+    """Writes a line to standard error; if that takes none, later lines go nowhere, and the run goes on."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        abandon(sys.stderr)
+
+
 def tell(text: object) -> None:
-    """Writes a line to standard error, if it is open."""
-    with contextlib.suppress(OSError, ValueError):
-        print(f"nvfp4 eval: {one_line(shortened(str(text), TOLD_CHARACTERS))}", file=sys.stderr, flush=True)
+    """Writes a message to standard error, as one line."""
+    whisper(f"nvfp4 eval: {one_line(shortened(str(text), TOLD_CHARACTERS))}")
 
 
 class OutletError(OSError):
@@ -69,11 +76,11 @@ def say(text: str) -> None:
         raise OutletError(error.errno, f"standard output: {error.strerror}") from error
 
 
-def abandon_stdout() -> None:
-    """Lets the interpreter exit without an error message after standard output broke."""
+def abandon(stream: TextIO) -> None:
+    """Lets the interpreter exit without an error after a stream broke: the rest of it goes nowhere."""
     null = os.open(os.devnull, os.O_WRONLY)
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, stream.fileno())
     os.close(null)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from eval.comparison import WIDEST, Comparison, words
 from eval.hardware import chip
 from eval.output import origin, record
+from eval.output.outlets import whisper
 from eval.output.record import Given
 from eval.output.text import clean, one_line
 from eval.stats import PAIRED_CONFIDENCE, Ratio, paired_interval, relative_spread
@@ -49,7 +49,7 @@ def progress(title: str, total: int) -> Callable[..., None]:
     def step(what: str, part: str = "") -> None:
         nonlocal done
         done += not part
-        print(f"{title} {done}/{total}: {what}{part and ': '}{part}", file=sys.stderr, flush=True)
+        whisper(f"{title} {done}/{total}: {what}{part and ': '}{part}")
 
     return step
 

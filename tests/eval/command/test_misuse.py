@@ -243,6 +243,14 @@ def test_other_streams_may_be_closed(cases, tmp_path, descriptors):
     assert json.loads((tmp_path / "out.json").read_text())["complete"]
 
 
+def test_standard_error_that_takes_nothing_loses_no_report(cases):
+    def full():
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
+
+    outcome = judged(common(cases), prepare=full)
+    assert outcome.code == 0 and "2 of 2 tests pass" in outcome.out, outcome
+
+
 def test_a_record_that_its_file_does_not_take_is_put_elsewhere(cases, tmp_path):
     (tmp_path / "tmp").mkdir()
 

@@ -96,14 +96,14 @@ def test_a_broken_standard_output_is_replaced_by_the_null_device(monkeypatch, tm
         monkeypatch.setattr(sys, "stdout", file)
         gc.collect()  # what other tests have left must not be closed while descriptors are counted
         before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-        outlets.abandon_stdout()
+        outlets.abandon(sys.stdout)
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
         file.write("lost")
         file.flush()
         assert os.fstat(file.fileno()).st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116
     assert (tmp_path / "out").read_text() == ""
     monkeypatch.setattr(sys, "stdout", None)
-    outlets.abandon_stdout()
+    outlets.abandon(sys.stdout)
 
 
 def test_a_record_is_rescued_into_the_temporary_folder(monkeypatch, tmp_path):
