@@ -156,7 +156,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     for name in ("submission", "baseline"):  # before it is read
         if (path := getattr(options, name)) and not _is_file(path):
-            parser.error(f"--{name}: {path} does not exist or cannot be read")
+            wrong = "is no file that can be read" if os.path.lexists(path) else "does not exist"
+            parser.error(f"--{name}: {path} {wrong}")
     options.case_file = CaseFile(options.cases) if options.cases else None
     options.problem = _problem(options, parser)
     usual = "full.txt" if options.data == FULL else "test.txt" if options.mode == "test" else "benchmark.txt"

@@ -22,8 +22,9 @@ def unusable() -> str:
     if not LIBRARY.is_file():
         again = f" with BUILD={os.environ['BUILD']}" if os.environ.get("BUILD") else ""
         return f"{LIBRARY} does not exist; run `make build`{again}"
-    try:
-        tempfile.gettempdir()
-    except OSError as error:
-        return f"TMPDIR: {error.strerror}"
+    for name, look in (("the current folder", os.getcwd), ("TMPDIR", tempfile.gettempdir)):
+        try:
+            look()
+        except OSError as error:
+            return f"{name}: {error.strerror}"
     return ""

@@ -128,7 +128,7 @@ def test_a_case_file_that_asks_for_the_impossible_is_a_bad_case_file(tmp_path, c
 
 def test_a_submission_that_waits_for_a_writer_is_no_file(cases, tmp_path):
     os.mkfifo(tmp_path / "fifo")
-    told(judged(("test", cases, "--submission", tmp_path / "fifo")), 2, "fifo does not exist or cannot be read")
+    told(judged(("test", cases, "--submission", tmp_path / "fifo")), 2, "fifo is no file that can be read")
 
 
 def test_a_name_in_two_lines_forges_none(cases, tmp_path):
@@ -157,7 +157,7 @@ def test_a_byte_order_mark_is_no_harm(cases):
         (("--json", "{tmp}/none/out.json"), "is not a folder"),
         (("--json", "{tmp}/" + "x" * 5000), "name too long"),
         (("--json", "{tmp}/fifo"), "No such device or address"),
-        (("--submission", "{tmp}"), "does not exist or cannot be read"),
+        (("--submission", "{tmp}"), "is no file that can be read"),
         (("--submission", "{tmp}/\x1b[31m"), r"\x1b[31m does not exist"),
         (("--submission", "x" * 5000), "does not exist"),
         (("--device", "\x1b[2J"), "'; expected cpu or cuda"),
@@ -393,6 +393,15 @@ def test_a_setting_that_cannot_work_is_not_the_submissions_fault(cases, wrong, t
         env={**os.environ, **wrong}, preexec_fn=None if wrong else limit, capture_output=True, text=True,
     )  # fmt: skip
     told(Outcome(done.returncode, done.stdout, done.stderr), 2, text)
+
+
+def test_a_current_folder_that_is_gone_is_told(cases, tmp_path):
+    def leave():
+        (tmp_path / "gone").mkdir()
+        os.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+
+    told(judged(common(cases), prepare=leave), 2, "the current folder: No such file or directory")
 
 
 def test_the_record_overwrites_no_file_that_the_run_reads(cases, tmp_path):
