@@ -57,7 +57,7 @@ def run_folder() -> Path:
     global _folder, _descriptor, _folder_owner, _free
     with _folder_lock:
         if _folder is None or _folder_owner != os.getpid():
-            _folder, _folder_owner = Path(tempfile.mkdtemp(prefix="eval-")), os.getpid()
+            _folder, _folder_owner = Path(tempfile.mkdtemp(prefix="eval-")).resolve(), os.getpid()
             _descriptor = os.open(_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             _scratch.clear()
             _free = _free_now()

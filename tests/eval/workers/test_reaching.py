@@ -22,7 +22,7 @@ import torch
 from eval import sandbox
 from eval.cases import parse_case
 from eval.output.text import clean
-from eval.sandbox import kernel, landlock
+from eval.sandbox import kernel, landlock, lifetime
 from eval.supervisor import Limits, run_test
 from eval.workers.process import SURVIVED
 from eval.workers.worker import Failure, _blamed
@@ -211,6 +211,17 @@ def test_a_submission_in_shared_memory_is_refused_with_the_reason(root):
         command = [sys.executable, root / "eval" / "eval.py", "test", "--device", "cpu", "--submission", path]
         done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and f"{path} lies in /dev, and a worker on a CPU has a /dev of its own" in done.stderr
+
+
+def test_a_link_to_shared_memory_may_be_the_folder_for_temporary_files(tmp_path, monkeypatch):
+    """A worker on a CPU has a /dev/shm of its own, in which its folder must lie."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        (tmp_path / "link").symlink_to(folder)
+        lifetime.remove_run_folder()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "link"))
+        result = judged("settings")
+        lifetime.remove_run_folder()
+    assert result.passed, result.error
 
 
 def test_a_submission_that_kills_whatever_it_can_kills_itself_alone():
