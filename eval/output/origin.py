@@ -34,7 +34,7 @@ class Library(NamedTuple):
     sha256: str
 
 
-_digests: dict[tuple[int, ...], str] = {}  # by the file's identity, size and time
+_digests: dict[tuple[int, ...], str] = {}  # by the file's identity, size and last change, a time that no one can set
 
 
 def _digest_of(path: str, size: int) -> str:
@@ -60,7 +60,7 @@ def digest(path: Path, most_bytes: int = MOST_HASHED_BYTES) -> tuple[str, int]:
         status = os.fstat(found)
         if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
             return "", 0
-        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
         if key not in _digests:
             _digests[key] = _digest_of(f"/proc/self/fd/{found}", status.st_size)
         return _digests[key], status.st_size
