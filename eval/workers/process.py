@@ -84,7 +84,8 @@ class WorkerProcess:
     def _ending(self) -> str:
         if self._code is not None and self._code < 0:
             with contextlib.suppress(ValueError):  # real-time signals have no names
-                return f"signal {signal.Signals(-self._code).name}"
+                hint = ", as when memory runs out" if -self._code == signal.SIGKILL else ""
+                return f"signal {signal.Signals(-self._code).name}{hint}"
             return f"signal {-self._code}"
         return f"exit code {self._code}"
 

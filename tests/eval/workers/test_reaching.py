@@ -226,7 +226,7 @@ def test_a_link_to_shared_memory_may_be_the_folder_for_temporary_files(tmp_path,
 
 def test_a_submission_that_kills_whatever_it_can_kills_itself_alone():
     result = judged("kills_all", within_s=60)
-    assert re.match("the worker ended by itself: signal SIGKILL", result.error), result.error
+    assert re.match("the worker ended by itself: signal SIGKILL, as when memory runs out", result.error), result.error
 
 
 def test_a_log_without_end_and_a_spoilt_error_are_read_all_the_same():
