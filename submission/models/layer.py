@@ -64,7 +64,8 @@ class Layer(torch.nn.Module):
         return rows if rows.stride(1) == 1 else rows.contiguous(), _DTYPES[x.dtype]
 
     @staticmethod
-    def _with_shape_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """A result's rows with x's shape, but for their width."""
+    def _with_shape_of(x: torch.Tensor, y: torch.Tensor, **others: torch.Tensor | None) -> torch.Tensor:
+        """A result's rows with x's shape, but for their width.  others: what else has no derivative, by name."""
         y = y.view(*x.shape[:-1], y.shape[-1])
-        return without_derivative(y, x=x) if x.requires_grad or forward_ad._current_level >= 0 else y
+        wanted = x.requires_grad or any(one is not None and one.requires_grad for one in others.values())
+        return without_derivative(y, x=x, **others) if wanted or forward_ad._current_level >= 0 else y

@@ -150,6 +150,7 @@ class MoE(Layer):
         for none; weights (..., choices): their weights, None for ones.
         """
         rows, dtype = self._rows(x, self.hidden)
+        given = weights
         if ids is None:
             if weights is not None:
                 raise ValueError("weights are given without ids; expected both, or none for this module's router")
@@ -163,4 +164,4 @@ class MoE(Layer):
             choices = ids.shape[-1]
             placed = route_ids(ids.reshape(-1, choices), self.router.shape[0])
             weights = None if weights is None else weights.detach().reshape(-1, choices)
-        return self._with_shape_of(x, self.experts(rows, placed, weights, dtype))
+        return self._with_shape_of(x, self.experts(rows, placed, weights, dtype), weights=given)

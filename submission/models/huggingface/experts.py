@@ -150,7 +150,8 @@ def experts_forward(
     placed = route_ids(top_k_index.contiguous(), experts.count)
     between = partial(_between, self) if experts.activation is None else None
     norm = self.post_expert_norm if _trait(self, "has_post_expert_norm") else None
-    return experts(rows, placed, top_k_weights.contiguous(), dtype, between, norm).to(hidden_states.dtype)
+    found = experts(rows, placed, top_k_weights.contiguous(), dtype, between, norm)
+    return experts._with_shape_of(hidden_states, found, top_k_weights=top_k_weights).to(hidden_states.dtype)
 
 
 def _llama4_forward(self: torch.nn.Module, hidden_states: torch.Tensor) -> torch.Tensor:

@@ -318,6 +318,14 @@ def test_a_backward_pass_is_refused(make):
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)  # imported by each call that reads a file
     with pytest.raises(ImportError, match="a checkpoint's files need the package safetensors: pip install safetensors"):
+def test_a_mixture_refuses_a_backward_pass_to_another_routers_weights():
+    moe, x, ids = MoE.random(64, 64, 3, 2), torch.randn(4, 64), torch.zeros(4, 2, dtype=torch.int64)
+    weights = torch.rand(4, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="asks for the gradient of weights, and these operators have none"):
+        (moe(x, ids, weights).sum() + weights.sum()).backward()
+    assert torch.equal(moe(x, ids, weights), moe(x, ids, weights.detach()))
+
+
         GatedMLP.load("x.safetensors")
 
 

@@ -11,7 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from submission import MoE
 from tests.submission.models.huggingface.published_kit import (
+    ALL_EXPERTS_FUNCTIONS,
     AutoModelForCausalLM,
     Nvfp4GemmConfig,
     Published,
@@ -327,3 +329,14 @@ def test_tensor_parallelism():
 def test_configurations(options, error, message):
     with pytest.raises(error, match=message):
         Nvfp4GemmConfig(**options)
+
+
+def test_experts_refuse_a_backward_pass_to_their_input():
+    """Also where the weights need no gradient, and beside a residual, where it would be wrong without a word."""
+    experts, x = MoE.random(64, 64, 3, 2).experts, torch.randn(4, 64, requires_grad=True)
+    module = SimpleNamespace(nvfp4=experts, has_post_expert_norm=False)
+    found = ALL_EXPERTS_FUNCTIONS.get_interface("nvfp4_gemm", None)(
+        module, x, torch.zeros(4, 2, dtype=torch.int64), torch.ones(4, 2)
+    )
+    with pytest.raises(RuntimeError, match="asks for the gradient of x, and these operators have none"):
+        (x + found).sum().backward()
