@@ -61,7 +61,8 @@ class Layer(torch.nn.Module):
         rows = x.detach().reshape(-1, width)
         if width % K_MULTIPLE:
             rows = torch.nn.functional.pad(rows, (0, -width % K_MULTIPLE))
-        return rows if rows.stride(1) == 1 else rows.contiguous(), _DTYPES[x.dtype]
+        apart = rows.stride(1) == 1 and rows.stride(0) >= width  # not so if x is expanded
+        return rows if apart else rows.contiguous(), _DTYPES[x.dtype]
 
     @staticmethod
     def _with_shape_of(x: torch.Tensor, y: torch.Tensor, **others: torch.Tensor | None) -> torch.Tensor:

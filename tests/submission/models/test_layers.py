@@ -293,6 +293,9 @@ def test_a_module_takes_any_strides_and_refuses_other_inputs_by_name(make):
     wide = torch.zeros(12, 200)
     wide[::2, 8:136] = x
     assert torch.equal(module(wide[::2, 8:136]), want)
+    assert torch.equal(module(x[:1].expand(6, 128)), module(x[:1].repeat(6, 1)))
+    overlapping = x.flatten().unfold(0, 128, 64)
+    assert torch.equal(module(overlapping), module(overlapping.clone()))
     for wrong, words in (
         (x[:, :64], r"x has shape \(6, 64\); expected \(\.\.\., 128\)"),
         (x.double(), "x has dtype torch.float64; expected torch.float32 or torch.float16 or torch.bfloat16"),
