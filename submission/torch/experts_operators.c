@@ -199,7 +199,7 @@ static int32_t run_either(struct torch_call *call, bool nvfp4) {
         .weights = options.weights,
         .output = options.output,
         .activation = options.activation,
-        .limit = (float)activation[LIMIT].number,
+        .limit = library_limit(activation[LIMIT].number),
         .alpha = options.plain ? 0 : library_alpha(activation[ALPHA].number),
         .beta = (float)activation[BETA].number,
     };

@@ -163,7 +163,7 @@ static int32_t gated(struct torch_call *call, bool nvfp4) {
         .bias_gate = tensor_at(call, first + BIAS_GATE),
         .bias_up = tensor_at(call, first + BIAS_UP),
         .args = {.products = CUSTOM_KERNEL_PRODUCTS_GATED,
-                 .limit = (float)activation[LIMIT].number,
+                 .limit = library_limit(activation[LIMIT].number),
                  .alpha = library_alpha(activation[ALPHA].number),
                  .beta = (float)activation[BETA].number},
     };

@@ -3,6 +3,7 @@
 #define TORCH_OPERANDS_H
 
 #include <float.h>
+#include <math.h>
 
 #include "scale_factors.h"
 
@@ -52,6 +53,12 @@ int32_t read_numbers(const struct torch_tensor *numbers, int64_t count, const st
 /* alpha for the library, where 0 stands for 1; so small a number gives the same sigmoid as 0. */
 static inline float library_alpha(double alpha) {
     return (float)alpha == 0 ? FLT_TRUE_MIN : (float)alpha;
+}
+
+/* limit for the library, where 0 stands for none: no other number becomes 0. */
+static inline float library_limit(double limit) {
+    const float found = (float)limit;
+    return found == 0 && limit != 0 ? copysignf(FLT_TRUE_MIN, found) : found;
 }
 
 #define DTYPES_OF_16_BITS (DTYPE_SET(DTYPE_float16) | DTYPE_SET(DTYPE_bfloat16))

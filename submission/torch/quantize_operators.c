@@ -91,7 +91,7 @@ static int32_t run_either(struct torch_call *call, const struct torch_tensor *re
     struct custom_kernel_quantize_args args = {
         .struct_bytes = sizeof args,
         .epsilon = (float)argument[EPSILON].number,
-        .limit = (float)argument[LIMIT].number,
+        .limit = library_limit(argument[LIMIT].number),
         .beta = (float)argument[BETA].number,
     };
     void *data;

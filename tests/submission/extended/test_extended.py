@@ -121,6 +121,8 @@ def test_the_defaults_are_the_dual_gemm_bit_by_bit():
     args = case.arguments(True)
     assert torch.equal(gated_gemm(*args), dual_gemm(*args))
     assert torch.equal(gated_gemm(*args, limit=torch.inf), dual_gemm(*args))
+    assert dual_gemm(*args).abs().max() > 1
+    assert gated_gemm(*args, limit=1e-50).abs().max() == 0, "a limit below float32's numbers is still one"
     halved = torch.full((), 0.5)
     assert not torch.equal(gated_gemm(*args, scale_up=halved), dual_gemm(*args))
 
@@ -188,6 +190,7 @@ def test_torchs_own_checks_and_fake_tensors_know_the_operator():
         ({"scale_up": torch.ones(1, dtype=torch.int32)}, "scale_up has dtype torch.int32"),
         ({"scale_c": torch.ones(1)}, "scale_c is "),
         ({"limit": -1.0}, "limit is -1"),
+        ({"limit": -1e-50}, "limit is -"),
         ({"alpha": float("nan")}, "alpha is nan"),
         ({"beta": float("inf")}, "beta is inf"),
         ({"activation": "gelu"}, "activation is 'gelu'; expected one of silu, gelu_tanh, relu2"),
