@@ -144,10 +144,9 @@ static int32_t read_addresses(const struct torch_call *call, int first, bool nvf
     const struct torch_tensor *a = tensor_at(call, A);
     const struct torch_shape of_experts = {.dimensions = 1, .sizes = {args->experts}},
                              of_columns = shape_2d(args->experts, args->n),
-                             of_tokens = {
-                                 .dimensions = (int)a->dimensions - 1,
-                                 .sizes = {args->a_index != NULL ? args->rows : a->sizes[0], a->sizes[1]},
-                                 .order = {0, 1}};
+                             of_tokens = {.dimensions = (int)a->dimensions - 1,
+                                          .sizes = {a->dimensions == 2 ? args->rows : a->sizes[0], a->sizes[1]},
+                                          .order = {0, 1}};
     const void **codes[] = {&args->a, &args->b1, &args->b2};
     for (int i = 0; i < 3; i++) {
         void *found = NULL;
@@ -180,8 +179,13 @@ static int32_t read_rows(const struct torch_tensor *rows, const struct torch_ten
     const struct torch_shape shape = {.dimensions = 1, .sizes = {elements_of(rows)}};
     RETURN_IF_FAILED(check_tensor(rows, DTYPE_SET(DTYPE_int32), &shape, a));
     RETURN_IF_FAILED(tensor_data(rows, &found));
-    args->a_index = found;
-    args->a_rows = args->rows;
+    if (elements_of(rows) > 0) { /* else there is nothing to gather, and `rows` has no address */
+        if (args->rows == 0) {
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "a has no rows; expected some beside rows");
+        }
+        args->a_index = found;
+        args->a_rows = args->rows;
+    }
     args->rows = elements_of(rows);
     return CUSTOM_KERNEL_OK;
 }

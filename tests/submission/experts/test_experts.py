@@ -253,11 +253,13 @@ def test_rows_of_16_bits_are_multiplied_as_they_are():
     )
     named = {"rows": rows[:3].contiguous()}  # all that counts has: what it leaves out is not written
     assert set(torch.library.opcheck(operator, (*given[:7], given[7] | PLAIN), named).values()) == {"SUCCESS"}
+    assert grouped_plain_gemm(a, *experts, rows=rows[:0], **options).shape == (0, experts[0].shape[1])
     codes, sfa = quantize_nvfp4(a)
     for given, more, words in (
         ((codes, *experts), {}, "a has dtype torch.uint8; expected torch.float16 or torch.bfloat16, as sfa is None"),
         ((a, experts[0], sfa, experts[2]), {}, "a has dtype torch.bfloat16; expected torch.float4_e2m1fn_x2 or"),
         ((codes, experts[0], sfa, experts[2]), {"rows": rows}, "rows is given and a has shape .* expected 16-bit a"),
+        ((a[:0], *experts), {"rows": rows}, "a has no rows; expected some beside rows"),
         ((a, *experts), {"rows": rows.long()}, "rows has dtype torch.int64; expected torch.int32"),
     ):
         with pytest.raises(RuntimeError, match=words):
