@@ -304,7 +304,7 @@ OPTIONS = _all_options()
 
 def activation_of(activation: str | None, known: dict[str | None, int]) -> int:
     """An activation's number among `known`.  Raises ValueError if it is not there."""
-    if activation not in known:
+    if not isinstance(activation, str | None) or activation not in known:
         other = " or None" if None in known else ""
         raise ValueError(f"activation is {activation!r}; expected one of {', '.join(ACTIVATIONS)}{other}")
     return known[activation]
@@ -319,12 +319,12 @@ def other_options(
 ) -> int:
     """The integer for arguments that OPTIONS lacks, such as a list of layouts.  Raises ValueError for wrong ones."""
     pair = layout_pair(scale_layout)
-    if (None, out_dtype, APART) not in OPTIONS:
+    if not isinstance(out_dtype, str | torch.dtype) or (None, out_dtype, APART) not in OPTIONS:
         shown, wanted = (
             (out_dtype, ", or the first two's dtypes") if isinstance(out_dtype, torch.dtype) else (repr(out_dtype), "")
         )
         raise ValueError(f"out_dtype is {shown}; expected one of {', '.join(OUTPUTS)}{wanted}")
-    if weights not in WEIGHTS:
+    if not isinstance(weights, str) or weights not in WEIGHTS:
         raise ValueError(f"weights is {weights!r}; expected one of {', '.join(WEIGHTS)}")
     return OPTIONS[pair, out_dtype, weights] | activation_of(activation, activations)
 

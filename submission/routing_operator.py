@@ -52,7 +52,11 @@ def route_logits(
 
     CPU or CUDA, on the device's current queue.  Raises RuntimeError or ValueError, naming the argument.
     """
-    found = _route(logits, top_k, logits.shape[-1] if experts is None else experts, normalize, expert_map)
+    if not isinstance(logits, torch.Tensor):
+        raise TypeError(f"logits is {logits!r:.40}; expected a torch.Tensor")
+    if experts is None:
+        experts = logits.shape[-1] if logits.dim() > 0 else 0
+    found = _route(logits, top_k, experts, normalize, expert_map)
     if found[3].requires_grad or forward_ad._current_level >= 0:
         return without_derivative(found, logits=logits)
     return found

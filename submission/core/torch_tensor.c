@@ -166,10 +166,11 @@ int32_t check_strides(const struct torch_tensor *tensor, const struct torch_shap
 }
 
 struct shape_text device_text(const struct torch_tensor *tensor) {
-    struct shape_text text = {"cpu"};
-    if (tensor->device != TORCH_CPU) {
-        (void)snprintf(text.text, sizeof text.text, "%s:%d",
-                       tensor->device == TORCH_CUDA ? "cuda" : "another device", tensor->device_index);
+    struct shape_text text = {"another device"};
+    if (tensor->device == TORCH_CPU) {
+        (void)snprintf(text.text, sizeof text.text, "cpu");
+    } else if (tensor->device == TORCH_CUDA) {
+        (void)snprintf(text.text, sizeof text.text, "cuda:%d", tensor->device_index);
     }
     return text;
 }

@@ -157,11 +157,12 @@ class MoE(Layer):
             *placed, weights = self._placed(x.detach().reshape(-1, self.hidden))
         else:
             for name, one in (("ids", ids), ("weights", ids if weights is None else weights)):
-                if one.shape[:-1] != x.shape[:-1] or one.shape != ids.shape:
-                    raise ValueError(
-                        f"{name} has shape {tuple(one.shape)}; expected {(*x.shape[:-1], ids.shape[-1])}, as x and ids"
-                    )
-            choices = ids.shape[-1]
+                if not isinstance(one, torch.Tensor):
+                    raise TypeError(f"{name} is {one!r:.40}; expected a torch.Tensor")
+                choices = ids.shape[-1] if ids.dim() > 0 else 1
+                wanted = (*x.shape[:-1], max(choices, 1))
+                if one.shape != wanted:
+                    raise ValueError(f"{name} has shape {tuple(one.shape)}; expected {wanted}, as x and ids")
             placed = route_ids(ids.reshape(-1, choices), self.router.shape[0])
             weights = None if weights is None else weights.detach().reshape(-1, choices)
         return self._with_shape_of(x, self.experts(rows, placed, weights, dtype), weights=given)

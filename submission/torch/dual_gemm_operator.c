@@ -1,8 +1,5 @@
 /* torch.ops.nvfp4_gemm.dual_gemm and its overload .out; submission/torch_operator.py describes the arguments.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "../core/checks.h"
 #include "operands.h"
 
@@ -126,7 +123,7 @@ static int32_t run(struct torch_call *call) {
 }
 
 static int32_t run_out(struct torch_call *call) {
-    enum { OUT = INPUTS, OPTIONS, MESSAGE_BYTES = 512 };
+    enum { OUT = INPUTS, OPTIONS };
     struct custom_kernel_args args;
     struct torch_shape shape;
     call->argument[OUT].tensor.name = "out"; /* the public function's name of it */
@@ -138,12 +135,7 @@ static int32_t run_out(struct torch_call *call) {
                            "out is at %p; expected an address aligned to %d bytes", args.c,
                            POINTER_ALIGNMENT_BYTES);
     }
-    const int32_t status = custom_kernel(&args);
-    char message[MESSAGE_BYTES];
-    (void)snprintf(message, sizeof message, "%s", custom_kernel_message());
-    return status != CUSTOM_KERNEL_OK && strncmp(message, "c ", 2) == 0
-               ? set_message(status, "out%s", message + 1)
-               : status;
+    return name_message(custom_kernel(&args), "c", "out");
 }
 
 TORCH_OPERATOR(dual_gemm, "dual_gemm(" TENSORS OPTION ") -> Tensor", run)

@@ -228,7 +228,11 @@ static int32_t run_either(struct torch_call *call, bool nvfp4) {
         args.a_rows = 0;
         args.backend = CUSTOM_KERNEL_BACKEND_CPU;
     }
-    return custom_kernel_experts(&args);
+    const int32_t status = custom_kernel_experts(&args);
+    if (options.plain) {
+        (void)name_plain(status);
+    }
+    return options.ends ? name_message(status, "counts", "offsets") : status;
 }
 
 static int32_t run(struct torch_call *call) {

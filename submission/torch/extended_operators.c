@@ -183,7 +183,7 @@ static int32_t plain(struct torch_call *call, bool nvfp4) {
         .bias_gate = tensor_at(call, nvfp4 ? SCALE + 1 : SCALE),
         .args = {.products = CUSTOM_KERNEL_PRODUCTS_PLAIN},
     };
-    return run(call, OPTIONS, nvfp4, &given);
+    return name_plain(run(call, OPTIONS, nvfp4, &given));
 }
 
 static int32_t run_gated(struct torch_call *call) {

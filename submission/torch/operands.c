@@ -1,5 +1,8 @@
 #include "operands.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "../core/checks.h"
 
 /* The fields of `options`. */
@@ -47,6 +50,24 @@ int32_t read_options(const struct torch_call *call, int place, int64_t allowed, 
         "weights 0, 1, 8, 32 or 64 in bits 12-19 and an activation in bits 22-25, of which the operator takes "
         "%#llx",
         (unsigned long long)given, FACTOR_LAYOUTS, nvfp4 ? "2" : "0 or 1", (unsigned long long)allowed);
+}
+
+int32_t name_message(int32_t status, const char *name, const char *callers) {
+    enum { MESSAGE_BYTES = 512 };
+    const char *message = custom_kernel_message();
+    const size_t length = strlen(name);
+    char rest[MESSAGE_BYTES];
+    if (status == CUSTOM_KERNEL_OK || strncmp(message, name, length) != 0 || message[length] != ' ') {
+        return status;
+    }
+    (void)snprintf(rest, sizeof rest, "%s", message + length); /* set_message() overwrites the message */
+    return set_message(status, "%s%s", callers, rest);
+}
+
+int32_t name_plain(int32_t status) {
+    (void)name_message(status, "b1", "b");
+    (void)name_message(status, "scale_gate", "scale");
+    return name_message(status, "bias_gate", "bias");
 }
 
 enum torch_dtype output_dtype(const struct options *options) {

@@ -82,6 +82,12 @@ static inline int32_t a_type_of(const struct torch_tensor *a) {
                                         : CUSTOM_KERNEL_A_NVFP4;
 }
 
+/* Where the message of a failed call begins with the library's name of an argument, puts the caller's there.
+ * Returns the status. */
+int32_t name_message(int32_t status, const char *name, const char *callers);
+/* The names of a plain product's arguments. */
+int32_t name_plain(int32_t status);
+
 /* An a of 16 bits has no scale factors, and codes have some. */
 int32_t check_a_and_sfa(const struct torch_tensor *a, const struct torch_tensor *sfa);
 

@@ -42,13 +42,13 @@ static int32_t route(struct torch_call *call, const struct torch_tensor *from, b
                      struct custom_kernel_route_args *args) {
     int32_t no_counts[CUSTOM_KERNEL_MAX_EXPERTS];
     RETURN_IF_FAILED(device_and_queue(from, &args->device, &args->queue));
-    const struct torch_shape counts = {.dimensions = 1, .sizes = {args->experts}},
-                             rows = shape_2d(args->m, args->choices),
-                             tokens = {.dimensions = 1, .sizes = {args->m * args->choices}};
     if (args->experts < 1 || args->experts > CUSTOM_KERNEL_MAX_EXPERTS || args->choices < 1 ||
         args->choices > CUSTOM_KERNEL_MAX_CHOICES || args->m > INT32_MAX / args->choices) {
         return custom_kernel_route(args); /* which says what is wrong */
     }
+    const struct torch_shape counts = {.dimensions = 1, .sizes = {args->experts}},
+                             rows = shape_2d(args->m, args->choices),
+                             tokens = {.dimensions = 1, .sizes = {args->m * args->choices}};
     RETURN_IF_FAILED(new_result(call, &counts, DTYPE_int32, from, &args->counts));
     RETURN_IF_FAILED(new_result(call, &rows, DTYPE_int32, from, &args->rows));
     RETURN_IF_FAILED(new_result(call, &tokens, DTYPE_int32, from, &args->tokens));
@@ -79,7 +79,7 @@ static int32_t run_route(struct torch_call *call) {
         .normalize = call->argument[NORMALIZE].integer != 0,
     };
     RETURN_IF_FAILED(read_map(call, MAP, logits, false, &args));
-    return route(call, logits, true, &args);
+    return name_message(route(call, logits, true, &args), "choices", "top_k");
 }
 
 static int32_t run_ids(struct torch_call *call) {

@@ -318,9 +318,6 @@ def test_a_backward_pass_is_refused(make):
         assert torch.equal(module(x), module(x.detach()))
 
 
-def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "safetensors", None)  # imported by each call that reads a file
-    with pytest.raises(ImportError, match="a checkpoint's files need the package safetensors: pip install safetensors"):
 def test_a_mixture_refuses_a_backward_pass_to_another_routers_weights():
     moe, x, ids = MoE.random(64, 64, 3, 2), torch.randn(4, 64), torch.zeros(4, 2, dtype=torch.int64)
     weights = torch.rand(4, 2, requires_grad=True)
@@ -329,6 +326,9 @@ def test_a_mixture_refuses_a_backward_pass_to_another_routers_weights():
     assert torch.equal(moe(x, ids, weights), moe(x, ids, weights.detach()))
 
 
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)  # imported by each call that reads a file
+    with pytest.raises(ImportError, match="a checkpoint's files need the package safetensors: pip install safetensors"):
         GatedMLP.load("x.safetensors")
 
 
@@ -381,8 +381,13 @@ def test_a_mixture_takes_another_routers_choices():
         ((ids[0],), r"ids has shape \(3, 3\); expected \(2, 3, 3\), as x and ids"),
         ((ids, weights[..., :2]), r"weights has shape \(2, 3, 2\); expected \(2, 3, 3\)"),
         ((None, weights), "weights are given without ids"),
+        ((ids[..., :0],), r"ids has shape \(2, 3, 0\); expected \(2, 3, 1\)"),
+        ((torch.tensor(1),), r"ids has shape \(\); expected \(2, 3, 1\)"),
     ):
         with pytest.raises(ValueError, match=words):
+            moe(x, *arguments)
+    for arguments, name in ((([0],), "ids"), ((ids, [1.0]), "weights")):
+        with pytest.raises(TypeError, match=rf"{name} is \[.*; expected a torch\.Tensor"):
             moe(x, *arguments)
 
 

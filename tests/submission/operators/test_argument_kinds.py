@@ -99,3 +99,39 @@ def test_what_is_no_number_and_no_tensor_is_named(operands):
         products(operands, None, 1.0, COUNTS.float())
     with pytest.raises(RuntimeError, match=r"scale_gate has dtype torch\.int64; expected torch\.float32"):
         products(operands, None, torch.ones(1, dtype=torch.int64))
+
+
+def test_what_no_choice_can_be_is_refused_by_name(operands):
+    for name in ("out_dtype", "activation"):
+        with pytest.raises(ValueError, match=rf"^{name} is \[\]; expected one of"):
+            plain_gemm(*operands[:2], *operands[3:5], scale_layout="linear", **{name: []})
+    for name in ("weights", "activation"):
+        with pytest.raises(ValueError, match=rf"^{name} is {{}}; expected one of"):
+            gated_gemm(*operands, scale_layout="linear", **{name: {}})
+
+
+def unaligned(tensor):
+    """A copy that begins one byte after a multiple of 16."""
+    memory = torch.empty(tensor.nbytes + 32, dtype=torch.uint8)
+    first = -memory.data_ptr() % 16 + 1
+    copied = torch.frombuffer(memory.numpy(), dtype=tensor.dtype, count=tensor.numel(), offset=first)
+    return copied.view(tensor.shape).copy_(tensor)
+
+
+def test_an_unaligned_argument_is_named_as_the_caller_names_it(operands):
+    a, b, _, sfa, sfb, _ = operands
+    given = {"a": a, "b": b[:N], "sfa": sfa, "sfb": sfb[:N], "scale": torch.ones(1), "token_scale": torch.ones(M)}
+    given["bias"] = torch.ones(N)
+    of_experts = given | {"b": by_experts(b), "sfb": by_experts(sfb), "scale": torch.ones(2), "offsets": COUNTS}
+    of_experts["bias"] = torch.ones(2, N)
+    for product, arguments in ((plain_gemm, given), (grouped_plain_gemm, of_experts)):
+        for name in set(arguments) - {"sfa", "sfb"}:  # these are copied
+            wrong = arguments | {name: unaligned(arguments[name])}
+            with pytest.raises(RuntimeError, match=rf"nvfp4_gemm: {name} is at 0x\w+; expected an address aligned to"):
+                product(**wrong, scale_layout="linear")
+
+
+def test_a_tensor_without_memory_beside_others_is_named(operands):
+    a, b, _, sfa, sfb, _ = operands
+    with pytest.raises(RuntimeError, match=r"bias is on another device; expected cpu, as a$"):
+        plain_gemm(a, b, sfa, sfb, bias=torch.ones(len(b), device="meta"), scale_layout="linear")

@@ -66,12 +66,14 @@ def test_torchs_own_checks_and_compiled_graphs():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
+        (lambda: route_logits(torch.tensor(1.0), 1), r"logits has shape \(\); expected \(T, experts\)"),
+        (lambda: route_logits(torch.randn(5, 8), 2**62), "top_k is 4611686018427387904; expected 1 to 32"),
         (lambda: route_logits(torch.randn(5), 1), r"logits has shape \(5,\); expected \(T, experts\)"),
         (lambda: route_logits(torch.randn(5, 8).double(), 1), "logits has dtype torch.float64"),
         (lambda: route_logits(torch.randn(8, 5).T, 1), "logits has strides"),
-        (lambda: route_logits(torch.randn(5, 8), 0), "choices is 0; expected 1 to 32"),
-        (lambda: route_logits(torch.randn(5, 8), 9), "choices is 9; expected 1 to 8"),
-        (lambda: route_logits(torch.randn(5, 64), 33), "choices is 33; expected 1 to 32"),
+        (lambda: route_logits(torch.randn(5, 8), 0), "top_k is 0; expected 1 to 32"),
+        (lambda: route_logits(torch.randn(5, 8), 9), "top_k is 9; expected 1 to 8"),
+        (lambda: route_logits(torch.randn(5, 64), 33), "top_k is 33; expected 1 to 32"),
         (lambda: route_logits(torch.randn(5, 1025), 1, experts=4), "routed is 1025; expected 1 to 1024"),
         (lambda: route_logits(torch.randn(5, 8), 1, experts=1025), "experts is 1025; expected 1 to 1024"),
         (lambda: route_logits(torch.randn(5, 8), 1, expert_map=torch.ones(7).int()), "expert_map has shape"),
