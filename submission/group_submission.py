@@ -58,6 +58,7 @@ _TORCH_FUNCTIONS = tuple(
     )
 )  # fmt: skip
 _NOT_AS_EXPECTED = -1
+_TOO_LARGE = 1 << 63  # for the library's sizes
 _LISTS = ("abc_tensors", "sfasfb_tensors", "sfasfb_reordered_tensors", "problem_sizes")
 
 
@@ -163,7 +164,7 @@ def _expected_groups(
     every: list[Form] = []
     for size in sizes:
         m, n, k, batches = map(operator.index, size)
-        if batches != 1 or m < 0 or n < 1 or k < 64 or k % 64 != 0:
+        if batches != 1 or m < 0 or n < 1 or k < 64 or k % 64 != 0 or max(m, n, k) >= _TOO_LARGE:
             return [], [], ()
         forms = [tensor_form(role, SCALES_BLOCKED, m, n, k, 1) for role in _ROLES]
         # is_contiguous() is cheaper than stride(), and suffices for all but the blocked scale factors.
@@ -207,8 +208,9 @@ def _check_groups(data: Sequence[Sequence[Sequence[object]]]) -> tuple[tuple[int
                 raise TypeError(f"{letter} of group {index} is a {type(value).__name__}; expected an integer")
         m, n, k, batches = map(operator.index, size)
         for letter, value, least in (("m", m, 0), ("n", n, 1), ("k", k, 1)):
-            if value < least:
-                raise ValueError(f"{letter} of group {index} is {value}; expected at least {least}")
+            if not least <= value < _TOO_LARGE:
+                wanted = f"at least {least}" if value < least else "less than 2^63"
+                raise ValueError(f"{letter} of group {index} is {value}; expected {wanted}")
         if k % 64 != 0 or batches != 1:
             wrong = f"k of group {index} is {k}; expected a multiple of 64"
             raise ValueError(wrong if k % 64 != 0 else f"l of group {index} is {batches}; expected 1")

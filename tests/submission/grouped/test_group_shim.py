@@ -122,6 +122,8 @@ C = torch.empty(1, 40, 24, dtype=torch.float16).permute(1, 2, 0)
         ((3, 1), (-1, 8, 64, 1), ValueError, "m of group 1 is -1; expected at least 0"),
         ((3, 1), (33, 0, 64, 1), ValueError, "n of group 1 is 0; expected at least 1"),
         ((3, 1), (33, 8, 0, 1), ValueError, "k of group 1 is 0; expected at least 1"),
+        ((3, 1), (33, 8, 2**64 + 64, 1), ValueError, "k of group 1 is 18446744073709551680; expected less than 2^63"),
+        ((3, 1), (2**63, 8, 64, 1), ValueError, "m of group 1 is 9223372036854775808; expected less than 2^63"),
         ((3, 1), (33, "8", 64, 1), TypeError, "n of group 1 is a str; expected an integer"),
         ((3, 1), (33, 8, 64), ValueError, "problem_sizes[1] has 3 members; expected 4"),
         ((0, 1), (C, C), ValueError, "abc_tensors[1] has 2 members; expected 3"),
