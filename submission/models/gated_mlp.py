@@ -62,6 +62,8 @@ def biases_of(
     name: str = "",
 ) -> list[torch.Tensor | None]:
     """The biases of these projections, checked, and padded as the layer that layer_of() made of `linears`."""
+    if len(biases) != len(linears):
+        raise ValueError(f"{name}biases has {len(biases)} members; expected {len(linears)}, one for each projection")
     return [
         bias_of(bias, one.codes.shape[0], f"{name}{projection}", padded_one.codes.shape[0])
         for bias, one, padded_one, projection in zip(biases, linears, layer, PROJECTIONS[-len(layer) :], strict=True)

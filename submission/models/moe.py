@@ -55,13 +55,13 @@ class MoE(Layer):
         how = {"activation": activation, "limit": limit, "alpha": alpha, "beta": beta}
         self.experts = Experts(experts, biases, activation=how, quantize=quantize, scale=scale)
         self.intermediate, self.hidden = self.experts.intermediate, self.experts.hidden
-        if router.shape[1:] != (self.hidden,) or not router.is_floating_point() or router.dtype.itemsize == 1:
+        if router.shape[1:] != (self.hidden,) or not router.is_floating_point() or router.dtype.itemsize not in (2, 4):
             raise ValueError(
                 f"router has dtype {router.dtype} and shape {tuple(router.shape)}; expected floating-point "
-                f"{(len(experts), self.hidden)} of 16 bits or more"
+                f"{(len(experts), self.hidden)} of 16 or 32 bits"
             )
         self.top_k, self.normalize = top_k, normalize
-        self.register_buffer("router", router.clone())
+        self.register_buffer("router", router.detach().clone())
 
     @classmethod
     def load(

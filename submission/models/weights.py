@@ -41,6 +41,11 @@ class QuantizedLinear(NamedTuple):
     input_scale: torch.Tensor | float | None = None
 
 
+def _check_tensor(name: str, value: object) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}; expected a torch.Tensor")
+
+
 def check_width(name: str, width: int, of: str = "") -> None:
     """Raises ValueError unless a layer of that width can be computed.  of: the tensor that has it, for the message."""
     if width <= 0 or width % 2:
@@ -106,6 +111,8 @@ def checked(linear: QuantizedLinear, names: Sequence[str], k_name: str = "K") ->
     format, and for scales that are not finite or whose reciprocals or product are not.
     """
     codes, factors, weight_scale, input_scale = linear
+    _check_tensor(names[0], codes)
+    _check_tensor(names[1], factors)
     check_codes(codes, names[0], k_name)
     shape = (codes.shape[0], -(-2 * codes.shape[1] // GROUP))
     if factors.dtype not in _FACTOR_DTYPES or factors.shape != shape:
@@ -177,6 +184,7 @@ def bias_of(bias: torch.Tensor | None, rows: int, name: str, padded_rows: int = 
     """
     if bias is None:
         return None
+    _check_tensor(f"{name}'s bias", bias)
     if bias.shape != (rows,) or not bias.is_floating_point():
         raise ValueError(
             f"{name}'s bias has dtype {bias.dtype} and shape {tuple(bias.shape)}; expected floating-point {(rows,)}"
@@ -191,6 +199,7 @@ def quantize_linear(weight: torch.Tensor, largest_input: float | None = None) ->
     A weight that is not finite makes weight_scale NaN or infinite, which modules refuse.  Raises ValueError for another
     shape or dtype, and if largest_input is not a finite number of at least 1e-30.
     """
+    _check_tensor("weight", weight)
     if weight.dim() != 2 or 0 in weight.shape or weight.shape[1] % 2:
         raise ValueError(f"weight has shape {tuple(weight.shape)}; expected (N, K), K even")
     if not weight.is_floating_point():
@@ -198,7 +207,7 @@ def quantize_linear(weight: torch.Tensor, largest_input: float | None = None) ->
     if largest_input is not None and not _LEAST_INPUT <= largest_input < float("inf"):
         raise ValueError(f"largest_input is {largest_input}; expected a finite number of at least {_LEAST_INPUT}")
     k = weight.shape[1]
-    weight = torch.nn.functional.pad(weight.detach().float(), (0, -k % GROUP))
+    weight = torch.nn.functional.pad(weight.detach().float(), (0, -k % GROUP)).contiguous()
     scale = (_LARGEST_PRODUCT / weight.abs().amax()).clamp(max=2.0**64).reshape(1)  # finite for weights of zeros
     codes, factors = quantize_nvfp4(weight, scale)
     inputs = None if largest_input is None else torch.full_like(scale, _LARGEST_PRODUCT / largest_input)

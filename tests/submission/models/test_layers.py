@@ -421,6 +421,21 @@ def test_a_mixture_refuses_a_router_of_other_experts():
     for router, top_k in ((torch.ones(3, 64), 1), (torch.ones(2, 64), 3), (torch.ones(2, 64), 0)):
         with pytest.raises(ValueError, match=r"^top_k is \d and router has shape \(\d, 64\), with 2 experts"):
             MoE(router, linears, top_k)
+    with pytest.raises(ValueError, match=r"^router has dtype torch\.float64 .* of 16 or 32 bits$"):
+        MoE(torch.ones(2, 64, dtype=torch.float64), linears, 1)
+
+
+def test_a_mixture_takes_a_trained_router():
+    linears = [[getattr(one, name).quantized() for name in PROJECTIONS] for one in [GatedMLP.random(64, 64)] * 2]
+    router, x = torch.nn.Parameter(torch.randn(2, 64)), torch.randn(3, 64)
+    moe = MoE(router, linears, 1)
+    assert not moe(x).requires_grad and torch.equal(copy.deepcopy(moe)(x), moe(x))
+
+
+def test_a_wrong_number_of_biases_is_named():
+    linears = [getattr(GatedMLP.random(64, 64), name).quantized() for name in PROJECTIONS]
+    with pytest.raises(ValueError, match=r"^biases has 2 members; expected 3, one for each projection$"):
+        GatedMLP(*linears, biases=(None, None))
 
 
 @pytest.mark.parametrize("make", (MODULES[0], MODULES[-1]))

@@ -173,3 +173,23 @@ def test_wrong_layers_are_refused_by_name():
         Linear.load(good | {f"{NAME}.bias": torch.ones(2)}, NAME)
     ignored = good | {f"{NAME}.pre_quant_scale": torch.ones(IN), f"{NAME}.k_scale": torch.ones(1)}
     assert torch.equal(Linear.load(ignored, NAME, ignore="pre_quant_scale").codes, Linear.load(good, NAME).codes)
+
+
+def test_a_weight_of_any_strides_is_quantized():
+    weight = torch.randn(64, 48)
+    for one in (weight.T, weight[::2, :32], weight.bfloat16().T):
+        found, want = quantize_linear(one, 6), quantize_linear(one.contiguous(), 6)
+        assert torch.equal(found.codes, want.codes)
+        assert torch.equal(found.factors.view(torch.uint8), want.factors.view(torch.uint8))
+
+
+def test_what_is_no_tensor_is_named():
+    weight = quantize_linear(torch.randn(32, 64), 6)
+    for make, words in (
+        (lambda: quantize_linear([[1.0, 2.0]]), r"weight is a list"),
+        (lambda: Linear(weight._replace(codes=None)), r"weight's codes is a NoneType"),
+        (lambda: Linear(weight._replace(factors=[1])), r"weight's factors is a list"),
+        (lambda: Linear(weight, bias=[1.0]), r"weight's bias is a list"),
+    ):
+        with pytest.raises(TypeError, match=rf"^{words}; expected a torch\.Tensor$"):
+            make()
