@@ -129,11 +129,17 @@ int32_t check_shape(const struct torch_tensor *tensor, const struct torch_shape 
                              tensor_text(tensor).text, shape_text(shape).text);
 }
 
+/* The product, or the largest number if that is less. */
+static int64_t times(int64_t x, int64_t y) {
+    int64_t product;
+    return __builtin_mul_overflow(x, y, &product) ? INT64_MAX : product;
+}
+
 void packed_strides(const struct torch_shape *shape, int64_t strides[TORCH_MAX_DIMENSIONS]) {
     int64_t distance = 1;
     for (int i = shape->dimensions - 1; i >= 0; i--) {
         strides[shape->order[i]] = distance;
-        distance *= shape->sizes[shape->order[i]] > 1 ? shape->sizes[shape->order[i]] : 1;
+        distance = times(distance, shape->sizes[shape->order[i]] > 1 ? shape->sizes[shape->order[i]] : 1);
     }
 }
 
@@ -149,7 +155,7 @@ static bool is_packed(const struct torch_tensor *tensor, const struct torch_shap
         }
         /* the stride of a dimension of size 1 means nothing */
         as_expected = as_expected && (size == 1 || tensor->strides[place] == distance);
-        distance *= size;
+        distance = times(distance, size);
     }
     return as_expected;
 }
