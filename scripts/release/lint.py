@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import argparse
 import ast
+import codecs
 import contextlib
+import dis
 import errno
 import importlib.util
 import json
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +39,7 @@ DIRECTIVE = re.compile(r"^(?:#|//)!POPCORN\s+(\S+)(.*)$")
 NEARLY_DIRECTIVE = re.compile(r"^\s*(?:#|//)\s*!\s*POPCORN\b", re.IGNORECASE)
 COMMENT = re.compile(r"^(?:#|//)")
 ABSOLUTE_PATH = re.compile(
-    r"(?<![\w./*)\]}$~:-])/(?:bin|boot|content|data|dev|etc|home|lib|lib64|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp"
+    r"(?<![\w./*)\]}$~:!-])/(?:bin|boot|content|data|dev|etc|home|lib|lib64|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp"
     r"|usr|Users|var|work|workspace)/[\w.+-]+"
     r"|(?<![\w])[A-Za-z]:\\\\?\w+\\"
 )
@@ -63,6 +66,9 @@ def lint_bytes(content: bytes) -> list[Finding]:
     """Checks every offline rule; findings in the order of lines.  Other rules need a valid size, text rules UTF-8."""
     if len(content) >= MAX_BYTES:
         return [Finding(1, 1, "size", f"the file has {len(content)} bytes; expected fewer than {MAX_BYTES}")]
+    if content.startswith(codecs.BOM_UTF8):
+        said = "a byte order mark hides the first directive; save the file as UTF-8 without one"
+        return [Finding(1, 1, "encoding", said)]
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -71,7 +77,7 @@ def lint_bytes(content: bytes) -> list[Finding]:
         byte = content[error.start]
         return [Finding(line, column, "encoding", f"byte {byte:#04x} is not UTF-8 ({error.reason})")]
     lines = text.split("\n")
-    rules = (_check_directives(lines), _check_words(lines), _check_paths(lines), _check_python(text, lines))
+    rules = (_check_directives(lines), _check_words(lines), _check_paths(lines), _check_python(text))
     return sorted(finding for rule in rules for finding in rule)
 
 
@@ -119,22 +125,25 @@ def _parses_in_time(text: str) -> bool:
     return False
 
 
-def _check_python(text: str, lines: list[str]) -> Iterator[Finding]:
+def _check_python(text: str) -> Iterator[Finding]:
     if not _parses_in_time(text):
         yield Finding(
             1, 1, "syntax", f"Python does not parse it within {PARSE_LIMIT_S} s: break up what is long or deep"
         )
         return
     try:
-        tree = ast.parse(text)
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(text)
+            code = compile(tree, "submission", "exec", dont_inherit=True)
     except SyntaxError as error:
         yield Finding(error.lineno or 1, error.offset or 1, "syntax", f"not valid Python: {error.msg}")
         return
     except (ValueError, RecursionError, MemoryError) as error:  # a NUL character; an expression nested too deeply
-        yield Finding(1, 1, "syntax", f"not valid Python: {error}")
+        yield Finding(1, 1, "syntax", f"not valid Python: {str(error) or 'nested too deeply'}")
         return
-    if not any(ENTRY_POINT in _names_bound(node) for node in tree.body):
+    if not any(step.opname == "STORE_NAME" and step.argval == ENTRY_POINT for step in dis.get_instructions(code)):
         yield Finding(1, 1, "entry-point", f"no top-level '{ENTRY_POINT}' is defined")
+    lines = re.split("\r\n?|\n", text)  # as Python counts them
     searched: set[tuple[int, int]] = set()  # the constants of an f-string all begin where it does
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -145,16 +154,6 @@ def _check_python(text: str, lines: list[str]) -> Iterator[Finding]:
             searched.add(begin)
             yield from _check_pasting(node, lines)
     yield from _check_pointer_keys(tree)
-
-
-def _names_bound(node: ast.stmt) -> set[str]:
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return {node.name}
-    if isinstance(node, ast.ImportFrom):
-        return {alias.asname or alias.name for alias in node.names}
-    if isinstance(node, ast.Assign):
-        return {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return set()
 
 
 def _check_import(node: ast.Import | ast.ImportFrom) -> Iterator[Finding]:
@@ -302,7 +301,7 @@ def kernelguard_findings(content: bytes) -> list[Finding] | None:
         verdict = json.loads(done.stdout)
         patterns = verdict["matched_patterns"]
     except (ValueError, KeyError, TypeError):
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()
+        *_, said = (done.stderr or done.stdout).decode(errors="replace").strip().split("\n")
         return [Finding(1, 1, "kernelguard", f"gave no verdict (exit status {done.returncode}): {said[-500:]}")]
     text = content.decode(errors="replace")
     found = []

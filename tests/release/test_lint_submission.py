@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import subprocess
 import sys
@@ -75,6 +76,7 @@ def test_the_filtered_word_is_found_in_any_case(word):
         ("x = a / tmp / b", None),
         ('NAME = "build/tmp/x"', None),
         ("# https://example.org/home/page", None),
+        ("#!/usr/bin/env python3", None),
     ],
 )
 def test_absolute_paths_are_found(line, column):
@@ -109,6 +111,8 @@ def test_token_pasting_is_found_in_cuda_text_alone():
     assert places(planted("(2 * (x)) //", "cuda ## x //"), "token-pasting") == [(9, 23)]
     assert places(planted("(2 * (x)) //", "cuda %:%: x //"), "token-pasting") == [(9, 23)]
     assert places(planted('"""A clean submission."""', '"""A\n## heading\n"""\n## another'), "token-pasting") == []
+    carriage_returns = planted("#define", "#define A a##b\n#define").replace("\n", "\r").replace("\r", "\n", 2)
+    assert places(carriage_returns, "token-pasting") == [(9, 12)]  # lines as Python counts them
 
 
 @pytest.mark.parametrize(
@@ -144,16 +148,25 @@ def test_size_and_encoding():
     assert places(CLEAN.encode() + padding + b"#", "size") == [(1, 1)]
     bad = CLEAN.encode().replace(b"A clean", b"A \xff clean")
     assert places(bad, "encoding") == [(3, 6)]
+    assert places(codecs.BOM_UTF8 + CLEAN.encode(), "encoding") == [(1, 1)]  # alone: what follows from it is no news
 
 
 def test_python_errors_are_placed():
     assert places(CLEAN + "def (:\n", "syntax") == [(18, 5)]
     assert places(CLEAN + "x = '\0'\n", "syntax")[0][0] in (1, 18)  # a NUL; later versions of Python give its line
+    assert places(CLEAN + "return 1\n", "syntax") == [(18, 1)]  # Python finds it after parsing
 
 
 def test_a_file_without_the_function_is_found():
     assert places(planted("def custom_kernel", "def kernel"), "entry-point") == [(1, 1)]
-    for bound in ("custom_kernel = print", "from torch import abs as custom_kernel"):
+    assert places(planted("def custom_kernel", "custom_kernel: object\n\ndef kernel"), "entry-point") == [(1, 1)]
+    for bound in (
+        "custom_kernel = print",
+        "custom_kernel, other = print, print",
+        "custom_kernel: object = print",
+        "from torch import abs as custom_kernel",
+        "if torch.version.cuda:\n    def custom_kernel(data): pass\nelse:\n    custom_kernel = print",
+    ):
         assert places(planted("def custom_kernel", f"{bound}\n\ndef kernel"), "entry-point") == []
 
 
@@ -201,7 +214,7 @@ def test_without_kernelguard_a_note_says_so(monkeypatch):
 @pytest.mark.parametrize(
     ("printed", "message"),
     [
-        (b"Traceback", "gave no verdict (exit status 3): Traceback"),
+        (b"Traceback\n  File\nMemoryError\n", "gave no verdict (exit status 3): MemoryError"),
         (json.dumps({"matched_patterns": [], "should_filter": True, "filter_reason": "why"}).encode(), "file: why"),
     ],
 )
