@@ -115,9 +115,12 @@ BOARD ?= popcorn
 ifneq ($(and $(filter bundle,$(WANTED)),$(filter-out popcorn sol-execbench,$(BOARD))),)
 $(error BOARD is '$(BOARD)': expected popcorn or sol-execbench)
 endif
+ifneq ($(and $(filter bundle,$(WANTED)),$(filter sol-execbench,$(BOARD)),$(filter-out dual_gemm,$(PROBLEM:nvfp4_%=%))),)
+$(error PROBLEM is '$(PROBLEM)': BOARD=sol-execbench takes dual_gemm alone)
+endif
 bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, geforce, cpu; PROBLEM= BOARD=)
 	@scripts/setup.sh run > /dev/null && $(if $(filter sol-execbench,$(BOARD)),\
-	  ./nvfp4 python -m scripts.release.execbench $(if $(filter b200 h200,$(TARGET)),--target $(TARGET)) $(BUNDLE_ARGS),\
+	  ./nvfp4 python -m scripts.release.execbench $(if $(filter-out auto,$(TARGET)),--target $(TARGET)) $(BUNDLE_ARGS),\
 	  ./nvfp4 bundle --problem $(PROBLEM) --target $(TARGET) $(BUNDLE_ARGS))
 
 FILE ?= $(BUILD)/submission_b200.py

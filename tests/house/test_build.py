@@ -53,6 +53,9 @@ def test_an_unknown_problem_is_refused_before_anything_is_built(root):
     assert done.returncode == 2 and "PROBLEM is 'gemmm': expected one of dual_gemm group_gemm gemm gemv" in done.stderr
     assert make(root, "help", "PROBLEM=nvfp4_gemm").returncode == 0
     assert "BOARD is 'popcron': expected popcorn or sol-execbench" in make(root, "bundle", "BOARD=popcron").stderr
+    board = ("bundle", "BOARD=sol-execbench")
+    assert "PROBLEM is 'gemv': BOARD=sol-execbench takes dual_gemm alone" in make(root, *board, "PROBLEM=gemv").stderr
+    assert "--target cpu" in make(root, "-n", *board, "TARGET=cpu").stdout  # for the program to refuse
 
 
 @pytest.mark.parametrize("folder", ["a folder", ""])
