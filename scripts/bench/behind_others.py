@@ -27,7 +27,7 @@ from eval.stats import relative_spread
 from reference.problems import DEFAULT, PROBLEMS
 from scripts.bench import compare, provenance, sweep
 from scripts.bench.baselines.variant import Call
-from scripts.common.options import positive, sizes
+from scripts.common.options import output_file, positive, sizes
 
 Shape = tuple[int, int, int]
 AUTO = "auto"
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="./nvfp4 bench behind_others", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE.json")
+    parser.add_argument("--json", type=output_file, required=True, metavar="FILE.json")
     parser.add_argument(
         "--shapes",
         type=sizes("MxNxK"),

@@ -26,6 +26,7 @@ from scripts.bench.groups import group_checks as check_groups
 from scripts.bench.groups import group_variants
 from scripts.bench.products import product_checks
 from scripts.common import tile_table
+from scripts.common.options import output_file
 from submission.submission import backends, custom_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,7 +265,7 @@ def main() -> int:
     )
     parser.add_argument("--configs", default="", help="comma-separated, or all; default: the library's choice")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="also write the results there")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     global device

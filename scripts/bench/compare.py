@@ -42,7 +42,7 @@ from scripts.bench.dual.dual_variants import check, load_shim, ours, wanted
 from scripts.bench.groups import group_variants as grouped
 from scripts.bench.products import product_variants as products
 from scripts.common.bootstrap import ratio_interval
-from scripts.common.options import named, positive
+from scripts.common.options import named, output_file, positive
 from submission import group_submission
 from submission.submission import custom_kernel
 
@@ -270,7 +270,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--commit", default="", help="the checkout's commit, for a checkout without git")
     made.add_argument("--samples", type=Path, metavar="FILE.jsonl")
     made.add_argument("--env", type=Path, metavar="FILE.json")
-    made.add_argument("--json", type=Path, metavar="FILE.json")
+    made.add_argument("--json", type=output_file, metavar="FILE.json")
     return made
 
 

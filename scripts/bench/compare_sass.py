@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from scripts.common.gpu_backends import GPU_BACKENDS
+from scripts.common.options import output_file
 from simulator.python.toolchain import NoCompiler, nvcc
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -298,7 +299,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("before", metavar="A")
     parser.add_argument("after", metavar="B")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="write the rows there too")
     words = parser.parse_args(arguments)
     try:
         rows = compare(read(words.before), read(words.after))

@@ -29,7 +29,7 @@ from reference.check import compare
 from reference.problems import DEFAULT, PROBLEMS, short_name
 from reference.problems.interface import BOARD, Shape, blank, parts
 from scripts.bench import compare as variants
-from scripts.common.options import positive
+from scripts.common.options import output_file, positive
 from submission import backends, custom_kernel, custom_kernel_grouped, custom_kernel_product
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="./nvfp4 bench cpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=positive, default=9)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=output_file, metavar="FILE")
     parser.add_argument("--problem", type=short_name, choices=KERNELS, default=DEFAULT.name)
     options, words = parser.parse_known_args(arguments)
     problem = PROBLEMS[options.problem]

@@ -21,14 +21,13 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from scripts.bench.provenance import need_device
 from scripts.bench.quantize import microseconds
-from scripts.common.options import positive
+from scripts.common.options import output_file, positive
 from submission import MoE, grouped_gated_gemm, grouped_plain_gemm
 
 TOKENS, OF_A_TOKEN, LAYERS = (1, 16, 64, 256, 1024, 4096), 8, 6
@@ -192,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="./nvfp4 bench experts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=output_file)
     parser.add_argument("--layer", action="store_true")
     for name, value in (("experts", 128), ("hidden", 2048), ("intermediate", 768)):
         parser.add_argument(f"--{name}", type=positive, default=value)

@@ -20,7 +20,7 @@ import torch
 
 from eval.hardware import chip
 from eval.output.report import print_table
-from scripts.common.options import positive
+from scripts.common.options import output_file, positive
 from scripts.release.bundle import has_compiler, make_bundle
 from scripts.release.bundle_targets import TARGETS
 
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints a row a target whose compilers are here; --json FILE keeps them."""
     parser = argparse.ArgumentParser(prog="./nvfp4 bench first_import", description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=positive, default=3)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=output_file, metavar="FILE")
     options = parser.parse_args(arguments)
     found = {target: measure(target, options.repeats) for target in TARGETS if has_compiler(target)}
     processor = chip.name(torch.device("cpu"))

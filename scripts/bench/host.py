@@ -27,7 +27,7 @@ from reference import group_reference
 from reference.problems import DEFAULT, PROBLEMS, short_name
 from reference.problems.interface import BOARD, blank
 from reference.reference import generate_input
-from scripts.common.options import positive
+from scripts.common.options import output_file, positive
 from submission import (
     backends,
     dual_gemm,
@@ -208,7 +208,7 @@ def main() -> int:
     """Prints the host costs; --json FILE keeps them."""
     parser = argparse.ArgumentParser(prog="./nvfp4 bench host", description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=positive, default=30)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=output_file, metavar="FILE")
     parser.add_argument("--problem", type=short_name, choices=GOALS_US, default=DEFAULT.name)
     parser.add_argument("--operators", action="store_true", help="measure the operators of PyTorch")
     options = parser.parse_args()

@@ -14,12 +14,12 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, StaticCache
 
+from scripts.common.options import output_file
 from simulator.python.markdown import table
 from submission import Linear
 from submission.models.huggingface.fusion import fuse
@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--context", type=int, default=CONTEXT, help="tokens in the cache before a step")
     parser.add_argument("--prefill", type=int, default=PREFILL)
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=output_file)
     options = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found: dict[str, dict[str, float]] = {}

@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from pathlib import Path
 from statistics import geometric_mean, median
 
 import torch
 from torch.nn.functional import silu
 
 from scripts.bench.provenance import need_device
+from scripts.common.options import output_file
 from simulator.python.markdown import table
 from submission import GatedMLP
 
@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="./nvfp4 bench modules", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=output_file)
     options = parser.parse_args()
     need_device(parser)
     rows, record = [], {"chip": torch.cuda.get_device_name(), "torch": torch.__version__, "us_a_layer": {}}

@@ -13,12 +13,12 @@ import json
 import statistics
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch.nn import functional
 
 from scripts.bench.provenance import need_device
+from scripts.common.options import output_file
 from submission import plain_gemm, quantize_nvfp4, rms_norm_quantize_nvfp4, silu_mul_quantize_nvfp4
 
 K = 8192
@@ -127,7 +127,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="./nvfp4 bench quantize", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=output_file, metavar="FILE")
     options = parser.parse_args()
     need_device(parser)
     torch.manual_seed(1)

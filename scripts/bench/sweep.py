@@ -26,7 +26,7 @@ from reference import nvfp4
 from reference.problems.dual_gemm import DualGemm
 from reference.reference import ATOL, RTOL, generate_input, oracle
 from scripts.bench import compare, sweep_report
-from scripts.common.options import positive, sizes
+from scripts.common.options import output_file, positive, sizes
 from submission.submission import custom_kernel
 
 WEIGHTS = ((4096, 7168), (3072, 4096), (14336, 4096), (2048, 7168))  # N, K
@@ -139,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--weights", type=sizes("NxK"), default=[], metavar="NxK,...", help="default: four sizes")
     parser.add_argument("--repeats", type=positive)
     parser.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="where the record goes")
     parser.add_argument("--record", type=Path, metavar="FILE", help="measure nothing, show this record")
     options = parser.parse_args(arguments)
     options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")

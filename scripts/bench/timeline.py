@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from scripts.common.options import positive
+from scripts.common.options import output_file, positive
 from scripts.common.toolchain import BUILD
 from simulator.calibration.b200.board import simulated_chip
 from simulator.calibration.calls.board_times import clock_errors
@@ -30,7 +29,8 @@ def main(arguments: list[str]) -> int:
     for name in ("m", "n", "k"):
         parser.add_argument(name, type=positive)
     parser.add_argument("backend", choices=CHIPS)
-    parser.add_argument("--to", type=Path, default=BUILD / "timeline.json", metavar="FILE", help="where the trace goes")
+    trace = str(BUILD / "timeline.json")
+    parser.add_argument("--to", type=output_file, default=trace, metavar="FILE", help="where the trace goes")
     options = parser.parse_args(arguments)
     if options.k % GROUPS_K:
         parser.error(f"argument k: {options.k}; expected a multiple of {GROUPS_K}")

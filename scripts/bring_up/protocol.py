@@ -26,6 +26,7 @@ from scripts.bring_up.report import SCHEMA, against_cost_model, print_report, sc
 from scripts.bring_up.steps import FAILED, PASSED, SKIPPED, TIMED_OUT, Outcome, Session, Step
 from scripts.common import tile_table
 from scripts.common.gpu_backends import CHOICES, backend_of_major
+from scripts.common.options import output_file
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -268,7 +269,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="./nvfp4 bring_up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path, default=BUILD / "bring_up.json", help="the report")
+    parser.add_argument("--json", type=output_file, default=str(BUILD / "bring_up.json"), help="the report")
     parser.add_argument("--folder", type=Path, default=BUILD / "bring_up", help="for the steps' logs")
     parser.add_argument(
         "--minutes", type=float, default=45.0, help="for all steps; a step that does not fit is skipped"
@@ -281,7 +282,6 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     options.skip = options.skip.split(",")
     options.json = options.json.resolve()
-    options.json.parent.mkdir(parents=True, exist_ok=True)
     for variable in [name for name in os.environ if name.startswith("NVFP4_") and name != "NVFP4_LIBRARY"]:
         del os.environ[variable]  # the report is about the library's own choices
     day = Day(options, progress("bring-up", STEPS_WITHOUT_FAULTS))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 
 def positive(text: str) -> int:
@@ -11,6 +14,16 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"'{text}'; expected a whole number from 1 on")
     return int(text)
+
+
+def output_file(text: str) -> Path:
+    """A file that can be written, whose folder is made: found out before the work, not after it."""
+    path = Path(text)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK):
+            return path
+    raise argparse.ArgumentTypeError(f"'{text}'; expected a file that can be written")
 
 
 def named(text: str) -> tuple[str, str]:

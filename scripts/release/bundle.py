@@ -21,6 +21,7 @@ from typing import NamedTuple
 from reference.problems import DEFAULT, PROBLEMS, short_name
 from reference.problems.interface import Problem
 from scripts.common.gpu_backends import GPU_BACKENDS, backend_of_major
+from scripts.common.options import output_file
 from scripts.common.toolchain import BUILD
 from scripts.release import bundle_loader
 from scripts.release.bundle_targets import (
@@ -307,7 +308,10 @@ def main(arguments: list[str] | None = None) -> int:
     problem = PROBLEMS[options.problem]
     target = choose_target(problem) if options.target == "auto" else options.target
     stem = "submission" if problem is DEFAULT else problem.name
-    options.output = options.output or BUILD / f"{stem}_{target}.py"
+    try:
+        options.output = output_file(str(options.output or BUILD / f"{stem}_{target}.py"))
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"argument --output: {error}")
     if options.cases and not options.check:
         parser.error("argument --cases: only --check runs cases; give both")
     options.cases = options.cases or ROOT / problem.cases / "test.txt"
@@ -343,7 +347,6 @@ def main(arguments: list[str] | None = None) -> int:
         if status != 0:
             print(f"bundle: the harness ended with exit status {status}, {options.output} not written", file=sys.stderr)
             return 1
-    options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_bytes(content)
     print(f"{options.output}: target {target}, {len(content)} bytes, {compiled}")
     return 0

@@ -1,14 +1,17 @@
-"""Options of the benches: a wrong one is refused in a line that names it, what was given and what is expected."""
+"""Options of benches and bundle: a wrong one is refused in a line that names it, what was given and what to expect."""
 
 import pytest
 
 from scripts.bench import compare, cpu, sweep
+from scripts.release import bundle
 
 
 @pytest.mark.parametrize(
     ("main", "arguments", "said"),
     [
         (cpu.main, ["--repeats", "0"], "--repeats: '0'; expected a whole number from 1 on"),
+        (cpu.main, ["--json", "/"], "--json: '/'; expected a file that can be written"),
+        (bundle.main, ["--target", "cpu", "--output", "/dev/null/x.py"], "--output: '/dev/null/x.py'; expected a file"),
         (sweep.main, ["--rows", "1,x"], "--rows: 'x'; expected M, each a whole number from 1 on"),
         (sweep.main, ["--weights", "1x2x3"], "--weights: '1x2x3'; expected NxK, each a whole number from 1 on"),
         (compare.main, ["--device", "cpu", "--checkout", "old"], "--checkout: 'old'; expected a name, an equals sign"),

@@ -16,14 +16,13 @@ import random
 import statistics
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
 from reference import extended_reference as extended
 from reference import nvfp4
 from scripts.bench.provenance import need_device
-from scripts.common.options import positive
+from scripts.common.options import output_file, positive
 from submission import dual_gemm, gated_gemm, plain_gemm
 
 SHAPES = (
@@ -135,7 +134,7 @@ def main() -> int:
     )
     parser.add_argument("--shapes", nargs="+", metavar="MxNxK", default=["x".join(map(str, one)) for one in SHAPES])
     parser.add_argument("--rounds", type=positive, default=40)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=output_file, metavar="FILE")
     options = parser.parse_args()
     need_device(parser)
     random.seed(1)

@@ -18,14 +18,13 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
 from reference import nvfp4
 from scripts.bench.provenance import need_device
 from scripts.bench.quantize import microseconds
-from scripts.common.options import positive
+from scripts.common.options import output_file, positive
 from submission import dual_gemm, gated_gemm, plain_gemm
 
 SIZES = ("2048x768", "7168x2048", "4096x14336")
@@ -91,7 +90,7 @@ def main() -> int:
     )
     parser.add_argument("--sizes", nargs="+", metavar="HIDDENxINTERMEDIATE", default=SIZES)
     parser.add_argument("--rows", nargs="+", type=positive, default=ROWS)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=output_file, metavar="FILE")
     options = parser.parse_args()
     need_device(parser)
     found: dict[str, dict[int, dict[str, float]]] = {}
