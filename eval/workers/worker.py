@@ -309,6 +309,8 @@ class Worker:
         """What a call returned, in the form of the problem's outputs: a tensor, or a list of the right length."""
         offered = self._cs[0]
         if not isinstance(offered, list):
+            if isinstance(output, list):
+                raise Failure("the output is a list; expected a plain torch.Tensor")
             return output
         if type(output) not in (list, tuple):
             raise Failure(f"the output is a {type(output).__name__}; expected a list of {len(offered)} tensors")

@@ -43,6 +43,7 @@ CAUGHT = {
     "nan_output": r"wrong result .* got nan",
     "wrong_shape": r"the output has shape \(256, 128\); expected \(256, 128, 1\)",
     "wrong_dtype": "the output has dtype torch.float32; expected torch.float16",
+    "in_a_list": "the output is a list; expected a plain torch.Tensor",
     "lazy_output": "the output is a Lazy; expected a plain torch.Tensor",
     "shares_output": "shares memory with the output of an earlier call",
     "output_in_input": "the output shares memory with an input",
