@@ -21,7 +21,7 @@ from typing import Any
 
 from transformers.quantizers import auto
 
-from . import sidecar
+from . import modelopt_file
 from .config import QUANT_METHOD, Nvfp4GemmConfig, has_nvfp4
 from .quantizer import Nvfp4GemmQuantizer
 
@@ -50,4 +50,4 @@ for _method, _configuration in (
 ):
     auto.AUTO_QUANTIZATION_CONFIG_MAPPING[_method] = _configuration
 auto.LOADING_ATTRIBUTES_CONFIG_TYPES = (*auto.LOADING_ATTRIBUTES_CONFIG_TYPES, Nvfp4GemmConfig)
-sidecar.install()
+modelopt_file.install()

@@ -35,7 +35,7 @@ def _published(source: str | os.PathLike, place: dict[str, Any]) -> dict[str, An
     return {"quant_method": "modelopt"} | said if said.get("quant_algo") else None
 
 
-def _with_sidecar(
+def _with_modelopts_file(
     cls: type[PreTrainedConfig], pretrained_model_name_or_path: str | os.PathLike, **options: Any
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     place = {key: options[key] for key in _PLACE if key in options}
@@ -51,4 +51,4 @@ def _with_sidecar(
 
 def install() -> None:
     """Lets every config.json that does not speak of quantization have what the file beside it says."""
-    PreTrainedConfig._get_config_dict = classmethod(_with_sidecar)
+    PreTrainedConfig._get_config_dict = classmethod(_with_modelopts_file)
