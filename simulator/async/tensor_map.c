@@ -174,6 +174,9 @@ static int check_rules(const struct sim_tensor_map *map, char *message, size_t m
         REFUSE("interleave %u, swizzle %u, fill %u or promotion %u", map->interleave, map->swizzle,
                map->oob_fill, map->l2_promotion);
     }
+    if (map->oob_fill != 0 && (map->data_type < TYPE_F16 || map->data_type >= TYPE_16U4_ALIGN8B)) {
+        REFUSE("fill with NaN outside a tensor of integers (data type %u)", map->data_type);
+    }
     for (uint32_t i = 0; i < (tiled ? map->rank : 1); i++) {
         if (map->box[i] == 0 || map->box[i] > 256) {
             REFUSE("box dimension %u is %u; expected 1 to 256", i, map->box[i]);

@@ -20,7 +20,15 @@ enum {
 };
 
 /* Values of CUtensorMapDataType (cuda.h): the types that copies round, and the packed types. */
-enum { TYPE_TF32 = 11, TYPE_TF32_FTZ, TYPE_16U4_ALIGN8B, TYPE_16U4_ALIGN16B, TYPE_16U6_ALIGN16B, TENSOR_TYPES };
+enum {
+    TYPE_F16 = 6,
+    TYPE_TF32 = 11,
+    TYPE_TF32_FTZ,
+    TYPE_16U4_ALIGN8B,
+    TYPE_16U4_ALIGN16B,
+    TYPE_16U6_ALIGN16B,
+    TENSOR_TYPES
+};
 
 enum map_state {
     MAP_NONE,    /* not a tensor map */

@@ -27,6 +27,9 @@ static CUresult encode(const char *function, CUtensorMap *to, struct sim_tensor_
                        CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                        CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
     char message[200];
+    if ((uintptr_t)to % 64 != 0 || to == NULL) {
+        return refuse(function, "the map needs an address that is a multiple of 64", CUDA_ERROR_INVALID_VALUE);
+    }
     if (interleave == CU_TENSOR_MAP_INTERLEAVE_16B || interleave == CU_TENSOR_MAP_INTERLEAVE_32B) {
         return refuse(function, "interleaved layouts are not modelled", CUDA_ERROR_NOT_SUPPORTED);
     }

@@ -56,7 +56,13 @@ LIMITS = [
     ),
     ({}, {"interleave": 1}, "interleave 1"),
     ({"swizzle": 6}, {"swizzle": 7}, "swizzle 7"),
-    ({"fill": 1}, {"fill": 2}, "fill 2"),
+    ({"data_type": 7, "fill": 1}, {"data_type": 7, "fill": 2}, "fill 2"),
+    ({"data_type": 6, "fill": 1}, {"data_type": 5, "fill": 1}, "a tensor of integers (data type 5)"),
+    (
+        {"data_type": 12, "fill": 1},
+        {"data_type": 13, "box": [32, 8, 4], "fill": 1},
+        "a tensor of integers (data type 13)",
+    ),
     ({"promotion": 3}, {"promotion": 4}, "promotion 4"),
     ({"address": MEMORY.ctypes.data + 16}, {"address": MEMORY.ctypes.data + 8}, "is not aligned to 16 bytes"),
     ({"address": 0}, {"address": 8}, "is not aligned"),  # kernels of grouped GEMMs fill it in
@@ -142,7 +148,8 @@ def test_each_rule_at_its_limit(legal, illegal, said):
 def test_each_field_changes_the_encoded_map():
     changes = [
         {},
-        {"fill": 1},
+        {"data_type": 7},
+        {"data_type": 7, "fill": 1},
         {"swizzle": 2},
         {"box": [16, 8, 2]},
         {"sizes": [64, 32, 7]},

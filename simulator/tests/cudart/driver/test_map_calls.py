@@ -24,13 +24,13 @@ def numbers(values, kind=ctypes.c_uint32):
     return (kind * len(values))(*values)
 
 
-def call(name: str, described: dict, middle: list, wide: list = []) -> tuple[int, bytes]:  # noqa: B006
-    """The error number and the map."""
+def call(name: str, described: dict, middle: list, wide: list = [], off: int | None = 0) -> tuple[int, bytes]:  # noqa: B006
+    """The error number and the map, which lies `off` bytes behind an aligned address (None: it has no address)."""
     m = PLAIN | described
     out = (ctypes.c_uint8 * 192)()
     at = -ctypes.addressof(out) % 64
     head = [
-        ctypes.c_void_p(ctypes.addressof(out) + at),
+        ctypes.c_void_p(None if off is None else ctypes.addressof(out) + at + off),
         m["data_type"],
         ctypes.c_uint32(m["rank"]),
         ctypes.c_void_p(MEMORY.ctypes.data),
@@ -78,6 +78,8 @@ def test_a_tiled_map_and_its_new_address():
     number, image = call("cuTensorMapEncodeTiled", described, [numbers([16, 8])])
     assert number == SUCCESS
     assert image == encode(**PLAIN | described | {"box": [16, 8]})[0]
+    for off in (None, 16, 32):  # the map itself is aligned to 64 bytes
+        assert call("cuTensorMapEncodeTiled", described, [numbers([16, 8])], off=off)[0] == INVALID_VALUE
     for steps in ([0, 1], [1, 0], [9, 1], [1, 9]):
         changed = described | {"element_strides": steps}
         assert call("cuTensorMapEncodeTiled", changed, [numbers([16, 8])])[0] == INVALID_VALUE
