@@ -9,6 +9,9 @@
 #include "memory_names.h"
 
 static cudaError_t allocate(void **memory, size_t bytes, const char *name, bool device_only) {
+    if (memory == NULL) {
+        return runtime_result(cudaErrorInvalidValue);
+    }
     struct sim *sim = runtime_lock();
     *memory = NULL;
     RETURN_IF_NO_MEMORY(sim);

@@ -423,3 +423,8 @@ def test_a_function_of_a_module_has_attributes_and_runs(load):
     assert int.from_bytes(ctypes.string_at(at, 4), "little") == 42
     assert cuda().cudaFree(pointer(at)) == SUCCESS
     assert cuda().cuModuleUnload(pointer(module)) == SUCCESS
+
+
+def test_memory_needs_a_place_for_its_address():
+    for call in ("cudaMalloc", "cudaMallocHost"):
+        assert getattr(cuda(), call)(None, size(16)) == INVALID_VALUE
