@@ -32,8 +32,6 @@ struct binary *registry_binary(void **handle) {
     return (struct binary *)(void *)handle;
 }
 
-static const size_t default_shared_bytes = 48 * 1024;
-
 struct kernel_entry *registry_add_kernel(void **handle, const void *host, const char *name) {
     struct kernel_entry *kernel = malloc(sizeof *kernel);
     char *copy = strdup(name);
@@ -42,8 +40,7 @@ struct kernel_entry *registry_add_kernel(void **handle, const void *host, const 
         free(copy);
         return NULL;
     }
-    *kernel =
-        (struct kernel_entry){kernels, host == NULL ? kernel : host, copy, handle, default_shared_bytes, false};
+    *kernel = (struct kernel_entry){kernels, host == NULL ? kernel : host, copy, handle, -1, false};
     kernels = kernel;
     return kernel;
 }

@@ -34,8 +34,8 @@ struct kernel_entry {
     const void *host; /* the address that launches name; for a kernel the program has loaded, this entry */
     char *name;
     void **binary;
-    size_t shared_limit; /* dynamic shared memory that cudaFuncSetAttribute has allowed */
-    bool wide_clusters;  /* cudaFuncSetAttribute has allowed more CTAs in a cluster than the portable number */
+    int shared_limit;   /* dynamic shared memory that cudaFuncSetAttribute has allowed; -1: it was not called */
+    bool wide_clusters; /* cudaFuncSetAttribute has allowed more CTAs in a cluster than the portable number */
 };
 
 struct kernel_entry *registry_kernel(const void *host); /* NULL: none */

@@ -14,7 +14,8 @@ enum {
     THREAD_REGISTERS = 255,
     REGISTER_UNIT = 8, /* of a thread */
     SHARED_UNIT = 128,
-    SHARED_RESERVED = 1024, /* of a block */
+    SHARED_RESERVED = 1024,     /* of a block */
+    SHARED_DEFAULT = 48 * 1024, /* of a block, static and dynamic */
 };
 
 static size_t up(size_t value, size_t unit) {
@@ -23,6 +24,13 @@ static size_t up(size_t value, size_t unit) {
 
 static int least(int a, int b) {
     return a < b ? a : b;
+}
+
+int kernel_shared_limit(const struct sim_module *module, const struct kernel_entry *kernel) {
+    struct sim_kernel_needs needs = {0};
+    return kernel->shared_limit >= 0                        ? kernel->shared_limit
+           : sim_kernel_needs(module, kernel->name, &needs) ? SHARED_DEFAULT - (int)needs.shared_bytes
+                                                            : SHARED_DEFAULT;
 }
 
 /* Reads under the lock what a kernel needs, and the dynamic shared memory that it is allowed. */
@@ -35,8 +43,8 @@ static cudaError_t find(const void *function, struct sim_kernel_needs *needs, in
     const struct kernel_entry *kernel = registry_kernel(function);
     const struct sim_module *module = kernel == NULL ? NULL : registry_module(sim, kernel->binary, &error);
     if (module != NULL) {
-        *shared_limit = (int)kernel->shared_limit;
         error = sim_kernel_needs(module, kernel->name, needs) ? cudaSuccess : cudaErrorInvalidKernelImage;
+        *shared_limit = kernel_shared_limit(module, kernel);
     }
     runtime_unlock();
     return error;
@@ -76,16 +84,18 @@ int kernel_blocks_of_sm(const struct sim_module *module, const struct kernel_ent
 }
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
-    cudaError_t error = cudaSuccess;
-    if (runtime_lock() == NULL) {
-        return runtime_result(cudaErrorMemoryAllocation);
+    struct sim_kernel_needs needs;
+    int limit;
+    cudaError_t error = find(function, &needs, &limit);
+    if (error != cudaSuccess || runtime_lock() == NULL) {
+        return runtime_result(error == cudaSuccess ? cudaErrorMemoryAllocation : error);
     }
     struct kernel_entry *kernel = registry_kernel(function);
-    if (kernel == NULL) {
-        error = cudaErrorInvalidDeviceFunction;
-    } else if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-        error = value < 0 || value > runtime_chip()->shared_bytes ? cudaErrorInvalidValue : cudaSuccess;
-        kernel->shared_limit = error == cudaSuccess ? (size_t)value : kernel->shared_limit;
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        error = value < 0 || value > runtime_chip()->shared_bytes - (int)needs.shared_bytes
+                    ? cudaErrorInvalidValue
+                    : cudaSuccess;
+        kernel->shared_limit = error == cudaSuccess ? value : kernel->shared_limit;
     } else if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed) {
         kernel->wide_clusters = value != 0;
     }

@@ -10,5 +10,8 @@
  * block does not fit. */
 int kernel_blocks_of_sm(const struct sim_module *module, const struct kernel_entry *kernel, int threads,
                         size_t dynamic_shared);
+/* The most dynamic shared memory of a launch: what cudaFuncSetAttribute has allowed, else what the static
+ * leaves. */
+int kernel_shared_limit(const struct sim_module *module, const struct kernel_entry *kernel);
 
 #endif

@@ -51,11 +51,24 @@ def test_attributes_follow_the_ptx(kernel):
     known = attributes(kernel(b"bounded"))
     assert (known.shared, known.constant, known.local) == (1000, 24, 48)
     assert (known.threads, known.registers) == (256, 64)  # 64 K registers for 4 blocks of 256 threads
-    assert (known.ptx, known.binary, known.dynamic) == (90, 90, 48 << 10)
+    assert (known.ptx, known.binary, known.dynamic) == (90, 90, (48 << 10) - 1000)
     assert (attributes(kernel(b"few")).threads, attributes(kernel(b"few")).registers) == (1024, 40)
     assert attributes(kernel(b"free")).registers == 64  # lets a block of 1024 threads start
     of_driver = [given("cuFuncGetAttribute", attribute, kernel(b"bounded")) for attribute in range(7)]
     assert of_driver == [(SUCCESS, value) for value in (256, 1000, 24, 48, 64, 90, 90)]
+
+
+@pytest.mark.parametrize(("name", "static"), [(b"large", 40000), (b"free", 0)])
+def test_static_and_dynamic_shared_memory_have_one_limit(kernel, name, static):
+    launch = cuda().cuLaunchKernel
+    dynamic = 8  # cudaFuncAttributeMaxDynamicSharedMemorySize
+    function = kernel(name)
+    for limit in (48 << 10, 227 << 10):
+        for over, error in ((1, INVALID_VALUE), (0, SUCCESS)):
+            if limit == 227 << 10:
+                assert cuda().cudaFuncSetAttribute(function, dynamic, limit - static + over) == error
+            assert launch(function, 1, 1, 1, 32, 1, 1, limit - static + over, None, None, None) == error
+        assert attributes(function).dynamic == limit - static
 
 
 @pytest.mark.parametrize(
