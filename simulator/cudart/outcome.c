@@ -118,7 +118,9 @@ static void write_report(const char *path, uint64_t before, void (*print)(const 
     FILE *file = fopen(own, "w");
     if (file != NULL) {
         print(the_sim, file);
-        (void)fclose(file);
+    }
+    if (file == NULL || fflush(file) != 0 || fclose(file) != 0) {
+        (void)fprintf(stderr, "simulator: %s: %s\n", own, strerror(errno));
     }
 }
 

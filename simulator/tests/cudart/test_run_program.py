@@ -266,3 +266,8 @@ def test_a_run_with_a_chip_tells_times_and_writes_a_timeline(folder):
     for words in (("--time", "h2000"), ("--timeline", "spans.json")):
         refused = run(folder, *words, "--", "clean")
         assert refused.returncode == 4 and "h200" in refused.stderr + "h200" * ("--timeline" in words)
+
+
+@pytest.mark.parametrize("words", [("--json",), ("--time", "h200", "--timeline")])
+def test_a_report_that_cannot_be_written_is_named(folder, words):
+    assert "/nowhere/report: No such file" in run(folder, *words, "nowhere/report", "--", "clean").stderr
