@@ -114,9 +114,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned 
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
-    (void)flags;
-    *event = calloc(1, sizeof **event);
-    return runtime_result(*event == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
+    if ((*event = calloc(1, sizeof **event)) == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    (*event)->untimed = (flags & cudaEventDisableTiming) != 0;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t *event) {
@@ -193,7 +195,7 @@ static void explain_times(void) {
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
     const double nanoseconds_in_ms = 1e6;
-    if (start == NULL || end == NULL || !start->recorded || !end->recorded) {
+    if (start == NULL || end == NULL || !start->recorded || !end->recorded || start->untimed || end->untimed) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
     explain_times();

@@ -12,7 +12,7 @@ struct captured {
 };
 
 struct CUevent_st {
-    bool recorded;
+    bool recorded, untimed;
     double ns;               /* time since the start of the process */
     struct sim_event *order; /* the launches and copies that it comes after */
     struct captured captured;

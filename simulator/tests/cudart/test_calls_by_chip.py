@@ -174,6 +174,9 @@ int main() {
     NUMBER("positive", ms > 0);
     SAY("backwards", cudaEventElapsedTime(&ms, second, first));
     NUMBER("negative", ms < 0);
+    (void)cudaEventCreateWithFlags(&first, cudaEventDisableTiming);
+    (void)cudaEventRecord(first, 0);
+    SAY("untimed", cudaEventElapsedTime(&ms, first, second));
     SAY("no event", cudaEventRecord(nullptr, 0));
     SAY("no wait", cudaEventSynchronize(nullptr));
     SAY("query", cudaEventQuery(first));
@@ -285,6 +288,7 @@ WANTED = {
     "positive": "1",
     "backwards": OK,
     "negative": "1",
+    "untimed": "cudaErrorInvalidResourceHandle",
     "no event": "cudaErrorInvalidResourceHandle",
     "no wait": "cudaErrorInvalidResourceHandle",
     "query": OK,
