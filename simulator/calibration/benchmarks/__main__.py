@@ -19,7 +19,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.common.options import output_file
 from simulator.calibration import packed
 from simulator.calibration.rows import ROOT
 from simulator.python.toolchain import BUILD
@@ -84,7 +83,7 @@ def main() -> int:
         prog="./nvfp4 bench micro", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("groups", nargs="*")
-    parser.add_argument("--json", type=output_file, default=str(BUILD / "micro.json"), metavar="FILE")
+    parser.add_argument("--json", type=Path, default=BUILD / "micro.json", metavar="FILE")
     parser.add_argument("--keep", metavar="NAME", help="write the data set data/NAME too")
     options = parser.parse_args()
     if not PROGRAM.is_file():

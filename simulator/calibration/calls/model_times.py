@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from scripts.common.options import output_file
 from simulator.calibration.calls.blackwell import CALLS
 from simulator.calibration.calls.public_kernels import PRODUCT_CALL, SETTINGS, run
 from simulator.calibration.rows import CHIPS, ROOT, load, parameters_digest
@@ -88,7 +87,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--sm-ghz", action="append", default=[], metavar="NAME=GHZ")
     parser.add_argument("--shapes", metavar="MxNxK,...", help="default: the benchmark's")
     parser.add_argument("--gemm", action="store_true")
-    parser.add_argument("--json", type=output_file, required=True)
+    parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args(arguments)
     shapes = options.shapes.split(",") if options.shapes else benchmark_shapes()
     clocks = {name: float(ghz) for name, _, ghz in (text.partition("=") for text in options.sm_ghz)}

@@ -25,7 +25,8 @@ struct extended_narrow_tile : narrow_tile<tile_m, stages, a_units_, blocks, team
     static constexpr int a_type = a_type_;
     static constexpr int a_units = NARROW_A_UNITS(a_type, a_units_);
     /* Here the addresses of A take so many instructions that B's first step goes before.  measured:H200: m8
-     * 0.98 to 1 of the time, m32 0.94 to 1; tiles of 16 rows 0.97 to 1.05 (shark_tank/data/h200_narrow_trials.json). */
+     * 0.98 to 1 of the time, m32 0.94 to 1; tiles of 16 rows 0.97 to 1.05
+     * (shark_tank/data/h200_narrow_trials.json). */
     static constexpr int steps_before_a = tile_m == 16 ? 0 : 1;
     static_assert(steps_before_a < base::ahead, "A is loaded");
     static constexpr int in_pair = NARROW_IN_PAIR;
