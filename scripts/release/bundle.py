@@ -308,10 +308,6 @@ def main(arguments: list[str] | None = None) -> int:
     problem = PROBLEMS[options.problem]
     target = choose_target(problem) if options.target == "auto" else options.target
     stem = "submission" if problem is DEFAULT else problem.name
-    try:
-        options.output = output_file(str(options.output or BUILD / f"{stem}_{target}.py"))
-    except argparse.ArgumentTypeError as error:
-        parser.error(f"argument --output: {error}")
     if options.cases and not options.check:
         parser.error("argument --cases: only --check runs cases; give both")
     options.cases = options.cases or ROOT / problem.cases / "test.txt"
@@ -320,6 +316,10 @@ def main(arguments: list[str] | None = None) -> int:
     except BundleError as error:
         print(f"bundle: {error}", file=sys.stderr)
         return 1
+    try:
+        options.output = output_file(str(options.output or BUILD / f"{stem}_{target}.py"))
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"argument --output: {error}")
     content = bundle.text.encode("utf-8")
     findings, notes = lint(content)
     for finding in findings:

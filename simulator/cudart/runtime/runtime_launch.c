@@ -33,7 +33,8 @@ cudaError_t runtime_launch(const void *function, const struct sim_launch_attribu
     } else if (error != cudaSuccess) {
         sim_refuse(sim, kernel == NULL ? "?" : kernel->name,
                    kernel == NULL ? "no kernel was registered at this address" : registry_why(kernel->binary));
-    } else if (wanted->dynamic_shared_bytes > (unsigned)kernel_shared_limit(module, kernel)) {
+    } else if (wanted->dynamic_shared_bytes > 0 &&
+               wanted->dynamic_shared_bytes > (unsigned)kernel_shared_limit(module, kernel)) {
         char why[120];
         (void)snprintf(why, sizeof why, "%u bytes of dynamic shared memory; cudaFuncSetAttribute allowed %d",
                        wanted->dynamic_shared_bytes, kernel_shared_limit(module, kernel));
