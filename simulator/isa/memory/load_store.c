@@ -189,8 +189,8 @@ static void check_lanes_apart(struct run *run, const struct insn *insn, const st
     uint64_t taken = 0;
     bool rising = mask == ALL_LANES;
     uint8_t slot_lane[SLOTS];
-    for (int l = 1; mask == ALL_LANES && l < LANES;
-         l++) { /* mostly each lane's address is above the last one's */
+    /* Mostly each lane's address is above the last one's. */
+    for (int l = 1; mask == ALL_LANES && l < LANES; l++) {
         rising &= places[l] > places[l - 1];
     }
     FOR_LANES(rest, rising ? 0 : mask) {
